@@ -1,0 +1,45 @@
+# `make demo` and `make test` set up .venv themselves; a second run reinstalls nothing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SPEC := pyproject.toml constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint type check bench slow clean help
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+$(VENV)/.base: $(SPEC)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evenhand needs Python 3.11 or newer; set PYTHON=")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.base  ## train a plain network on German Credit, audit it, write the result to demo/
+	$(BIN)/evenhand demo --out demo
+
+test: $(VENV)/.dev  ## all default tests and doctests
+	$(BIN)/python -m pytest
+
+slow: $(VENV)/.dev  ## the minutes-long tests: five-fold figures on real data
+	$(BIN)/python -m pytest -m slow --override-ini addopts="--strict-markers -ra -s --import-mode=importlib"
+
+lint: $(VENV)/.dev  ## ruff format and check
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+type: $(VENV)/.dev  ## mypy --strict on src
+	$(BIN)/mypy
+
+check: lint type test  ## everything CI runs
+
+bench: $(VENV)/.dev  ## benchmarks as ratios measured in one run
+	$(BIN)/python benchmarks/run.py
+
+clean:  ## remove what the commands above made
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

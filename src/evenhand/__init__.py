@@ -1,0 +1,1 @@
+"""Counterfactual explanation consistency for credit models."""

@@ -1,0 +1,181 @@
+"""A network written out as affine maps and elementwise activations, one model or a stack of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+__all__ = ["ACTIVATIONS", "Activation", "FeedForward", "feed_forward"]
+
+# Below this step the secant of a smooth activation loses more digits than the derivative at its middle.
+_SMALL_STEP = 1e-3
+_TINY = 1e-30
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An elementwise activation and its slopes.
+
+    Attributes
+    ----------
+    function
+        The activation itself.
+    scale
+        `scale(gradient, z)`: the gradient times the derivative at z.
+    secant
+        `secant(z0, z1)`: the derivative averaged over the straight line from z0 to z1.
+    is_piecewise_linear
+        Whether it is linear on both sides of zero.
+    """
+
+    name: str
+    function: Callable[[Tensor], Tensor]
+    scale: Callable[[Tensor, Tensor], Tensor]
+    secant: Callable[[Tensor, Tensor], Tensor]
+    is_piecewise_linear: bool = False
+
+
+def _relu_scale(gradient: Tensor, z: Tensor) -> Tensor:
+    # One pass over memory, and differentiable, where comparing, casting and multiplying are three.
+    return torch.ops.aten.threshold_backward(gradient.expand_as(z), z, 0)  # type: ignore[no-any-return]
+
+
+def _relu_secant(start: Tensor, end: Tensor) -> Tensor:
+    # The share of the step on which the unit is on: no cancellation, no branch, 0 or 1 for a step of 0.
+    return (torch.maximum(start, end) / ((end - start).abs() + _TINY)).clamp(0, 1)
+
+
+def _leaky_relu(slope: float) -> Activation:
+    return Activation(
+        f"leaky_relu({slope})",
+        lambda z: functional.leaky_relu(z, slope),
+        lambda gradient, z: torch.where(z > 0, gradient, slope * gradient),
+        lambda start, end: slope + (1 - slope) * _relu_secant(start, end),
+        is_piecewise_linear=True,
+    )
+
+
+def _smooth(name: str, function: Callable[[Tensor], Tensor]) -> Activation:
+    def derivative(z: Tensor) -> Tensor:
+        create_graph = torch.is_grad_enabled() and z.requires_grad
+        with torch.enable_grad():
+            point = z if z.requires_grad else z.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(function(point).sum(), point, create_graph=create_graph)
+        return slope
+
+    def secant(start: Tensor, end: Tensor) -> Tensor:
+        step = end - start
+        small = step.abs() < _SMALL_STEP
+        slope = (function(end) - function(start)) / step.masked_fill(small, 1.0)
+        return torch.where(small, derivative((start + end) / 2), slope)
+
+    return Activation(name, function, lambda gradient, z: gradient * derivative(z), secant)
+
+
+RELU = Activation("relu", torch.relu, _relu_scale, _relu_secant, is_piecewise_linear=True)
+
+ACTIVATIONS: dict[type[nn.Module], Callable[[nn.Module], Activation]] = {
+    nn.ReLU: lambda _: RELU,
+    nn.LeakyReLU: lambda m: _leaky_relu(float(m.negative_slope)),  # type: ignore[arg-type]
+    nn.Tanh: lambda m: _smooth("tanh", m),
+    nn.Sigmoid: lambda m: _smooth("sigmoid", m),
+    nn.Softplus: lambda m: _smooth("softplus", m),
+    nn.SiLU: lambda m: _smooth("silu", m),
+    nn.GELU: lambda m: _smooth("gelu", m),
+    nn.ELU: lambda m: _smooth("elu", m),
+}
+
+# Have no effect on a model that is scored, not trained.
+_TRANSPARENT = (nn.Dropout, nn.Identity)
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """A logit as a chain of affine maps with elementwise activations between them.
+
+    Attributes
+    ----------
+    weights
+        One tensor per layer, of shape (..., n_in, n_out); leading dimensions are models of a stack.
+    biases
+        One tensor per layer, of shape (..., n_out).
+    activations
+        One per hidden layer: one fewer than `weights`.
+    """
+
+    weights: tuple[Tensor, ...]
+    biases: tuple[Tensor, ...]
+    activations: tuple[Activation, ...]
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of input features."""
+        return int(self.weights[0].shape[-2])
+
+    @property
+    def is_piecewise_linear(self) -> bool:
+        """Whether every activation is linear on both sides of zero, as `method="exact"` needs."""
+        return all(activation.is_piecewise_linear for activation in self.activations)
+
+    def affine(self, layer: int, values: Tensor) -> Tensor:
+        """Pre-activations of `layer` from the previous layer's values of shape (..., n, n_in)."""
+        weight, bias = self.weights[layer], self.biases[layer]
+        if weight.dim() == 2:
+            return functional.linear(values, weight.t(), bias)
+        return torch.baddbmm(bias.unsqueeze(-2), values, weight)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Logits of shape (..., n) for inputs of shape (..., n, n_in)."""
+        for layer, activation in enumerate(self.activations):
+            x = activation.function(self.affine(layer, x))
+        return self.affine(len(self.activations), x).squeeze(-1)
+
+
+def feed_forward(model: nn.Module) -> FeedForward | None:
+    """Return the explicit form of `model`, or None where it is not a plain chain of layers.
+
+    A model may offer a `feed_forward()` method of its own; otherwise an `nn.Sequential` (nested or not) of
+    `nn.Linear`, elementwise activations and dropout that ends in one output is read off.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> feed_forward(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))).n_inputs
+    3
+    >>> feed_forward(nn.Sequential(nn.Conv1d(1, 1, 1))) is None
+    True
+    """
+    own = getattr(model, "feed_forward", None)
+    if callable(own):
+        net = own()
+        return net if isinstance(net, FeedForward) else None
+    weights: list[Tensor] = []
+    biases: list[Tensor] = []
+    activations: list[Activation] = []
+    for layer in _flat_layers(model):
+        if isinstance(layer, nn.Linear):
+            if len(weights) != len(activations):  # two affine maps in a row
+                return None
+            weights.append(layer.weight.t())
+            biases.append(layer.bias if layer.bias is not None else layer.weight.new_zeros(layer.out_features))
+        elif type(layer) in ACTIVATIONS:
+            if len(activations) != len(weights) - 1:  # an activation before, or right after, another
+                return None
+            activations.append(ACTIVATIONS[type(layer)](layer))
+        elif not isinstance(layer, _TRANSPARENT):
+            return None
+    if not weights or len(activations) != len(weights) - 1 or weights[-1].shape[-1] != 1:
+        return None
+    return FeedForward(tuple(weights), tuple(biases), tuple(activations))
+
+
+def _flat_layers(model: nn.Module) -> Iterator[nn.Module]:
+    if type(model) is nn.Sequential:
+        for layer in model:
+            yield from _flat_layers(layer)
+    else:
+        yield model

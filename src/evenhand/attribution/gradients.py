@@ -1,0 +1,321 @@
+"""Path-averaged gradients and integrated gradients, three ways.
+
+Integrated gradients factor as IG(x; b) = (x - b) * g(x), with g the gradient averaged over the straight path
+from the baseline b to x. Everything downstream is made from g, so this module computes g:
+
+``midpoint``
+    the paper's rule: the gradient at the middles of `n_steps` equal steps.
+``segments``
+    each activation's mean slope over each of `n_steps` segments. Complete for any number of segments, more
+    accurate than ``midpoint`` with eight times as many steps, and differentiable in the biases of a ReLU network.
+``exact``
+    ``segments`` that end where a hidden unit switches on or off, person by person. Needs ReLU or leaky ReLU.
+
+The first layer's pre-activation is affine along the path, so its two products with the first weight matrix are
+taken once, outside the steps; the last product with it follows the averaging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeVar, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from evenhand.attribution.feed_forward import FeedForward, feed_forward
+from evenhand.exceptions import InvalidInputError, InvalidTypeError
+
+__all__ = ["Attribution", "Method", "attribute", "integrated_gradients", "path_gradients", "placement"]
+
+Method = Literal["segments", "midpoint", "exact"]
+ArrayOrTensor = TypeVar("ArrayOrTensor", NDArray[np.floating], Tensor)
+
+# Largest number of hidden values held at once; bounds memory whatever the number of people.
+_CHUNK_VALUES = 4_000_000
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Integrated gradients of n people, and what they were made from.
+
+    Attributes
+    ----------
+    gradients
+        Path-averaged gradients g, of shape (n, d).
+    offset
+        x - b, of shape (n, d).
+    logit, baseline_logit
+        The model at x and at b, of shape (n,).
+    method
+        How the path was integrated; a module that is not a plain chain of layers has ``midpoint`` here whatever
+        was asked for.
+    """
+
+    gradients: Tensor
+    offset: Tensor
+    logit: Tensor
+    baseline_logit: Tensor
+    method: Method
+
+    @property
+    def values(self) -> Tensor:
+        """Integrated gradients (x - b) * g, of shape (n, d)."""
+        return self.offset * self.gradients
+
+    @property
+    def completeness_gap(self) -> Tensor:
+        """|sum of attributions - (f(x) - f(b))|, of shape (n,); 0 for a perfect integral."""
+        return (self.values.sum(-1) - (self.logit - self.baseline_logit)).abs()
+
+
+def integrated_gradients(
+    model: nn.Module | FeedForward,
+    x: ArrayOrTensor,
+    baseline: ArrayOrTensor,
+    n_steps: int = 32,
+    method: Method = "segments",
+) -> ArrayOrTensor:
+    """Integrated gradients of the logit of each row of `x`, from `baseline`.
+
+    Dropout is off, whatever the model's mode. For tensors the result is differentiable in the model's parameters.
+
+    Parameters
+    ----------
+    model
+        A torch module mapping (n, d) to one logit per row. Chains of linear layers and elementwise activations are
+        integrated in closed form between steps; any other module by automatic differentiation at midpoints.
+    x
+        People, of shape (n, d); an array or a tensor, and the result is of the same kind.
+    baseline
+        One reference point of shape (d,), or one per person, of shape (n, d).
+    n_steps
+        Number of steps along the path; ignored by ``exact``.
+    method
+        ``"segments"``, ``"midpoint"`` (the paper's) or ``"exact"`` (ReLU networks).
+
+    Raises
+    ------
+    InvalidInputError
+        If shapes disagree, `n_steps` is not positive, or ``exact`` is asked of a model that is not piecewise linear.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 1))
+    >>> _ = model[0].weight.data.copy_(torch.tensor([[2.0, -1.0]]))
+    >>> integrated_gradients(model, torch.tensor([[1.0, 1.0]]), torch.zeros(2)).tolist()
+    [[2.0, -1.0]]
+    """
+    if isinstance(x, Tensor):
+        return attribute(model, x, torch.as_tensor(baseline), n_steps, method).values
+    dtype, device = placement(model)
+    with torch.no_grad():
+        found = attribute(
+            model,
+            torch.as_tensor(np.asarray(x), dtype=dtype, device=device),
+            torch.as_tensor(np.asarray(baseline), dtype=dtype, device=device),
+            n_steps,
+            method,
+        )
+    return found.values.cpu().numpy()
+
+
+def attribute(
+    model: nn.Module | FeedForward,
+    x: Tensor,
+    baseline: Tensor,
+    n_steps: int = 32,
+    method: Method = "segments",
+) -> Attribution:
+    """Attributions with everything a caller may want to check: see `integrated_gradients` and `Attribution`."""
+    _check(x, baseline, n_steps, method)
+    baseline = baseline.expand_as(x)
+    net = model if isinstance(model, FeedForward) else feed_forward(model)
+    if net is None:
+        if method == "exact":
+            raise InvalidInputError(
+                'method="exact" needs a chain of linear layers with ReLU or leaky ReLU; this '
+                f'{type(model).__name__} is not one. Use method="midpoint".'
+            )
+        assert isinstance(model, nn.Module)
+        return _attribute_by_autograd(model, x, baseline, n_steps)
+    if net.n_inputs != x.shape[-1]:
+        raise InvalidInputError(f"The model takes {net.n_inputs} features, `x` has {x.shape[-1]}.")
+    chunk = max(1, _CHUNK_VALUES // _values_per_person(net, n_steps, method))
+    parts = [
+        path_gradients(net, x_part, b_part, n_steps, method)
+        for x_part, b_part in zip(x.split(chunk, -2), baseline.split(chunk, -2), strict=True)
+    ]
+    return Attribution(torch.cat(parts, -2), x - baseline, net(x), net(baseline), method)
+
+
+def path_gradients(net: FeedForward, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Tensor:
+    """Gradients of the logit averaged over the paths from `baseline` to `x`, of shape (..., n, d), unchunked."""
+    start = net.affine(0, baseline)
+    direction = (x - baseline) @ net.weights[0]
+    if not net.activations:
+        return net.weights[0].squeeze(-1).unsqueeze(-2).expand_as(x)
+    if method == "exact":
+        return _exact_gradients(net, start, direction)
+    if method == "midpoint":
+        alphas = (torch.arange(n_steps, dtype=x.dtype, device=x.device) + 0.5) / n_steps
+        return _midpoint_gradients(net, start, direction, alphas)
+    knots = torch.linspace(0, 1, n_steps + 1, dtype=x.dtype, device=x.device)
+    return _segment_gradients(net, start, direction, knots.unsqueeze(-1))
+
+
+def _midpoint_gradients(net: FeedForward, start: Tensor, direction: Tensor, alphas: Tensor) -> Tensor:
+    """The derivative at each alpha, averaged."""
+    pre = _along_path(start, direction, alphas.unsqueeze(-1))
+    scalers = []
+    for layer, activation in enumerate(net.activations):
+        scalers.append(partial(activation.scale, z=pre))
+        if layer + 1 < len(net.activations):
+            pre = _per_step(net, layer + 1, activation.function(pre))
+    return _backward(net, scalers, len(alphas)).mean(-3) @ net.weights[0].mT
+
+
+def _segment_gradients(net: FeedForward, start: Tensor, direction: Tensor, knots: Tensor) -> Tensor:
+    """Each activation's mean slope between neighbouring knots, averaged over the path.
+
+    `knots` has shape (..., n_knots, 1) when people share them and (..., n_knots, n) when each has their own.
+    """
+    pre = _along_path(start, direction, knots)
+    scalers = []
+    for layer, activation in enumerate(net.activations):
+        scalers.append(partial(torch.mul, activation.secant(pre[..., :-1, :, :], pre[..., 1:, :, :])))
+        if layer + 1 < len(net.activations):
+            pre = _per_step(net, layer + 1, activation.function(pre))
+    lengths = knots.diff(dim=-2).unsqueeze(-1)
+    return (_backward(net, scalers, knots.shape[-2] - 1) * lengths).sum(-3) @ net.weights[0].mT
+
+
+def _exact_gradients(net: FeedForward, start: Tensor, direction: Tensor) -> Tensor:
+    """Segments that end at every sign change of every hidden layer but the last."""
+    if not net.is_piecewise_linear:
+        names = sorted({a.name for a in net.activations if not a.is_piecewise_linear})
+        raise InvalidInputError(f'method="exact" needs ReLU or leaky ReLU, the model has {names}.')
+    shape = start.shape[:-1]
+    knots = torch.stack((start.new_zeros(shape), start.new_ones(shape)), dim=-2)
+    for layer in range(len(net.activations) - 1):
+        pre = _along_path(start, direction, knots)
+        for previous in range(layer):
+            pre = _per_step(net, previous + 1, net.activations[previous].function(pre))
+        knots = _with_crossings(knots, pre)
+    return _segment_gradients(net, start, direction, knots)
+
+
+def _with_crossings(knots: Tensor, pre: Tensor) -> Tensor:
+    """Knots of shape (..., S, n) with those added at which a pre-activation, linear between knots, is zero."""
+    left, right = pre[..., :-1, :, :], pre[..., 1:, :, :]
+    crosses = (left > 0) != (right > 0)
+    share = left / torch.where(crosses, left - right, 1.0)
+    begin, length = knots[..., :-1, :].unsqueeze(-1), knots.diff(dim=-2).unsqueeze(-1)
+    found = torch.where(crosses, begin + share * length, 1.0)  # the end of the path is a knot already
+    added = found.movedim(-1, -3).flatten(-3, -2)
+    merged = torch.cat((knots, added), dim=-2).sort(dim=-2).values.clamp(0, 1)
+    n_useful = int((merged < 1).sum(-2).max()) + 1 if merged.numel() else knots.shape[-2]
+    return merged[..., :n_useful, :]
+
+
+def _along_path(start: Tensor, direction: Tensor, alphas: Tensor) -> Tensor:
+    """First-layer pre-activations of shape (..., n_alphas, n, n_hidden)."""
+    return torch.addcmul(start.unsqueeze(-3), alphas.unsqueeze(-1), direction.unsqueeze(-3))
+
+
+def _per_step(net: FeedForward, layer: int, values: Tensor) -> Tensor:
+    """Pre-activations of `layer` for values of shape (..., S, n, n_in), as one product over steps and people."""
+    flat = net.affine(layer, values.flatten(-3, -2))
+    return flat.unflatten(-2, values.shape[-3:-1])
+
+
+def _backward(net: FeedForward, scalers: list[Callable[[Tensor], Tensor]], n_steps: int) -> Tensor:
+    """Gradient of the logit in the first layer's pre-activations, of shape (..., S, n, n_hidden).
+
+    Each scaler multiplies a gradient by the slopes of its layer.
+    """
+    gradient = scalers[-1](net.weights[-1].mT.unsqueeze(-3))
+    for weight, scale in zip(net.weights[-2:0:-1], scalers[-2::-1], strict=True):
+        flat = gradient.flatten(-3, -2) @ weight.mT
+        gradient = scale(flat.unflatten(-2, (n_steps, -1)))
+    return gradient
+
+
+def _attribute_by_autograd(model: nn.Module, x: Tensor, baseline: Tensor, n_steps: int) -> Attribution:
+    """Midpoint gradients of any module, by automatic differentiation."""
+    differentiable = torch.is_grad_enabled() and any(p.requires_grad for p in model.parameters())
+    alphas = (torch.arange(n_steps, dtype=x.dtype, device=x.device) + 0.5) / n_steps
+    rows = max(1, _CHUNK_VALUES // (max(64, x.shape[-1]) * n_steps))
+    parts = []
+    with _evaluating(model):
+        for x_part, b_part in zip(x.split(rows), baseline.split(rows), strict=True):
+            points = (b_part + alphas.view(-1, 1, 1) * (x_part - b_part)).flatten(0, 1)
+            with torch.enable_grad():
+                points = points.detach().requires_grad_() if not points.requires_grad else points
+                logits = _one_logit_per_row(model(points), len(points))
+                (gradient,) = torch.autograd.grad(logits.sum(), points, create_graph=differentiable)
+            parts.append(gradient.unflatten(0, (n_steps, len(x_part))).mean(0))
+        logit = _one_logit_per_row(model(x), len(x))
+        baseline_logit = _one_logit_per_row(model(baseline), len(x))
+    return Attribution(torch.cat(parts), x - baseline, logit, baseline_logit, "midpoint")
+
+
+def _one_logit_per_row(output: Tensor, n_rows: int) -> Tensor:
+    if not isinstance(output, Tensor):
+        raise InvalidTypeError(f"The model must return a tensor of logits, got {type(output).__name__}.")
+    if output.shape not in ((n_rows,), (n_rows, 1)):
+        raise InvalidInputError(
+            f"The model must return one logit per row, of shape ({n_rows},) or ({n_rows}, 1), "
+            f"got {tuple(output.shape)}."
+        )
+    return output.reshape(n_rows)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Turn dropout off and put every submodule's mode back afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def placement(model: nn.Module | FeedForward) -> tuple[torch.dtype, torch.device]:
+    """Floating type and device of a model; float32 on the CPU for one without parameters."""
+    tensors = model.weights if isinstance(model, FeedForward) else tuple(model.parameters())
+    for tensor in tensors:
+        if tensor.is_floating_point():
+            return tensor.dtype, tensor.device
+    return torch.float32, torch.device("cpu")
+
+
+def _values_per_person(net: FeedForward, n_steps: int, method: Method) -> int:
+    """Hidden values that one person's path needs at once."""
+    width = sum(weight.shape[-1] for weight in net.weights)
+    if method == "exact":
+        n_steps = sum(weight.shape[-1] for weight in net.weights[:-2]) + 2
+        width *= 2
+    n_models = net.weights[0].shape[:-2].numel()
+    return int(width * (n_steps + 1) * n_models)
+
+
+def _check(x: Tensor, baseline: Tensor, n_steps: int, method: str) -> None:
+    if method not in get_args(Method):
+        raise InvalidInputError(f"`method` must be one of {list(get_args(Method))}, got {method!r}.")
+    if n_steps < 1:
+        raise InvalidInputError(f"`n_steps` must be at least 1, got {n_steps}.")
+    if x.dim() < 2:
+        raise InvalidInputError(f"`x` must have shape (n, d), got {tuple(x.shape)}.")
+    if baseline.shape != x.shape and baseline.shape != x.shape[-1:]:
+        raise InvalidInputError(
+            f"`baseline` must have shape {tuple(x.shape)} or {tuple(x.shape[-1:])}, got {tuple(baseline.shape)}."
+        )

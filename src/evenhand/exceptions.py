@@ -1,0 +1,39 @@
+"""Error and warning types. Every message says what was expected, what came, and what to do."""
+
+__all__ = [
+    "DataFileError",
+    "DownloadError",
+    "EvenhandError",
+    "EvenhandWarning",
+    "InvalidInputError",
+    "InvalidTypeError",
+    "ModelFileError",
+]
+
+
+class EvenhandError(Exception):
+    """Base of every error raised on purpose by evenhand."""
+
+
+class InvalidInputError(EvenhandError, ValueError):
+    """A value the user gave cannot be used."""
+
+
+class InvalidTypeError(EvenhandError, TypeError):
+    """An object of the wrong kind was given."""
+
+
+class DataFileError(EvenhandError, ValueError):
+    """A data file is missing, unreadable or not what its name promises."""
+
+
+class DownloadError(EvenhandError, OSError):
+    """A download could not be completed; nothing half-written was left behind."""
+
+
+class ModelFileError(EvenhandError, ValueError):
+    """A model file is truncated, altered, foreign or of an unknown version."""
+
+
+class EvenhandWarning(UserWarning):
+    """Weak evidence or a degenerate model: the result stands, with a reservation that it also reports."""

@@ -1,0 +1,141 @@
+"""What the model decides: utility, and differences between groups in decisions and errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+__all__ = ["Figure", "GroupOutcome", "auc", "equalized_odds_gap", "f1", "group_outcomes", "outcome_figures"]
+
+# Decisions this one-sided are reported as (almost) constant.
+_CONSTANT_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number, or NaN with the reason why there is none."""
+
+    value: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class GroupOutcome:
+    """Decisions and errors of one group; a rate over no one is NaN."""
+
+    group: str
+    n: int
+    n_positive_label: int
+    positive_rate: float
+    true_positive_rate: float
+    false_positive_rate: float
+    auc: float
+
+
+def auc(y: NDArray[np.int64], score: NDArray[np.floating]) -> float:
+    """Area under the ROC curve: how often a favourable label outranks an unfavourable one, ties counting half.
+
+    NaN when a label is absent.
+
+    Examples
+    --------
+    >>> auc(np.array([0, 0, 1, 1]), np.array([0.1, 0.4, 0.35, 0.8]))
+    0.75
+    """
+    n_positive = int(y.sum())
+    n_negative = len(y) - n_positive
+    if n_positive == 0 or n_negative == 0:
+        return float("nan")
+    rank_sum = float(rankdata(score)[y == 1].sum())
+    return (rank_sum - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)
+
+
+def f1(y: NDArray[np.int64], decision: NDArray[np.int64]) -> float:
+    """Harmonic mean of precision and recall; NaN when no one is positive in label or decision.
+
+    Examples
+    --------
+    >>> f1(np.array([0, 1, 1]), np.array([1, 1, 0]))
+    0.5
+    """
+    denominator = int(y.sum()) + int(decision.sum())
+    return 2 * int((y & decision).sum()) / denominator if denominator else float("nan")
+
+
+def group_outcomes(
+    y: NDArray[np.int64],
+    decision: NDArray[np.int64],
+    score: NDArray[np.floating],
+    group: NDArray[np.int64],
+    names: tuple[str, ...],
+) -> list[GroupOutcome]:
+    """Decisions and errors of each group, in the order of `names`."""
+
+    def outcome(code: int, name: str) -> GroupOutcome:
+        members = group == code
+        labels, decisions = y[members], decision[members]
+        return GroupOutcome(
+            group=name,
+            n=int(members.sum()),
+            n_positive_label=int(labels.sum()),
+            positive_rate=_mean(decisions),
+            true_positive_rate=_mean(decisions[labels == 1]),
+            false_positive_rate=_mean(decisions[labels == 0]),
+            auc=auc(labels, score[members]),
+        )
+
+    return [outcome(code, name) for code, name in enumerate(names)]
+
+
+def equalized_odds_gap(outcomes: list[GroupOutcome]) -> Figure:
+    """Larger of the spreads, over groups, of the true and the false positive rate.
+
+    For two groups this is max(|TPR_0 - TPR_1|, |FPR_0 - FPR_1|).
+    """
+    absent = [f"no one with label {label} in group {o.group!r}" for o in outcomes for label in _absent_labels(o)]
+    if absent:
+        return Figure(float("nan"), f"not estimable: {'; '.join(absent)}")
+    tpr = [o.true_positive_rate for o in outcomes]
+    fpr = [o.false_positive_rate for o in outcomes]
+    return Figure(max(max(tpr) - min(tpr), max(fpr) - min(fpr)))
+
+
+def statistical_parity_gap(outcomes: list[GroupOutcome]) -> Figure:
+    """Spread, over groups, of the share that is approved."""
+    absent = [o.group for o in outcomes if o.n == 0]
+    if absent:
+        return Figure(float("nan"), f"not estimable: no one in groups {absent}")
+    rates = [o.positive_rate for o in outcomes]
+    return Figure(max(rates) - min(rates))
+
+
+def outcome_figures(
+    y: NDArray[np.int64],
+    decision: NDArray[np.int64],
+    score: NDArray[np.floating],
+    outcomes: list[GroupOutcome],
+) -> dict[str, Figure]:
+    """Utility and group gaps by name: auc, f1, accuracy, positive_rate, eo_gap, sp_gap."""
+    positive_rate = _mean(decision)
+    constant = min(positive_rate, 1 - positive_rate) < _CONSTANT_SHARE
+    note = "decisions are (almost) constant: gaps near 0 follow from that alone" if constant else ""
+    return {
+        "auc": Figure(auc(y, score)),
+        "f1": Figure(f1(y, decision), note),
+        "accuracy": Figure(_mean(y == decision)),
+        "positive_rate": Figure(positive_rate, note),
+        "eo_gap": equalized_odds_gap(outcomes),
+        "sp_gap": statistical_parity_gap(outcomes),
+    }
+
+
+def _absent_labels(outcome: GroupOutcome) -> list[int]:
+    counts = {1: outcome.n_positive_label, 0: outcome.n - outcome.n_positive_label}
+    return [label for label, count in counts.items() if count == 0]
+
+
+def _mean(values: NDArray[np.generic]) -> float:
+    return float(values.mean()) if len(values) else float("nan")

@@ -1,0 +1,162 @@
+"""The CEC score, the two parts it is made of, and each feature's share in it.
+
+Every formula is written once, in torch: training averages the square, the audit takes its root.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from evenhand.exceptions import InvalidInputError
+
+__all__ = [
+    "NEGLIGIBLE_NORM",
+    "PairScores",
+    "cec_scores",
+    "feature_contributions",
+    "score_pairs",
+    "squared_cec",
+    "unit_vectors",
+]
+
+_EPSILON = 1e-8  # the paper's, added to the norm
+
+# An attribution shorter than this has no direction worth comparing: logits differ from the baseline's by less
+# than a hundred-thousandth. Such pairs are scored by the formula like any other, and counted.
+NEGLIGIBLE_NORM = 1e-5
+
+
+def unit_vectors(attributions: Tensor) -> Tensor:
+    """Attributions over their length plus 1e-8, of the same shape; a zero vector stays zero."""
+    # The floor keeps the gradient of the norm finite at zero and is far below the 1e-8 beside it.
+    norm = attributions.square().sum(-1, keepdim=True).clamp_min(1e-30).sqrt()
+    return attributions / (norm + _EPSILON)
+
+
+def squared_cec(attributions: Tensor, match_attributions: Tensor) -> Tensor:
+    """Square of the CEC score of each pair, of shape (...,); smooth at zero, so this is what training averages."""
+    difference = unit_vectors(attributions) - unit_vectors(match_attributions)
+    return difference.square().sum(-1) / 4
+
+
+@overload
+def cec_scores(ig: Tensor, ig_match: Tensor) -> Tensor: ...
+@overload
+def cec_scores(ig: ArrayLike, ig_match: ArrayLike) -> NDArray[np.float64]: ...
+def cec_scores(ig: ArrayLike | Tensor, ig_match: ArrayLike | Tensor) -> NDArray[np.float64] | Tensor:
+    r"""CEC score of each pair: half the distance between the two unit attribution vectors (Definition 4).
+
+    .. math:: \Delta = \tfrac12 \left\lVert \frac{g}{\lVert g \rVert + \epsilon}
+              - \frac{\tilde g}{\lVert \tilde g \rVert + \epsilon} \right\rVert_2, \quad \epsilon = 10^{-8}
+
+    Parameters
+    ----------
+    ig, ig_match
+        Attributions of the people and of their matches, of shape (n, d), both from the *person's* baseline.
+
+    Returns
+    -------
+    Scores of shape (n,) in [0, 1]: 0 for parallel vectors, 1 for opposed ones. A zero vector against another
+    scores 0.5, two zero vectors 0. Tensors in, tensor out; otherwise a float64 array.
+
+    Raises
+    ------
+    InvalidInputError
+        If the shapes differ.
+
+    Examples
+    --------
+    >>> cec_scores([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], [[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]).round(3)
+    array([0.   , 0.707, 1.   ])
+    """
+    if isinstance(ig, Tensor) and isinstance(ig_match, Tensor):
+        _check_shapes(ig.shape, ig_match.shape)
+        return squared_cec(ig, ig_match).clamp(0, 1).sqrt()
+    first, second = np.asarray(ig, dtype=np.float64), np.asarray(ig_match, dtype=np.float64)
+    _check_shapes(first.shape, second.shape)
+    scores: NDArray[np.float64] = cec_scores(torch.from_numpy(first), torch.from_numpy(second)).numpy()
+    return scores
+
+
+def feature_contributions(attributions: Tensor, match_attributions: Tensor) -> Tensor:
+    """Each feature's part of each pair's CEC score, of shape (n, d); rows sum to the score.
+
+    A pair's squared score is a sum over features of squared differences; its score is divided in the same
+    proportions.
+    """
+    squares = (unit_vectors(attributions) - unit_vectors(match_attributions)).square() / 4
+    return squares / squares.sum(-1, keepdim=True).clamp_min(1e-30).sqrt()
+
+
+@dataclass(frozen=True)
+class PairScores:
+    """What is measured on each pair; every field has shape (n_pairs,) but `contributions`.
+
+    Attributes
+    ----------
+    cec
+        The CEC score.
+    input_gap
+        Half the distance between the unit vectors of (x - b) * g(x) and (x' - b) * g(x): other inputs, same weights.
+    reasoning_gap
+        Half the distance between (z - b) * g(x) and (z - b) * g(x'), averaged over z = x and z = x': the same inputs,
+        other weights. Exactly 0 for a linear model.
+    contributions
+        Each feature's part of the score, of shape (n_pairs, n_features).
+    is_negligible
+        Whether either attribution is too short to have a direction.
+    """
+
+    cec: Tensor
+    input_gap: Tensor
+    reasoning_gap: Tensor
+    contributions: Tensor
+    is_negligible: Tensor
+
+
+def score_pairs(
+    offset: Tensor,
+    gradients: Tensor,
+    match_offset: Tensor,
+    match_gradients: Tensor,
+    join: Tensor | None = None,
+) -> PairScores:
+    """Score pairs from the factors of their attributions.
+
+    Parameters
+    ----------
+    offset, match_offset
+        x - b and x' - b, of shape (n, d), with the person's b in both.
+    gradients, match_gradients
+        Path-averaged gradients g(x) and g(x'), of shape (n, d).
+    join
+        Matrix of shape (d, n_features) that sums encoded columns into the features people read; None for none.
+    """
+
+    def joined(values: Tensor) -> Tensor:
+        return values if join is None else values @ join
+
+    own, other = joined(offset * gradients), joined(match_offset * match_gradients)
+    moved = joined(match_offset * gradients)  # the match's inputs under the person's weights
+    swapped = joined(offset * match_gradients)  # the person's inputs under the match's weights
+    shortest = torch.minimum(own.norm(dim=-1), other.norm(dim=-1))
+    return PairScores(
+        cec=cec_scores(own, other),
+        input_gap=cec_scores(own, moved),
+        reasoning_gap=(cec_scores(moved, other) + cec_scores(own, swapped)) / 2,
+        contributions=feature_contributions(own, other),
+        is_negligible=shortest < NEGLIGIBLE_NORM,
+    )
+
+
+def _check_shapes(first: tuple[int, ...], second: tuple[int, ...]) -> None:
+    if tuple(first) != tuple(second) or len(first) < 1:
+        raise InvalidInputError(
+            f"`ig` and `ig_match` must have the same shape, got {tuple(first)} and {tuple(second)}."
+        )
