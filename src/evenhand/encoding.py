@@ -82,7 +82,7 @@ class CategoryColumn:
         else:
             ordered = sorted(seen - {_MISSING})
         categories = tuple(c for c in [*ordered, _MISSING] if c in seen)
-        codes = pd.Index(categories).get_indexer(keys).astype(np.float64)
+        codes = pd.Index(categories).get_indexer(pd.Index(keys)).astype(np.float64)
         scale = float(codes.std())
         return cls(name, categories, encoding, float(codes.mean()), scale if scale > 0 else 1.0)
 
@@ -96,13 +96,15 @@ class CategoryColumn:
         """Position of each value among the categories, -1 for one never seen."""
         import pandas as pd
 
-        return pd.Index(self.categories).get_indexer(_keys(values)).astype(np.int64)
+        return pd.Index(self.categories).get_indexer(pd.Index(_keys(values))).astype(np.int64)
 
     def transform(self, values: pd.Series[Any]) -> NDArray[np.float64]:
         codes = self.codes(values)
         if self.encoding == "ordinal":
-            return np.where(codes < 0, 0.0, (codes - self.mean) / self.scale)[:, None]
-        return (codes[:, None] == np.arange(len(self.categories))).astype(np.float64)
+            standard: NDArray[np.float64] = np.where(codes < 0, 0.0, (codes - self.mean) / self.scale)
+            return standard[:, None]
+        is_category: NDArray[np.bool_] = codes[:, None] == np.arange(len(self.categories))
+        return is_category.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,8 @@ class TableEncoder:
         """0/1 matrix of shape (n_encoded, n_columns) that sums encoded columns into their input column."""
         widths = [len(column.encoded_names) for column in self.columns]
         source = np.repeat(np.arange(len(widths)), widths)
-        return (source[:, None] == np.arange(len(widths))).astype(np.float64)
+        is_source: NDArray[np.bool_] = source[:, None] == np.arange(len(widths))
+        return is_source.astype(np.float64)
 
     def join(self, attributions: Any) -> NDArray[np.float64]:  # noqa: ANN401 - array or tensor
         """Attributions of shape (n, n_encoded) summed to the input columns, of shape (n, n_columns)."""

@@ -51,7 +51,7 @@ class AuditedModel:
         """Return the table as the network sees it, on the network's device."""
         dtype, device = placement(self.network)
         values = as_matrix(table, name) if self.encoder is None else self.encoder.transform(table)
-        return torch.as_tensor(values, dtype=dtype, device=device)
+        return torch.tensor(values, dtype=dtype, device=device)
 
     def join_matrix(self) -> Tensor | None:
         """Matrix that sums encoded columns into the table's columns; None where they are the same."""

@@ -234,10 +234,15 @@ def _group_columns(values: Any, name: str) -> dict[str, pd.Series[Any]]:  # noqa
 
     if isinstance(values, Mapping):
         values = pd.DataFrame({str(key): list(column) for key, column in values.items()})
-    if isinstance(values, pd.Series) or getattr(values, "ndim", 1) == 1:
+    if not _is_two_dimensional(values):
         return {name: _as_column(values, name)}
     table = as_table(values, name)
     return {str(column): table[column] for column in table.columns}
+
+
+def _is_two_dimensional(values: Any) -> bool:  # noqa: ANN401
+    """Whether an array or a table of any library has two dimensions."""
+    return len(getattr(values, "shape", ())) == 2
 
 
 def _as_column(values: Any, name: str) -> pd.Series[Any]:  # noqa: ANN401
@@ -247,7 +252,7 @@ def _as_column(values: Any, name: str) -> pd.Series[Any]:  # noqa: ANN401
 
     if isinstance(values, pd.Series):
         return values.reset_index(drop=True)
-    if isinstance(values, pd.DataFrame) or getattr(values, "ndim", 1) == 2:
+    if _is_two_dimensional(values):
         table = as_table(values, name)
         if table.shape[1] != 1:
             raise InvalidInputError(f"`{name}` must be one column, got {table.shape[1]}.")
@@ -255,7 +260,8 @@ def _as_column(values: Any, name: str) -> pd.Series[Any]:  # noqa: ANN401
     if isinstance(values, (list, tuple, np.ndarray)):
         return pd.Series(values)
     try:
-        return nw.from_native(values, series_only=True).to_pandas().reset_index(drop=True)
+        column: pd.Series[Any] = nw.from_native(values, series_only=True).to_pandas()
+        return column.reset_index(drop=True)
     except TypeError:
         raise InvalidTypeError(
             f"`{name}` must be a list, an array or a column of a table, got {type(values).__name__}."

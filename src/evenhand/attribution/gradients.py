@@ -17,7 +17,7 @@ taken once, outside the steps; the last product with it follows the averaging.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from evenhand.attribution.feed_forward import FeedForward, feed_forward
+from evenhand.attribution.feed_forward import Activation, FeedForward, feed_forward
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 
 __all__ = ["Attribution", "Method", "attribute", "integrated_gradients", "path_gradients", "placement"]
@@ -175,7 +175,7 @@ def _midpoint_gradients(net: FeedForward, start: Tensor, direction: Tensor, alph
     pre = _along_path(start, direction, alphas.unsqueeze(-1))
     scalers = []
     for layer, activation in enumerate(net.activations):
-        scalers.append(partial(activation.scale, z=pre))
+        scalers.append(partial(_scaled_by_derivative, activation, pre))
         if layer + 1 < len(net.activations):
             pre = _per_step(net, layer + 1, activation.function(pre))
     return _backward(net, scalers, len(alphas)).mean(-3) @ net.weights[0].mT
@@ -232,10 +232,14 @@ def _along_path(start: Tensor, direction: Tensor, alphas: Tensor) -> Tensor:
 def _per_step(net: FeedForward, layer: int, values: Tensor) -> Tensor:
     """Pre-activations of `layer` for values of shape (..., S, n, n_in), as one product over steps and people."""
     flat = net.affine(layer, values.flatten(-3, -2))
-    return flat.unflatten(-2, values.shape[-3:-1])
+    return flat.reshape(*flat.shape[:-2], *values.shape[-3:-1], flat.shape[-1])
 
 
-def _backward(net: FeedForward, scalers: list[Callable[[Tensor], Tensor]], n_steps: int) -> Tensor:
+def _scaled_by_derivative(activation: Activation, z: Tensor, gradient: Tensor) -> Tensor:
+    return activation.scale(gradient, z)
+
+
+def _backward(net: FeedForward, scalers: Sequence[Callable[[Tensor], Tensor]], n_steps: int) -> Tensor:
     """Gradient of the logit in the first layer's pre-activations, of shape (..., S, n, n_hidden).
 
     Each scaler multiplies a gradient by the slopes of its layer.

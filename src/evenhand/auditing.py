@@ -1,0 +1,448 @@
+"""The audit, end to end: people and a model in, pairs, attributions, scores and regimes out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.attribution import Attribution, label_group_baselines
+from evenhand.attribution.gradients import Method
+from evenhand.exceptions import EvenhandWarning, InvalidInputError
+from evenhand.matching import MatchDiagnostics, Pairs, match_diagnostics, match_pairs
+from evenhand.matching.space import Missing
+from evenhand.models import AuditedModel, as_audited_model
+from evenhand.outcome_metrics import group_outcomes, outcome_figures
+from evenhand.regimes import assign_regimes
+from evenhand.result import AuditResult, Provenance
+from evenhand.scoring import score_pairs
+from evenhand.validation import Groups, as_groups, as_labels, as_table, check_columns, check_fraction
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["AuditSettings", "audit"]
+
+_PAIR_BLOCK = 16_384  # pairs scored at once: bounds memory whatever the number of people
+_SMALL_GROUP = 30
+_LOW_COVERAGE = 0.9
+_LARGE_GAP = 0.05  # completeness gap, as a share of the logit's distance from the baseline's
+_PROTECTED_WORDS = frozenset(
+    {"age", "sex", "gender", "race", "ethnicity", "religion", "marital", "nationality", "national", "colour", "color"}
+)
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """Every choice that moves a figure of the audit."""
+
+    financial_features: tuple[str, ...]
+    decision_threshold: float
+    consistency_threshold: float
+    max_distance: float | None
+    n_steps: int
+    method: Method
+    random_state: int
+
+
+@dataclass(frozen=True)
+class _People:
+    """Checked people: the table, its encoding, labels and groups."""
+
+    table: pd.DataFrame
+    x: Tensor
+    labels: NDArray[np.int64]
+    groups: Groups
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class _ScoredPairs:
+    """Figures of every pair, NaN where it could not be scored."""
+
+    cec: NDArray[np.float64]
+    input_gap: NDArray[np.float64]
+    reasoning_gap: NDArray[np.float64]
+    is_negligible: NDArray[np.bool_]
+    contributions: NDArray[np.float32]
+    match_logit: NDArray[np.float64]
+
+    @property
+    def is_scored(self) -> NDArray[np.bool_]:
+        return ~np.isnan(self.cec)
+
+
+@dataclass(frozen=True)
+class _Explainer:
+    """Attributions of people, each from the baseline of a (label, group) cell of the pool."""
+
+    model: AuditedModel
+    baselines: Tensor
+    settings: AuditSettings
+
+    @classmethod
+    def of(cls, model: AuditedModel, pool: _People, settings: AuditSettings) -> _Explainer:
+        means = label_group_baselines(pool.x.cpu().numpy(), pool.labels, pool.groups.codes)
+        flat = torch.as_tensor(means.reshape(-1, means.shape[-1]), dtype=pool.x.dtype, device=pool.x.device)
+        return cls(model, flat, settings)
+
+    def cells(self, people: _People) -> NDArray[np.int64]:
+        """The cell of each person: their label and group."""
+        return people.labels * len(people.groups.names) + people.groups.codes
+
+    def has_baseline(self, cells: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether the pool has anyone in the cell."""
+        known: NDArray[np.bool_] = ~torch.isnan(self.baselines[:, 0]).cpu().numpy()
+        return known[cells]
+
+    def explain(self, x: Tensor, cells: NDArray[np.int64]) -> Attribution:
+        """Attributions of the rows of `x`; from the origin where a cell is empty, to be left out by the caller."""
+        baseline = torch.nan_to_num(self.baselines)[torch.as_tensor(cells, device=x.device)]
+        return self.model.attribute(x, baseline, self.settings.n_steps, self.settings.method)
+
+
+def audit(
+    model: Any,  # noqa: ANN401 - any model that `as_audited_model` takes
+    X: Any,  # noqa: ANN401 - any table
+    y: Any,  # noqa: ANN401 - any column
+    *,
+    sensitive_features: Any,  # noqa: ANN401 - any column or table
+    financial_features: Sequence[str],
+    reference: tuple[Any, Any, Any] | None = None,
+    decision_threshold: float = 0.5,
+    consistency_threshold: float = 0.3,
+    max_distance: float | None = None,
+    random_state: int = 0,
+    n_steps: int = 8,
+    method: Method = "segments",
+) -> AuditResult:
+    """Audit how a model reasons about comparable people of different groups.
+
+    Each person is matched with the nearest person of every other group who has the same label, by the standardised
+    financial features; both are explained by integrated gradients from the person's own (label, group) mean; the
+    distance between the two explanations is the CEC score.
+
+    Parameters
+    ----------
+    model
+        A torch module mapping (n, d) to one logit per row, fed `X` as it is; or a fitted `CECClassifier`.
+    X
+        People to audit: a pandas, polars or pyarrow table, or an array (columns are then named x0, x1, ...).
+    y
+        True labels, 1 for the favourable outcome.
+    sensitive_features
+        The protected attribute of each person. Several columns: their intersection.
+    financial_features
+        Columns of `X` on which people are comparable.
+    reference
+        `(X, y, sensitive_features)` of the people to match in and to take baselines from, usually the training data;
+        by default the audited people themselves.
+    decision_threshold
+        Probability from which the decision is favourable.
+    consistency_threshold
+        CEC score above which the reasoning counts as different.
+    max_distance
+        Matches farther than this, in standard deviations of the financial features, are left out; None for no limit.
+    random_state
+        Seed of everything drawn at random.
+    n_steps, method
+        How attributions are integrated: see `integrated_gradients`.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If the input cannot be audited; the message says what was expected, what came and what to do.
+
+    Examples
+    --------
+    >>> import evenhand as eh, torch
+    >>> data = eh.load_dataset("synthetic", n=500)
+    >>> model = torch.nn.Linear(data.X.shape[1], 1)
+    >>> result = eh.audit(model, data.X, data.y, sensitive_features=data.group,
+    ...                   financial_features=data.financial_features)
+    >>> bool(result.to_dict()["cec"]["reasoning_gap"] < 1e-6)  # a linear model reasons alike about everyone
+    True
+    """
+    audited = as_audited_model(model)
+    table = as_table(X)
+    financial = check_columns(financial_features, list(table.columns), "financial_features")
+    settings = AuditSettings(
+        financial_features=tuple(financial),
+        decision_threshold=check_fraction(decision_threshold, "decision_threshold"),
+        consistency_threshold=check_fraction(consistency_threshold, "consistency_threshold"),
+        max_distance=max_distance,
+        n_steps=n_steps,
+        method=method,
+        random_state=random_state,
+    )
+    people, pool = _checked_people(audited, table, y, sensitive_features, reference)
+    pairs, diagnostics = _matched(audited, people, pool, settings)
+    explainer = _Explainer.of(audited, pool, settings)
+    own = explainer.explain(people.x, explainer.cells(people))
+    scored = _scored(explainer, own, people, pool, pairs)
+    return _assembled(explainer, own, people, pool, pairs, diagnostics, scored)
+
+
+def _checked_people(
+    model: AuditedModel,
+    table: pd.DataFrame,
+    y: Any,  # noqa: ANN401
+    sensitive_features: Any,  # noqa: ANN401
+    reference: tuple[Any, Any, Any] | None,
+) -> tuple[_People, _People]:
+    """The audited people and the pool they are matched in, with one coding of the groups."""
+    labels, groups = as_labels(y, len(table)), as_groups(sensitive_features, len(table))
+    if reference is None:
+        people = _People(table, model.encode(table), labels, groups)
+        return people, people
+    if not isinstance(reference, (tuple, list)) or len(reference) != 3:
+        raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")
+    pool_table = as_table(reference[0], "reference X")
+    if list(pool_table.columns) != list(table.columns):
+        missing = [c for c in table.columns if c not in pool_table.columns]
+        extra = [c for c in pool_table.columns if c not in table.columns]
+        raise InvalidInputError(
+            "The reference's columns must be those of `X`, in the same order: "
+            + (f"missing {missing}, unexpected {extra}." if missing or extra else "the order differs.")
+        )
+    pool_labels = as_labels(reference[1], len(pool_table), "reference y")
+    pool_groups = as_groups(reference[2], len(pool_table), "reference sensitive_features")
+    unknown = [name for name in groups.names if name not in pool_groups.names]
+    if unknown:
+        raise InvalidInputError(
+            f"No one of the groups {unknown} is in the reference, which has {list(pool_groups.names)}; "
+            "people are compared with, and explained from, the people of the reference."
+        )
+    people = _People(table, model.encode(table), labels, groups.recoded(pool_groups.names))
+    return people, _People(pool_table, model.encode(pool_table, "reference X"), pool_labels, pool_groups)
+
+
+def _matched(
+    model: AuditedModel, people: _People, pool: _People, settings: AuditSettings
+) -> tuple[Pairs, MatchDiagnostics]:
+    financial = list(settings.financial_features)
+    names = np.asarray(people.groups.names)
+    F, F_pool, reference = model.financial_table(people.table, financial), None, None
+    if pool is not people:
+        F_pool = model.financial_table(pool.table, financial)
+        reference = (F_pool, pool.labels, names[pool.groups.codes])
+    # A bare network refuses missing values anyway; a model with an encoder of its own has a place for them.
+    missing: Missing = "error" if model.encoder is None else "indicator"
+    pairs = match_pairs(F, people.labels, names[people.groups.codes], reference, settings.max_distance, missing=missing)
+    return pairs, match_diagnostics(pairs, F, F_pool)
+
+
+def _scored(explainer: _Explainer, own: Attribution, people: _People, pool: _People, pairs: Pairs) -> _ScoredPairs:
+    """Scores of every pair whose person has a baseline and a match."""
+    cells, n_cells = explainer.cells(people), len(explainer.baselines)
+    usable = np.flatnonzero((pairs.match >= 0) & explainer.has_baseline(cells)[pairs.person])
+    # A match seen from one cell's baseline has one attribution, however many people share it.
+    keys = pairs.match[usable] * n_cells + cells[pairs.person[usable]]
+    distinct, position = np.unique(keys, return_inverse=True)
+    rows = torch.as_tensor(distinct // n_cells, device=pool.x.device)
+    other = explainer.explain(pool.x[rows], distinct % n_cells)
+    join = explainer.model.join_matrix()
+    join = None if join is None else join.double()
+    scored = _ScoredPairs(
+        **{name: np.full(len(pairs.person), np.nan) for name in ("cec", "input_gap", "reasoning_gap", "match_logit")},
+        is_negligible=np.zeros(len(pairs.person), dtype=bool),
+        contributions=np.zeros((len(pairs.person), len(people.table.columns)), dtype=np.float32),
+    )
+    scored.match_logit[usable] = other.logit.double().cpu().numpy()[position]
+    for start in range(0, len(usable), _PAIR_BLOCK):
+        block = usable[start : start + _PAIR_BLOCK]
+        first = torch.as_tensor(pairs.person[block], device=people.x.device)
+        second = torch.as_tensor(position[start : start + _PAIR_BLOCK], device=people.x.device)
+        part = score_pairs(
+            own.offset[first].double(),
+            own.gradients[first].double(),
+            other.offset[second].double(),
+            other.gradients[second].double(),
+            join,
+        )
+        for field in fields(part):
+            getattr(scored, field.name)[block] = getattr(part, field.name).cpu().numpy()
+    return scored
+
+
+def _assembled(
+    explainer: _Explainer,
+    own: Attribution,
+    people: _People,
+    pool: _People,
+    pairs: Pairs,
+    diagnostics: MatchDiagnostics,
+    scored: _ScoredPairs,
+) -> AuditResult:
+    """Tables and figures of a finished audit."""
+    settings = explainer.settings
+    score = torch.sigmoid(own.logit.double()).cpu().numpy()
+    decision = (score >= settings.decision_threshold).astype(np.int64)
+    outcomes = group_outcomes(people.labels, decision, score, people.groups.codes, people.groups.names)
+    figures = outcome_figures(people.labels, decision, score, outcomes)
+    table = _pair_table(people, pairs, scored, score, decision, settings)
+    gap = _relative_gap(own)
+    no_baseline = int((~explainer.has_baseline(explainer.cells(people))).sum())
+    provenance = Provenance(
+        model=explainer.model.kind,
+        n_people=len(people),
+        n_reference=None if pool is people else len(pool),
+        n_features=len(people.table.columns),
+        groups=people.groups.counts,
+        group_columns=_columns_that_tell_the_group(people),
+        attribution_method=own.method,
+        completeness_gap=gap,
+        n_without_baseline=no_baseline,
+    )
+    reservations = _reservations(provenance, settings, diagnostics, scored, figures["positive_rate"].note)
+    return AuditResult(
+        pairs=table,
+        features=_feature_table(explainer.model, own, people, scored),
+        outcome=figures,
+        group_outcomes=tuple(outcomes),
+        matching=diagnostics,
+        settings=asdict(settings),
+        provenance=provenance,
+        warnings=tuple(reservations),
+    )
+
+
+def _pair_table(
+    people: _People,
+    pairs: Pairs,
+    scored: _ScoredPairs,
+    score: NDArray[np.float64],
+    decision: NDArray[np.int64],
+    settings: AuditSettings,
+) -> pd.DataFrame:
+    import pandas as pd
+
+    match_score = 1 / (1 + np.exp(-scored.match_logit))
+    match_decision = match_score >= settings.decision_threshold
+    done = scored.is_scored
+    regime = np.full(len(done), None, dtype=object)
+    regime[done] = assign_regimes(
+        decision[pairs.person[done]],
+        match_decision[done].astype(np.int64),
+        scored.cec[done],
+        settings.consistency_threshold,
+    )
+    names = np.asarray(people.groups.names, dtype=object)
+    return pd.DataFrame(
+        {
+            "person": pairs.person,
+            "match": pairs.match,
+            "distance": pairs.distance,
+            "group": names[people.groups.codes[pairs.person]],
+            "other_group": names[pairs.other_group],
+            "label": people.labels[pairs.person],
+            "score": score[pairs.person],
+            "match_score": match_score,
+            "decision": decision[pairs.person],
+            "match_decision": pd.Series(match_decision.astype(np.int64), dtype="Int64").mask(~done),
+            "cec": scored.cec,
+            "placebo_cec": np.nan,
+            "input_gap": scored.input_gap,
+            "reasoning_gap": scored.reasoning_gap,
+            "regime": regime,
+            "is_negligible": scored.is_negligible,
+        }
+    )
+
+
+def _feature_table(model: AuditedModel, own: Attribution, people: _People, scored: _ScoredPairs) -> pd.DataFrame:
+    """Each feature's mean part of the CEC score, its share, and its mean attribution in each group."""
+    import pandas as pd
+
+    n_features = len(people.table.columns)
+    n_scored = int(scored.is_scored.sum())
+    contribution = (
+        scored.contributions.sum(axis=0, dtype=np.float64) / n_scored if n_scored else np.full(n_features, np.nan)
+    )
+    values, join = own.values.double(), model.join_matrix()
+    joined = (values if join is None else values @ join.double()).cpu().numpy()
+    columns: dict[str, Any] = {
+        "feature": list(people.table.columns),
+        "contribution": contribution,
+        "share": contribution / contribution.sum() if contribution.sum() > 0 else np.nan,
+    }
+    for code, name in enumerate(people.groups.names):
+        members = people.groups.codes == code
+        columns[f"mean attribution: {name}"] = joined[members].mean(axis=0) if members.any() else np.nan
+    return pd.DataFrame(columns).sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
+
+
+def _relative_gap(own: Attribution) -> float:
+    """Mean completeness gap as a share of the mean distance of the logit from the baseline's."""
+    moved = float((own.logit - own.baseline_logit).abs().mean())
+    return float(own.completeness_gap.mean()) / moved if moved > 0 else 0.0
+
+
+def _columns_that_tell_the_group(people: _People) -> list[str]:
+    """Discrete columns of which each value occurs in one group only."""
+    found = []
+    for column in people.table.columns:
+        values = people.table[column]
+        if values.nunique(dropna=False) > min(50, len(people) // 10):
+            continue
+        codes = values.astype(object).where(values.notna(), None).map(str)
+        pairs_seen = codes.str.cat([str(c) for c in people.groups.codes], sep="\x00")
+        if pairs_seen.nunique() == codes.nunique() > 1:
+            found.append(str(column))
+    return found
+
+
+def _reservations(
+    provenance: Provenance,
+    settings: AuditSettings,
+    diagnostics: MatchDiagnostics,
+    scored: _ScoredPairs,
+    constant_note: str,
+) -> list[str]:
+    """What a careful reader must know before using the figures; the grave ones are also Python warnings."""
+    grave: list[str] = []
+    other: list[str] = []
+    n_negligible = int(scored.is_negligible.sum())
+    if constant_note:
+        grave.append(f"The model's {constant_note}.")
+    if diagnostics.coverage < _LOW_COVERAGE:
+        grave.append(f"Only {diagnostics.coverage:.1%} of comparisons have a match; the figures speak of those alone.")
+    if provenance.completeness_gap > _LARGE_GAP:
+        grave.append(
+            f"Attributions miss {provenance.completeness_gap:.1%} of the change in the logit they should sum to; "
+            "raise `n_steps`."
+        )
+    if n_negligible:
+        share = n_negligible / max(1, int(scored.is_scored.sum()))
+        message = f"{n_negligible} pairs ({share:.1%}) have an attribution too short to have a direction."
+        (grave if share > 0.05 else other).append(message)
+    if provenance.n_without_baseline:
+        other.append(
+            f"{provenance.n_without_baseline} people are left out: no one of their label and group to explain from."
+        )
+    small = {name: n for name, n in provenance.groups.items() if n < _SMALL_GROUP}
+    if small:
+        other.append(f"Groups with fewer than {_SMALL_GROUP} people, whose figures are unstable: {small}.")
+    protected = [
+        f for f in settings.financial_features if _PROTECTED_WORDS & set(f.lower().replace("-", "_").split("_"))
+    ]
+    if protected:
+        other.append(f"Financial features that may be protected characteristics themselves: {protected}.")
+    if diagnostics.constant_features:
+        constant = list(diagnostics.constant_features)
+        other.append(f"Financial features that are constant, and so play no part in matching: {constant}.")
+    for message in grave:
+        warnings.warn(message, EvenhandWarning, stacklevel=4)
+    return grave + other

@@ -1,0 +1,277 @@
+"""Counterfactual matching: each person with the nearest real person of every other group and the same label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.matching.neighbors import NeighborIndex
+from evenhand.matching.space import MatchingSpace, Missing
+
+__all__ = ["BEYOND_MAX_DISTANCE", "NO_ONE_OF_LABEL", "Pairs", "match_pairs"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+NO_ONE_OF_LABEL = "no one of that label in that group"
+BEYOND_MAX_DISTANCE = "nearest is beyond max_distance"
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Matched people: one row for each person and other group, in person order, other groups ascending.
+
+    Attributes
+    ----------
+    person
+        Row of the person among the matched people, of shape (n_pairs,).
+    match
+        Row of the match in the reference, -1 where unmatched.
+    distance
+        Distance in standardised financial features, inf where unmatched; 0 is a financial twin.
+    other_group
+        Group code of the match.
+    group
+        Group code of each person, of shape (n_persons,).
+    reference_group
+        Group code of each person of the reference.
+    group_names
+        The groups by code.
+    unmatched
+        How many rows have no match, by reason.
+    space
+        The coordinates in which distances were taken.
+    """
+
+    person: Ints
+    match: Ints
+    distance: Floats
+    other_group: Ints
+    group: Ints
+    reference_group: Ints
+    group_names: tuple[Any, ...]
+    unmatched: dict[str, int]
+    space: MatchingSpace
+
+    def __len__(self) -> int:
+        return len(self.person)
+
+    @property
+    def n_persons(self) -> int:
+        """Number of people matched or left without a match."""
+        return len(self.group)
+
+    @property
+    def is_matched(self) -> Bools:
+        """Whether each row has a match, of shape (n_pairs,)."""
+        return self.match >= 0
+
+    @property
+    def coverage(self) -> float:
+        """Share of rows that have a match; NaN if there are no people."""
+        return float(self.is_matched.mean()) if len(self) else float("nan")
+
+
+def match_pairs(
+    F: object,
+    y: ArrayLike | None,
+    group: ArrayLike,
+    reference: tuple[Any, ArrayLike | None, ArrayLike] | None = None,
+    max_distance: float | None = None,
+    *,
+    missing: Missing = "error",
+) -> Pairs:
+    r"""Return, for each person, the nearest person of every other group with the same label (Algorithm 1).
+
+    .. math:: i^* = \arg\min_{i:\, a_i \ne a,\, y_i = y} \lVert x_F^{std} - (x_i)_F^{std} \rVert_2
+
+    Features are standardised on the reference. The search is exact; of several people at the same distance
+    (up to rounding) the lowest row is taken.
+
+    Parameters
+    ----------
+    F
+        Financial features of shape (n, k): a numeric array or a table; see `MatchingSpace`.
+    y
+        Labels of shape (n,), any discrete values. None compares people whatever their label.
+    group
+        Group of each person, any values that can be hashed; codes follow their sorted order.
+    reference
+        `(F, y, group)` of the people to match in; None for the same people.
+    max_distance
+        A match farther than this is none; 0 admits only financial twins, None sets no limit.
+    missing
+        `"error"` refuses missing features, `"indicator"` makes being missing a feature.
+
+    Raises
+    ------
+    InvalidInputError
+        If lengths disagree, a label or group is missing, the reference has fewer than two groups or lacks one
+        of the people's groups, features cannot be placed, or `max_distance` is negative.
+    InvalidTypeError
+        If a feature is neither number nor category, or `reference` is not three things.
+
+    Examples
+    --------
+    >>> pairs = match_pairs([[1.0], [2.0], [2.1], [9.0]], y=[1, 1, 1, 1], group=["a", "a", "b", "b"])
+    >>> pairs.match.tolist()
+    [2, 2, 1, 1]
+    >>> pairs.group_names
+    ('a', 'b')
+    """
+    _check_max_distance(max_distance)
+    F_ref, y_ref, group_ref = (F, y, group) if reference is None else _unpack(reference, y)
+    space = MatchingSpace.fit(F_ref, missing=missing)
+    points_ref = space.transform(F_ref)
+    points = points_ref if reference is None else space.transform(F)
+    group_names, codes_ref = _encode(group_ref, "group", "reference", len(points_ref))
+    if len(group_names) < 2:
+        raise InvalidInputError(
+            f"Matching needs at least two groups; "
+            f"all {len(points_ref)} people of the reference are in {group_names[0]!r}."
+        )
+    label_names, labels_ref = _encode(y_ref, "y", "reference", len(points_ref))
+    if reference is None:
+        codes, labels = codes_ref, labels_ref
+    else:
+        codes = _group_codes(group, group_names, len(points))
+        labels = _codes_in(label_names, *_encode(y, "y", "people", len(points)))
+    index = NeighborIndex.build(points_ref, labels_ref, codes_ref)
+    asking = None if reference is None else (points, labels)
+    distance, match = _nearest_by_group(index, asking, codes, len(group_names))
+    person, other = _person_and_other(codes, len(group_names))
+    n_without = int((match < 0).sum())
+    too_far = (match >= 0) & (distance > max_distance) if max_distance is not None else np.zeros(len(match), bool)
+    return Pairs(
+        person=person,
+        match=np.where(too_far, -1, match),
+        distance=np.where(too_far, np.inf, distance),
+        other_group=other,
+        group=codes,
+        reference_group=codes_ref,
+        group_names=group_names,
+        unmatched={NO_ONE_OF_LABEL: n_without, BEYOND_MAX_DISTANCE: int(too_far.sum())},
+        space=space,
+    )
+
+
+def _person_and_other(codes: Ints, n_groups: int) -> tuple[Ints, Ints]:
+    """Return person and other group for every row of the result."""
+    person = np.repeat(np.arange(len(codes)), n_groups - 1)
+    other = np.tile(np.arange(n_groups - 1), len(codes))
+    return person, other + (other >= codes[person])
+
+
+def _nearest_by_group(
+    index: NeighborIndex, asking: tuple[Floats, Ints] | None, codes: Ints, n_groups: int
+) -> tuple[Floats, Ints]:
+    """Return distance and reference row for every (person, other group), in the order of the result.
+
+    `asking` holds the points and labels of people outside the reference; None stands for the reference itself.
+    """
+    distance = np.full((len(codes), n_groups - 1), np.inf)
+    match = np.full((len(codes), n_groups - 1), -1, dtype=np.int64)
+    for target in range(n_groups):
+        who = np.flatnonzero(codes != target)
+        if asking is None:
+            others = set(range(n_groups)) - {target}
+            found, row = (values[who] for values in index.query_members(target, of=others))
+        else:
+            points, labels = asking
+            found, row = index.query(points[who], labels[who], np.full(len(who), target))
+        slot = target - (target > codes[who])
+        distance[who, slot], match[who, slot] = found[:, 0], row[:, 0]
+    return distance.ravel(), match.ravel()
+
+
+def _check_max_distance(max_distance: float | None) -> None:
+    if max_distance is not None and not max_distance >= 0:
+        raise InvalidInputError(f"`max_distance` must be 0 or more, or None for no limit; got {max_distance!r}.")
+
+
+def _unpack(reference: object, y: ArrayLike | None) -> tuple[Any, ArrayLike | None, ArrayLike]:
+    """Return the reference's three parts."""
+    if not isinstance(reference, tuple) or len(reference) != 3:
+        got = f"{len(reference)} items" if isinstance(reference, tuple) else type(reference).__name__
+        raise InvalidTypeError(f"`reference` must be a tuple (F, y, group); got {got}.")
+    if (y is None) != (reference[1] is None):
+        without = "the people" if y is None else "the reference"
+        raise InvalidInputError(f"`y` must be given for both people and reference or for neither; {without} has none.")
+    return reference
+
+
+def _group_codes(group: ArrayLike, known: tuple[Any, ...], n: int) -> Ints:
+    """Return people's groups in the reference's codes."""
+    names, codes = _encode(group, "group", "people", n)
+    unseen = [name for name in names if name not in known]
+    if unseen:
+        n_unseen = int(np.isin(codes, [names.index(name) for name in unseen]).sum())
+        raise InvalidInputError(
+            f"{n_unseen} people are in groups that the reference lacks, {unseen}; it has {list(known)}."
+        )
+    return _codes_in(known, names, codes)
+
+
+def _codes_in(known: tuple[Any, ...], names: tuple[Any, ...], codes: Ints) -> Ints:
+    """Return codes of `names` as codes of `known`, -1 for a name that is not known."""
+    place = {name: code for code, name in enumerate(known)}
+    return np.array([place.get(name, -1) for name in names], dtype=np.int64)[codes]
+
+
+def _encode(values: object, name: str, whose: str, n: int) -> tuple[tuple[Any, ...], Ints]:
+    """Return the distinct values, sorted, and each person's place among them."""
+    if values is None and name == "y":
+        return (None,), np.zeros(n, dtype=np.int64)
+    array = _as_vector(values, name, whose, n)
+    if array.dtype.kind in "biufUS":
+        distinct, codes = np.unique(array, return_inverse=True)
+        names = tuple(distinct.tolist())
+    else:
+        names, codes = _encode_objects(array, name)
+    n_missing = int(np.isin(codes, [j for j, v in enumerate(names) if _is_missing(v)]).sum())
+    if n_missing:
+        raise InvalidInputError(
+            f"`{name}` is missing for {n_missing} of {n} people of the {whose}; drop them or name their value."
+        )
+    return names, codes.astype(np.int64, copy=False)
+
+
+def _as_vector(values: object, name: str, whose: str, n: int) -> NDArray[Any]:
+    """Return one value for each of n people."""
+    if isinstance(values, list | tuple) and any(isinstance(v, tuple) for v in values[:1]):
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+    else:
+        array = np.asarray(values)
+    if array.ndim != 1:
+        raise InvalidInputError(f"`{name}` must be one-dimensional; got shape {array.shape}.")
+    if len(array) != n:
+        raise InvalidInputError(f"`{name}` has {len(array)} values and F has {n} rows ({whose}).")
+    return array
+
+
+def _encode_objects(array: NDArray[Any], name: str) -> tuple[tuple[Any, ...], Ints]:
+    """Return distinct hashable values, sorted where they can be, and each person's place among them."""
+    seen: dict[Any, int] = {}
+    try:
+        codes = np.array([seen.setdefault(v, len(seen)) for v in array], dtype=np.int64)
+    except TypeError as error:
+        raise InvalidTypeError(f"`{name}` must hold values that can be hashed; {error}.") from error
+    order = sorted(seen, key=lambda v: (_is_missing(v), type(v).__name__, v if _is_sortable(v) else repr(v)))
+    place = np.empty(len(seen), dtype=np.int64)
+    place[[seen[v] for v in order]] = np.arange(len(order))
+    return tuple(order), place[codes]
+
+
+def _is_sortable(value: object) -> bool:
+    return isinstance(value, str | int | float) and not _is_missing(value)
+
+
+def _is_missing(value: object) -> bool:
+    """Say whether a value stands for none: None, NaN, NaT or pandas' NA."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)

@@ -1,0 +1,76 @@
+"""Parts of the people, balanced over the (label, group) cells."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.exceptions import InvalidInputError
+
+__all__ = ["split_people", "stratified_folds"]
+
+Ints = NDArray[np.int64]
+
+
+def split_people(y: Ints, group: Ints, share: float, random_state: int) -> tuple[Ints, Ints]:
+    """Rows of two parts of the people, drawn at random within each (label, group) cell.
+
+    Parameters
+    ----------
+    y, group
+        Labels 0 or 1 and group codes, of shape (n,).
+    share
+        Share of each cell that goes to the first part, in (0, 1).
+    random_state
+        Seed.
+
+    Examples
+    --------
+    >>> first, second = split_people(np.array([0, 0, 1, 1]), np.array([0, 0, 0, 0]), 0.5, random_state=0)
+    >>> len(first), len(second)
+    (2, 2)
+    """
+    if not 0 < share < 1:
+        raise InvalidInputError(f"`share` must be between 0 and 1, got {share!r}.")
+    cell, rank = _rank_within_cell(y, group, random_state)
+    is_first = rank < np.round(share * np.bincount(cell))[cell]
+    return np.flatnonzero(is_first), np.flatnonzero(~is_first)
+
+
+def stratified_folds(y: Ints, group: Ints, n_folds: int, random_state: int) -> list[tuple[Ints, Ints]]:
+    """Training and test rows of each fold; every cell is spread evenly over the folds.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are fewer than two folds, or more than people in some cell.
+
+    Examples
+    --------
+    >>> y, group = np.array([0, 0, 1, 1, 0, 0, 1, 1]), np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    >>> [test.size for train, test in stratified_folds(y, group, 2, random_state=0)]
+    [4, 4]
+    """
+    cell, rank = _rank_within_cell(y, group, random_state)
+    counts = np.bincount(cell)
+    smallest = int(counts[counts > 0].min())
+    if not 2 <= n_folds <= smallest:
+        raise InvalidInputError(
+            f"`n_folds` must be at least 2 and at most {smallest}, the people in the smallest (label, group) cell; "
+            f"got {n_folds}."
+        )
+    # Each cell starts with another fold, so that what is left over of the cells does not pile up in one.
+    starts = np.r_[0, np.cumsum(counts)][cell]
+    fold = (starts + rank) % n_folds
+    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_folds)]
+
+
+def _rank_within_cell(y: Ints, group: Ints, random_state: int) -> tuple[Ints, Ints]:
+    """Cell of each person, and their place in a random order of it."""
+    cell = y * (int(group.max()) + 1) + group
+    order = np.random.default_rng(random_state).permutation(len(y))
+    by_cell = order[np.argsort(cell[order], kind="stable")]
+    starts = np.r_[0, np.cumsum(np.bincount(cell))]
+    rank = np.empty(len(y), dtype=np.int64)
+    rank[by_cell] = np.arange(len(y)) - starts[cell[by_cell]]
+    return cell, rank

@@ -1,0 +1,454 @@
+"""A scikit-learn classifier trained for accuracy, equal error rates and consistent reasoning."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, check_array, check_random_state, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from evenhand.attribution import label_group_baselines
+from evenhand.encoding import Encoding, TableEncoder
+from evenhand.exceptions import EvenhandWarning, InvalidInputError
+from evenhand.matching import match_pairs
+from evenhand.models import AuditedModel
+from evenhand.progress import progress
+from evenhand.splitting import split_people
+from evenhand.training.data import TrainingData, ValidationData
+from evenhand.training.loop import Trainer
+from evenhand.training.model_file import read_model, write_model
+from evenhand.training.settings import Monitor, TrainingMethod, TrainingSettings
+from evenhand.training.state import TrainerState
+from evenhand.validation import Groups, as_groups, as_table, check_columns
+
+__all__ = ["CECClassifier"]
+
+_CONSTANT_SHARE = 0.01
+_SECONDS_BETWEEN_CHECKPOINTS = 2.0
+
+
+class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    r"""A ReLU network trained with cross-entropy, equalized odds and explanation consistency (Algorithm 2).
+
+    .. math:: \mathcal L = \mathcal L_\text{pred} + \lambda_\text{EO} \mathcal L_\text{EO}
+              + \lambda_\text{CEC} \mathcal L_\text{CEC}
+
+    Tables with categories and missing values are encoded inside. Groups are needed to fit, never to predict, and are
+    no input of the network unless their column is among those of `X`.
+
+    Parameters
+    ----------
+    financial_features
+        Columns on which people are matched; names, or positions for an array. None for all columns.
+    cec_weight, equalized_odds_weight
+        The paper's lambdas. Both 0: plain training.
+    n_steps, method
+        How attributions are integrated in training; ``method="midpoint", n_steps=32`` is the paper's.
+    pairs_share
+        Share of each batch whose pairs enter the CEC term, in (0, 1].
+    hidden, dropout, epochs, learning_rate, batch_size
+        The network and how it is trained; defaults are the paper's.
+    encoding
+        Categories as ``"onehot"`` columns, or as integer codes, ``"ordinal"``, the paper's choice.
+    max_distance
+        Farthest match that enters the CEC term; None for no limit.
+    validation_fraction
+        Share of the people held out of training, to follow the figures of each epoch; 0 for none.
+    patience
+        Stop after this many epochs without a better `monitor` on the held-out people, and keep the best epoch; None
+        for all epochs and the last one.
+    monitor
+        ``"objective"``, ``"bce"`` or ``"auc"``.
+    checkpoint
+        Folder in which an unfinished fit is kept; the same fit, called again, goes on from there.
+    device
+        ``"auto"``, ``"cpu"`` or ``"cuda"``.
+    random_state
+        Seed. The same seed gives the same model on the same CPU, bit for bit.
+    verbose
+        Whether to show progress.
+
+    Attributes
+    ----------
+    classes_
+        The two labels; the second is the favourable one.
+    network_
+        The trained network, a `torch.nn.Sequential` on the encoded table.
+    encoder_
+        The encoding learned at fit.
+    history_
+        Figures of each epoch by name, each of shape (n_epochs,).
+    n_iter_
+        Number of epochs trained.
+    best_epoch_
+        The epoch whose weights are kept, from 0.
+    group_names_
+        Groups seen at fit.
+    n_unmatched_
+        Comparisons at fit that had no match.
+    n_features_in_, feature_names_in_
+        Columns seen at fit; names only where the table had some.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.load_dataset("synthetic", n=400)
+    >>> model = CECClassifier(financial_features=data.financial_features, epochs=2)
+    >>> model.fit(data.X, data.y, sensitive_features=data.group).predict_proba(data.X).shape
+    (400, 2)
+    """
+
+    def __init__(
+        self,
+        *,
+        financial_features: Sequence[str] | Sequence[int] | None = None,
+        cec_weight: float = 1.0,
+        equalized_odds_weight: float = 1.0,
+        n_steps: int = 1,
+        method: TrainingMethod = "segments",
+        pairs_share: float = 0.5,
+        hidden: Sequence[int] = (128, 64),
+        dropout: float = 0.2,
+        epochs: int = 30,
+        learning_rate: float = 3e-4,
+        batch_size: int = 64,
+        encoding: Encoding = "onehot",
+        max_distance: float | None = None,
+        validation_fraction: float = 0.0,
+        patience: int | None = None,
+        monitor: Monitor = "objective",
+        checkpoint: str | os.PathLike[str] | None = None,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.financial_features = financial_features
+        self.cec_weight = cec_weight
+        self.equalized_odds_weight = equalized_odds_weight
+        self.n_steps = n_steps
+        self.method = method
+        self.pairs_share = pairs_share
+        self.hidden = hidden
+        self.dropout = dropout
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.encoding = encoding
+        self.max_distance = max_distance
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.monitor = monitor
+        self.checkpoint = checkpoint
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    def fit(
+        self,
+        X: Any,  # noqa: ANN401 - any table
+        y: ArrayLike,
+        *,
+        sensitive_features: Any,  # noqa: ANN401 - any column or table
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the encoding and the network.
+
+        Parameters
+        ----------
+        X
+            People: a pandas, polars or pyarrow table, or an array.
+        y
+            Labels of two kinds; the one that sorts last is the favourable one.
+        sensitive_features
+            The protected attribute of each person; several columns are intersected.
+        sample_weight
+            How often each person counts; 0 for not at all.
+
+        Raises
+        ------
+        InvalidInputError
+            If groups are missing, labels are not of two kinds, or the table cannot be encoded.
+        """
+        table = self._table(X, reset=True)
+        labels = self._labels(y, len(table))
+        groups = as_groups(sensitive_features, len(table))
+        weight = _check_sample_weight(sample_weight, table, dtype=np.float64, ensure_non_negative=True)
+        kept = np.flatnonzero(weight > 0)
+        if len(kept) < len(weight):
+            table, labels, weight = table.iloc[kept].reset_index(drop=True), labels[kept], weight[kept]
+            groups = Groups(groups.codes[kept], groups.names)
+        seed = _seed(self.random_state)
+        data = self._training_data(table, labels, groups, weight.astype(np.float32), seed)
+        trainer = self._train(data, seed)
+        self._keep(trainer.state, groups)
+        self._warn_if_constant(table, labels)
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:  # noqa: ANN401
+        """Logits of the favourable label, of shape (n,)."""
+        check_is_fitted(self)
+        encoded = torch.from_numpy(self.encoder_.transform(self._table(X, reset=False)))
+        with torch.no_grad():
+            logits: NDArray[np.float64] = self.network_(encoded).squeeze(-1).double().numpy()
+        return logits
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: ANN401
+        """Probabilities of the two labels, of shape (n, 2), in the order of `classes_`."""
+        positive = 1 / (1 + np.exp(-self.decision_function(X)))
+        return np.column_stack([1 - positive, positive])
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: ANN401
+        """The more probable label of each person, of shape (n,)."""
+        decisions: NDArray[Any] = self.classes_[(self.decision_function(X) >= 0).astype(np.int64)]
+        return decisions
+
+    def audited_model(self) -> AuditedModel:
+        """The fitted model as `evenhand.audit` sees it: attributed in encoded columns, reported by the table's."""
+        check_is_fitted(self)
+        return AuditedModel(self.network_, type(self).__name__, self.encoder_)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the fitted model, whole or not at all, and return the file's path.
+
+        Parameters
+        ----------
+        path
+            A file ending in ``.safetensors``, or a folder, in which the file is called ``model.safetensors``.
+        """
+        check_is_fitted(self)
+        return write_model(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model that `save` wrote. Nothing is unpickled, no code is run.
+
+        Raises
+        ------
+        ModelFileError
+            If the file is truncated, altered, of another kind or of another version.
+        """
+        return read_model(path, cls)
+
+    def _table(self, X: Any, *, reset: bool) -> Any:  # noqa: ANN401
+        """`X` as a pandas table, with scikit-learn's checks of columns."""
+        is_table = hasattr(X, "columns") or hasattr(X, "column_names")
+        if is_table:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return as_table(X)
+        values = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
+        if values.dtype.kind not in "biuf":
+            values = check_array(values, dtype=np.float64, ensure_all_finite="allow-nan")
+        return as_table(values)
+
+    def _labels(self, y: ArrayLike, n: int) -> NDArray[np.int64]:
+        if y is None:
+            raise InvalidInputError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        values = column_or_1d(y, warn=True)
+        check_classification_targets(values)
+        if len(values) != n:
+            raise InvalidInputError(f"`y` has {len(values)} values for {n} rows.")
+        classes, labels = np.unique(values, return_inverse=True)
+        if len(classes) != 2:
+            kind = type_of_target(values, input_name="y")
+            raise InvalidInputError(
+                f"Only binary classification is supported: the target has {len(classes)} class"
+                f"{'' if len(classes) == 1 else 'es'} and is {kind}."
+            )
+        self.classes_ = classes
+        return labels.astype(np.int64)
+
+    def _training_data(
+        self,
+        table: Any,  # noqa: ANN401
+        labels: NDArray[np.int64],
+        groups: Groups,
+        weight: NDArray[np.float32],
+        seed: int,
+    ) -> TrainingData:
+        """Encoded people with their matches and baselines; learns the encoding from those trained on."""
+        train, held_out = np.arange(len(table)), np.arange(0)
+        if self.validation_fraction:
+            train, held_out = split_people(labels, groups.codes, 1 - self.validation_fraction, seed)
+        self.encoder_ = TableEncoder.fit(table.iloc[train], self.encoding)
+        financial = self._financial_names(list(table.columns))
+        x = self.encoder_.transform(table)
+        F = AuditedModel(torch.nn.Identity(), "", self.encoder_).financial_table(table, financial)
+        match = self._matches(F, labels, groups, train, train)
+        self.n_unmatched_ = int((match < 0).sum()) if self.cec_weight else 0
+        validation = None
+        if len(held_out):
+            validation = ValidationData(
+                X=_one_table(x[held_out]),
+                y=_one_table(labels[held_out]),
+                group=_one_table(groups.codes[held_out]),
+                match=_one_table(self._matches(F, labels, groups, held_out, train)),
+                weight=_one_table(weight[held_out]),
+            )
+        joined = len(self.encoder_.encoded_names) > len(self.encoder_.columns)
+        return TrainingData(
+            X=_one_table(x[train]),
+            y=_one_table(labels[train]),
+            group=_one_table(groups.codes[train]),
+            match=_one_table(match),
+            baselines=_one_table(label_group_baselines(x[train], labels[train], groups.codes[train])),
+            weight=_one_table(weight[train]),
+            join=torch.as_tensor(self.encoder_.join_matrix) if joined else None,
+            validation=validation,
+        )
+
+    def _matches(
+        self,
+        F: Any,  # noqa: ANN401
+        labels: NDArray[np.int64],
+        groups: Groups,
+        people: NDArray[np.int64],
+        pool: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Rows of the pool matched to each person, one for each other group, -1 for none."""
+        if not self.cec_weight:
+            return np.full((len(people), len(groups.names) - 1), -1, dtype=np.int64)
+        same = people is pool
+        pairs = match_pairs(
+            F.iloc[people],
+            labels[people],
+            groups.codes[people],
+            None if same else (F.iloc[pool], labels[pool], groups.codes[pool]),
+            self.max_distance,
+            missing="indicator",
+        )
+        return pairs.match.reshape(len(people), -1)
+
+    def _financial_names(self, columns: list[str]) -> list[str]:
+        if self.financial_features is None:
+            return columns
+        wanted = list(self.financial_features)
+        positions = [f for f in wanted if isinstance(f, (int, np.integer))]
+        if positions and (min(positions) < 0 or max(positions) >= len(columns)):
+            raise InvalidInputError(
+                f"`financial_features` must hold positions below {len(columns)}, the number of columns, got {wanted}."
+            )
+        names = [columns[int(f)] if isinstance(f, (int, np.integer)) else str(f) for f in wanted]
+        return check_columns(names, columns, "financial_features")
+
+    def _train(self, data: TrainingData, seed: int) -> Trainer:
+        settings = TrainingSettings(
+            seed=seed,
+            cec_weight=self.cec_weight,
+            equalized_odds_weight=self.equalized_odds_weight,
+            learning_rate=self.learning_rate,
+            hidden=tuple(self.hidden),
+            dropout=self.dropout,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            n_steps=self.n_steps,
+            method=self.method,
+            pairs_share=self.pairs_share,
+            patience=self.patience,
+            monitor=self.monitor,
+            device=self.device,
+        )
+        kept = _Checkpoint.of(self.checkpoint, data, settings)
+        trainer = Trainer(data, settings, kept.state())
+        with progress("epoch", self.epochs, is_shown=bool(self.verbose), done=trainer.state.epoch) as advance:
+
+            def on_epoch(epoch: int, figures: dict[str, torch.Tensor]) -> None:
+                kept.save_now_and_then(trainer.state)
+                advance(", ".join(f"{k} {float(v):.4f}" for k, v in figures.items() if k in _SHOWN and not v.isnan()))
+
+            try:
+                trainer.run(on_epoch)
+            except BaseException:  # an interrupt too: what was trained is kept
+                kept.save(trainer.state)
+                raise
+        kept.remove()
+        return trainer
+
+    def _keep(self, state: TrainerState, groups: Groups) -> None:
+        self.network_ = state.network().member(0)
+        self.history_ = {name: values[:, 0].numpy() for name, values in state.history.items()}
+        self.n_iter_ = state.epoch
+        self.best_epoch_ = int(state.best_epoch[0]) if self.patience is not None else state.epoch - 1
+        self.group_names_ = groups.names
+
+    def _warn_if_constant(self, table: Any, labels: NDArray[np.int64]) -> None:  # noqa: ANN401
+        encoded = torch.from_numpy(self.encoder_.transform(table))
+        with torch.no_grad():
+            rate = float((self.network_(encoded) >= 0).double().mean())
+        base = float(labels.mean())
+        if min(rate, 1 - rate) < _CONSTANT_SHARE <= min(base, 1 - base):
+            warnings.warn(
+                f"The model's decisions are (almost) constant: {rate:.1%} are favourable, {base:.1%} of labels are. "
+                "Small gaps between groups follow from that alone; lower `cec_weight` or `equalized_odds_weight`.",
+                EvenhandWarning,
+                stacklevel=3,
+            )
+
+
+_SHOWN = ("bce", "equalized_odds", "cec", "validation_auc")
+
+
+class _Checkpoint:
+    """An unfinished fit on disk, under a name that only the same data and settings give."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._saved_at = time.monotonic()
+
+    @classmethod
+    def of(cls, folder: str | os.PathLike[str] | None, data: TrainingData, settings: TrainingSettings) -> _Checkpoint:
+        if folder is None:
+            return cls(None)
+        # Epochs may grow between the two calls, and where it runs changes nothing of what is learned.
+        decisive = {k: v for k, v in settings.to_dict().items() if k not in ("epochs", "device", "n_threads")}
+        digest = hashlib.sha256(repr(sorted(decisive.items())).encode())
+        for tensor in (data.X, data.y, data.group, data.match, data.baselines, data.weights):
+            digest.update(tensor.numpy().tobytes())
+        return cls(Path(folder) / f"fit-{digest.hexdigest()[:16]}.safetensors")
+
+    def state(self) -> TrainerState | None:
+        return TrainerState.load(self._path) if self._path is not None and self._path.is_file() else None
+
+    def save(self, state: TrainerState) -> None:
+        if self._path is not None and state.epoch:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            state.save(self._path)
+            self._saved_at = time.monotonic()
+
+    def save_now_and_then(self, state: TrainerState) -> None:
+        if time.monotonic() - self._saved_at >= _SECONDS_BETWEEN_CHECKPOINTS:
+            self.save(state)
+
+    def remove(self) -> None:
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _one_table(values: NDArray[Any]) -> torch.Tensor:
+    """A stack's table with one member's people in it."""
+    return torch.as_tensor(values).unsqueeze(0)
+
+
+def _seed(random_state: int | np.random.RandomState | None) -> int:
+    """A seed for the trainer; an integer is taken as it is."""
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))

@@ -1,0 +1,138 @@
+"""Stacks of ReLU networks that share nothing but their shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from evenhand.attribution.feed_forward import RELU, FeedForward
+from evenhand.exceptions import InvalidInputError
+
+__all__ = ["Layout", "StackedNetwork"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each layer's weights and biases lie in a member's flat row of parameters.
+
+    Attributes
+    ----------
+    widths
+        Inputs, hidden layers and the single output, such as (20, 128, 64, 1).
+    """
+
+    widths: tuple[int, ...]
+
+    @property
+    def n_parameters(self) -> int:
+        """Length of a member's row."""
+        return sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.widths))
+
+    def views(self, flat: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """Weights of shape (K, n_in, n_out) and biases of shape (K, n_out), as views of `flat`, (K, P)."""
+        weights, biases, offset = [], [], 0
+        for n_in, n_out in pairwise(self.widths):
+            weights.append(flat[:, offset : offset + n_in * n_out].view(-1, n_in, n_out))
+            offset += n_in * n_out
+            biases.append(flat[:, offset : offset + n_out])
+            offset += n_out
+        return tuple(weights), tuple(biases)
+
+    def initial(self, seeds: Sequence[int]) -> Tensor:
+        """Starting parameters of shape (K, P), one seed per member.
+
+        Each row holds what `torch.nn.Linear` layers built in order after `torch.manual_seed(seed)` would hold, so
+        that a member starts the same alone and in any stack.
+        """
+        flat = torch.empty(len(seeds), self.n_parameters)
+        weights, biases = self.views(flat)
+        for member, seed in enumerate(seeds):
+            generator = torch.Generator().manual_seed(seed)
+            for weight, bias in zip(weights, biases, strict=True):
+                bound = weight.shape[1] ** -0.5
+                drawn = torch.empty(weight.shape[2], weight.shape[1]).uniform_(-bound, bound, generator=generator)
+                weight[member] = drawn.t()
+                bias[member].uniform_(-bound, bound, generator=generator)
+        return flat
+
+
+class StackedNetwork(nn.Module):
+    """K ReLU networks with one logit each, evaluated together.
+
+    Parameters
+    ----------
+    n_inputs
+        Number of input columns.
+    hidden
+        Widths of the hidden layers.
+    dropout
+        Share of hidden units dropped in training mode.
+    seeds
+        One per member; member k of a stack starts exactly as that member alone.
+
+    Examples
+    --------
+    >>> import torch
+    >>> stack = StackedNetwork(3, hidden=(8,), seeds=(0, 1))
+    >>> stack(torch.zeros(2, 5, 3)).shape
+    torch.Size([2, 5])
+    >>> stack.member(1)(torch.zeros(5, 3)).shape
+    torch.Size([5, 1])
+    """
+
+    def __init__(
+        self,
+        n_inputs: int,
+        hidden: Sequence[int] = (128, 64),
+        dropout: float = 0.2,
+        seeds: Sequence[int] = (0,),
+    ) -> None:
+        super().__init__()
+        self.layout = Layout((n_inputs, *hidden, 1))
+        self.dropout = dropout
+        self.flat = nn.Parameter(self.layout.initial(seeds))
+
+    @classmethod
+    def from_parameters(cls, flat: Tensor, layout: Layout, dropout: float = 0.2) -> StackedNetwork:
+        """Stack around a copy of parameters of shape (K, P)."""
+        if flat.shape[-1] != layout.n_parameters:
+            raise InvalidInputError(
+                f"`flat` must have {layout.n_parameters} columns for widths {list(layout.widths)}, "
+                f"got shape {tuple(flat.shape)}."
+            )
+        stack = cls(layout.widths[0], layout.widths[1:-1], dropout, seeds=())
+        stack.flat = nn.Parameter(flat.detach().clone())
+        return stack
+
+    def __len__(self) -> int:
+        return self.flat.shape[0]
+
+    def feed_forward(self) -> FeedForward:
+        """Explicit form of the whole stack, differentiable in `flat`; dropout plays no part in it."""
+        weights, biases = self.layout.views(self.flat)
+        return FeedForward(weights, biases, (RELU,) * (len(weights) - 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of shape (K, n) for inputs of shape (K, n, d), with dropout in training mode."""
+        net = self.feed_forward()
+        for layer, activation in enumerate(net.activations):
+            x = functional.dropout(activation.function(net.affine(layer, x)), self.dropout, self.training)
+        return net.affine(len(net.activations), x).squeeze(-1)
+
+    def member(self, index: int) -> nn.Sequential:
+        """Member `index` as a plain `nn.Sequential` with copied weights, in evaluation mode."""
+        weights, biases = self.layout.views(self.flat.detach())
+        layers: list[nn.Module] = []
+        for weight, bias in zip(weights, biases, strict=True):
+            # Built without drawing numbers: making a copy must not move the caller's random state.
+            linear = nn.Linear(*weight.shape[1:], device="meta", dtype=weight.dtype).to_empty(device=weight.device)
+            with torch.no_grad():
+                linear.weight.copy_(weight[index].t())
+                linear.bias.copy_(bias[index])
+            layers += [linear, nn.ReLU(), nn.Dropout(self.dropout)]
+        return nn.Sequential(*layers[:-2]).eval()

@@ -1,0 +1,149 @@
+"""How a stack is trained: what members share, and what each has of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args
+
+from evenhand.exceptions import InvalidInputError
+
+__all__ = ["Monitor", "TrainingMethod", "TrainingSettings"]
+
+TrainingMethod = Literal["segments", "midpoint"]
+Monitor = Literal["objective", "bce", "auc"]
+
+_PER_MEMBER = ("table", "seed", "cec_weight", "equalized_odds_weight", "learning_rate")
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Settings of a stack. The first five may be one value for all members or one per member.
+
+    Attributes
+    ----------
+    table
+        Which of the data's tables a member learns from.
+    seed
+        Decides a member's starting weights, batch order and dropout, alone or in any stack.
+    cec_weight, equalized_odds_weight
+        The paper's lambdas. A term whose weight is 0 for all members is not computed.
+    learning_rate
+        Adam's.
+    hidden, dropout, epochs, batch_size
+        Shared by all members.
+    n_steps, method
+        How attributions are integrated in the CEC term. ``method="midpoint", n_steps=32`` is the paper's.
+    pairs_share
+        Share of each batch whose pairs enter the CEC term, in (0, 1]. Batches are drawn anew each epoch, so the
+        term's gradient stays unbiased.
+    cec_every
+        The CEC term is computed on every so many-th batch, and weighs that many times as much there. It needs four
+        times the arithmetic of the rest of a step; its gradient stays unbiased.
+    patience
+        Stop a member after this many epochs without improvement of `monitor` on validation data, and give it the
+        weights of its best epoch; None trains all epochs and keeps the last.
+    monitor
+        ``"objective"`` (the member's own weighted sum of the three terms), ``"bce"`` or ``"auc"``.
+    min_improvement
+        How much better counts as better.
+    device
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``... or ``"auto"``: CUDA where there is one.
+    n_threads
+        CPU threads; None for torch's own number.
+
+    Raises
+    ------
+    InvalidInputError
+        If a value is out of its range, or per-member values differ in number.
+
+    Examples
+    --------
+    >>> settings = TrainingSettings(seed=(0, 1, 2), cec_weight=1.0)
+    >>> settings.n_members, settings.cec_weight
+    (3, (1.0, 1.0, 1.0))
+    """
+
+    table: int | Sequence[int] = 0
+    seed: int | Sequence[int] = 0
+    cec_weight: float | Sequence[float] = 1.0
+    equalized_odds_weight: float | Sequence[float] = 1.0
+    learning_rate: float | Sequence[float] = 3e-4
+    hidden: tuple[int, ...] = (128, 64)
+    dropout: float = 0.2
+    epochs: int = 30
+    batch_size: int = 64
+    n_steps: int = 1
+    method: TrainingMethod = "segments"
+    pairs_share: float = 1.0
+    cec_every: int = 2
+    patience: int | None = None
+    monitor: Monitor = "objective"
+    min_improvement: float = 0.0
+    device: str = "auto"
+    n_threads: int | None = None
+
+    def __post_init__(self) -> None:
+        given = {name: getattr(self, name) for name in _PER_MEMBER}
+        lengths = {name: len(value) for name, value in given.items() if not isinstance(value, int | float)}
+        if len(set(lengths.values())) > 1 or 0 in lengths.values():
+            raise InvalidInputError(f"Per-member settings must have the same positive length, got {lengths}.")
+        n_members = next(iter(lengths.values()), 1)
+        for name, value in given.items():
+            kind = int if name in ("table", "seed") else float
+            values = (value,) * n_members if isinstance(value, int | float) else value
+            object.__setattr__(self, name, tuple(kind(v) for v in values))
+        object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
+        self._check()
+
+    @property
+    def n_members(self) -> int:
+        """Number of models in the stack."""
+        assert isinstance(self.table, tuple)
+        return len(self.table)
+
+    @property
+    def n_pairs(self) -> int:
+        """People of a batch whose pairs enter the CEC term."""
+        return max(1, math.ceil(self.pairs_share * self.batch_size))
+
+    def of_member(self, name: str) -> tuple[Any, ...]:
+        """Per-member values of a setting, one for each member."""
+        values: tuple[Any, ...] = getattr(self, name)
+        return values
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form; `TrainingSettings(**settings.to_dict())` gives the settings back."""
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+
+    def differences(self, other: dict[str, Any]) -> list[str]:
+        """Names of settings that decide the trained weights and are not the same in `other`, a `to_dict()`."""
+        own = self.to_dict()
+        ignored = {"epochs", "device", "n_threads"}
+        return [f.name for f in fields(self) if f.name not in ignored and own[f.name] != other.get(f.name)]
+
+    def _check(self) -> None:
+        floors = {"table": 0, "seed": 0, "cec_weight": 0, "equalized_odds_weight": 0}
+        for name, floor in floors.items():
+            for value in self.of_member(name):
+                _require(name, value, math.isfinite(value) and value >= floor, f"finite and at least {floor}")
+        for rate in self.of_member("learning_rate"):
+            _require("learning_rate", rate, math.isfinite(rate) and rate > 0, "finite and positive")
+        _require("hidden", self.hidden, len(self.hidden) > 0 and min(self.hidden) > 0, "positive layer widths")
+        _require("dropout", self.dropout, 0 <= self.dropout < 1, "in [0, 1)")
+        _require("epochs", self.epochs, self.epochs >= 0, "at least 0")
+        for name in ("batch_size", "n_steps", "cec_every"):
+            _require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        _require("pairs_share", self.pairs_share, 0 < self.pairs_share <= 1, "in (0, 1]")
+        _require("patience", self.patience, self.patience is None or self.patience >= 1, "None or at least 1")
+        _require("n_threads", self.n_threads, self.n_threads is None or self.n_threads >= 1, "None or at least 1")
+        _require("min_improvement", self.min_improvement, self.min_improvement >= 0, "at least 0")
+        for name, kind in (("method", TrainingMethod), ("monitor", Monitor)):
+            value = getattr(self, name)
+            _require(name, value, value in get_args(kind), f"one of {list(get_args(kind))}")
+
+
+def _require(name: str, value: object, holds: bool, expected: str) -> None:
+    if not holds:
+        raise InvalidInputError(f"`{name}` must be {expected}, got {value!r}.")

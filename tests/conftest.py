@@ -1,0 +1,53 @@
+"""Tiny models and people shared by the tests."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+from torch import nn
+
+settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("dev"), max_examples=150, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture(autouse=True)
+def _no_user_cache(tmp_path_factory, monkeypatch):
+    """Tests never read or write the user's own cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def relu_network(d, hidden=(16, 8), seed=0, dtype=torch.float64, activation=nn.ReLU):
+    torch.manual_seed(seed)
+    layers, width = [], d
+    for h in hidden:
+        layers += [nn.Linear(width, h), activation(), nn.Dropout(0.5)]
+        width = h
+    return nn.Sequential(*layers, nn.Linear(width, 1)).to(dtype)
+
+
+@pytest.fixture
+def people():
+    """Forty people, two groups, both labels in each group, five features."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(40, 5))
+    y = np.tile([0, 1], 20)
+    group = np.repeat(["a", "b"], 20)
+    return X, y, group
+
+
+@pytest.fixture
+def data_dir():
+    """The folder of raw data files, where there is one."""
+    folder = os.environ.get("EVENHAND_DATA")
+    if not folder:
+        pytest.skip("EVENHAND_DATA is not set: no raw data files at hand")
+    return Path(folder)

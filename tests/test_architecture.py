@@ -1,0 +1,108 @@
+"""Who may import whom, and what the core may need."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "evenhand"
+
+# For each part of the package, the parts it may import besides itself, exceptions and _version.
+ALLOWED = {
+    "exceptions": set(),
+    "_version": set(),
+    "files": set(),
+    "attribution": set(),
+    "scoring": set(),
+    "regimes": set(),
+    "outcome_metrics": set(),
+    "inference": set(),
+    "disparity": {"outcome_metrics"},
+    "procedural_metrics": {"outcome_metrics"},
+    "proxies": {"outcome_metrics"},
+    "validation": set(),
+    "splitting": set(),
+    "progress": set(),
+    "encoding": {"validation"},
+    "matching": {"validation"},
+    "placebo": {"matching", "scoring"},
+    "data": {"validation", "files"},
+    "tables": {"validation"},
+    "gates": {"validation"},
+    "models": {"attribution", "encoding", "validation"},
+    "training": {
+        "attribution", "encoding", "files", "matching", "models", "outcome_metrics", "progress", "scoring", "splitting",
+        "validation",
+    },
+    "result": {"files", "inference", "matching", "outcome_metrics", "regimes", "disparity"},
+    "auditing": {
+        "attribution", "inference", "matching", "models", "outcome_metrics", "placebo", "regimes", "result", "scoring",
+        "validation", "disparity", "proxies",
+    },
+    "experiments": {"*"},
+    "running": {"*"},
+    "cli": {"*"},
+    "__init__": {"*"},
+}  # fmt: skip
+
+
+def part_of(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported_parts(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("evenhand"):
+            names = node.module.split(".")[1:2] or [alias.name for alias in node.names]
+            yield from names
+        elif isinstance(node, ast.Import):
+            yield from (a.name.split(".")[1] for a in node.names if a.name.startswith("evenhand."))
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_go_one_way(path):
+    part = part_of(path)
+    assert part in ALLOWED, f"add {part!r} to the picture of who imports whom"
+    allowed = ALLOWED[part]
+    if "*" in allowed:
+        assert part == "cli" or "cli" not in set(imported_parts(path))
+        return
+    assert set(imported_parts(path)) <= allowed | {part, "exceptions", "_version"}
+
+
+BLOCKED = ["pandas", "narwhals", "pyarrow", "rich", "typer", "platformdirs", "safetensors", "sklearn", "threadpoolctl"]
+
+
+def test_the_core_works_with_numpy_scipy_and_torch_alone():
+    code = f"""
+import sys
+for name in {BLOCKED!r}:
+    sys.modules[name] = None
+import evenhand
+for name in evenhand.__all__:
+    if name != "CECClassifier":
+        getattr(evenhand, name)
+import numpy, torch
+from evenhand.training import StackedNetwork
+F = numpy.random.default_rng(0).normal(size=(50, 20))
+evenhand.match_pairs(F, numpy.arange(50) % 2, numpy.arange(50) // 25)
+evenhand.integrated_gradients(StackedNetwork(3).member(0), numpy.zeros((2, 3)), numpy.zeros(3))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_help_does_not_wait_for_torch():
+    code = "import evenhand.cli, sys; assert 'torch' not in sys.modules and 'pandas' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_public_name_is_there():
+    import evenhand
+
+    assert sorted(evenhand.__all__) == sorted({*evenhand._HOME, "__version__"})
+    assert all(hasattr(evenhand, name) for name in evenhand.__all__)
+    assert dir(evenhand) == sorted(evenhand.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        evenhand.nothing  # noqa: B018

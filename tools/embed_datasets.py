@@ -1,0 +1,82 @@
+"""Write the embedded Parquet files from the raw UCI files.
+
+    python tools/embed_datasets.py FOLDER
+
+FOLDER holds `german/german.data`, `adult/adult.data` and `adult/adult.test` as published by the UCI
+Machine Learning Repository. Values are stored as they are published: decoding belongs to the loaders.
+"""
+
+import argparse
+import hashlib
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evenhand.data.adult import ADULT_COLUMNS
+from evenhand.data.german import GERMAN_COLUMNS
+
+SHA256 = {
+    "german/german.data": "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871",
+    "adult/adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
+    "adult/adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
+}
+TARGET = Path(__file__).parents[1] / "src" / "evenhand" / "data" / "files"
+
+
+def checked(folder: Path, name: str) -> Path:
+    """Path of a raw file whose content is the published one."""
+    path = folder / name
+    if not path.is_file():
+        sys.exit(f"{path} is missing; download it from https://archive.ics.uci.edu.")
+    if hashlib.sha256(path.read_bytes()).hexdigest() != SHA256[name]:
+        sys.exit(f"{path} is not the published file: its sha256 differs. Download it again.")
+    return path
+
+
+def read_german(folder: Path) -> pd.DataFrame:
+    """All 1,000 rows, categories as their published codes."""
+    return pd.read_csv(checked(folder, "german/german.data"), sep=" ", header=None, names=[*GERMAN_COLUMNS])
+
+
+def read_adult(folder: Path) -> pd.DataFrame:
+    """Training rows, then test rows; the test file's labels lose their full stop."""
+    parts = [
+        pd.read_csv(
+            checked(folder, f"adult/{name}"),
+            header=None,
+            names=[*ADULT_COLUMNS],
+            skiprows=skip,
+            skipinitialspace=True,
+            keep_default_na=False,
+        )
+        for name, skip in (("adult.data", 0), ("adult.test", 1))
+    ]
+    table = pd.concat(parts, ignore_index=True)
+    table["income"] = table["income"].str.rstrip(".")
+    return table
+
+
+def write(table: pd.DataFrame, path: Path) -> None:
+    """Smallest Parquet we know: narrow integers, dictionaries, zstd at its highest level."""
+    for column in table.select_dtypes("integer"):
+        table[column] = pd.to_numeric(table[column], downcast="integer")
+    arrow = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(None)
+    pq.write_table(arrow, path, compression="zstd", compression_level=22, use_dictionary=True)
+    print(f"{path.name}: {len(table):,} rows, {path.stat().st_size:,} bytes")
+
+
+def main() -> None:
+    """Check the raw files, then write both Parquet files."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="folder that holds german/ and adult/")
+    folder = parser.parse_args().folder
+    TARGET.mkdir(exist_ok=True)
+    write(read_german(folder), TARGET / "german.parquet")
+    write(read_adult(folder), TARGET / "adult.parquet")
+
+
+if __name__ == "__main__":
+    main()
