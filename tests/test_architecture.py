@@ -45,6 +45,7 @@ ALLOWED = {
     "running": {"*"},
     "cli": {"*"},
     "__init__": {"*"},
+    "__main__": {"cli"},
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from evenhand.validation import as_groups, as_labels
 if TYPE_CHECKING:
     from evenhand.result import AuditResult
 
-__all__ = ["audit_demo", "audit_table"]
+__all__ = ["audit_demo", "audit_table", "train_table"]
 
 _TRAIN_SHARE = 0.7
 
@@ -87,6 +87,33 @@ def audit_table(
             **thresholds,
         )
     return replace(result, provenance=replace(result.provenance, exclusions=people.exclusions))
+
+
+def train_table(
+    path: str | Path,
+    *,
+    label: str,
+    group: Sequence[str],
+    financial: Sequence[str],
+    drop: Sequence[str] = (),
+    positive_label: str | None = None,
+    keep_group: bool = False,
+    drop_missing: bool = False,
+    **settings: Any,  # noqa: ANN401 - passed on to `CECClassifier`
+) -> tuple[CECClassifier, dict[str, int]]:
+    """A classifier fitted on the applicants of a file, and who was left out, by reason."""
+    people = applicants(
+        read_table(path),
+        label=label,
+        group=group,
+        drop=drop,
+        positive_label=positive_label,
+        keep_group=keep_group,
+        drop_missing=drop_missing,
+    )
+    labels = as_labels(people.y, len(people.X))
+    model = CECClassifier(financial_features=list(financial), verbose=True, **settings)
+    return model.fit(people.X, labels, sensitive_features=people.group), people.exclusions
 
 
 def _fit_and_audit(

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, check_array, check_random_state, column_or_1d
+from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted, validate_data
 
-from evenhand.attribution import label_group_baselines
+from evenhand.attribution import FeedForward, feed_forward, label_group_baselines
 from evenhand.encoding import Encoding, TableEncoder
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
 from evenhand.matching import match_pairs
@@ -195,7 +195,9 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kept = np.flatnonzero(weight > 0)
         if len(kept) < len(weight):
             table, labels, weight = table.iloc[kept].reset_index(drop=True), labels[kept], weight[kept]
-            groups = Groups(groups.codes[kept], groups.names)
+            if len(np.unique(labels)) < 2:
+                raise InvalidInputError("The people of positive `sample_weight` are all of one class; both are needed.")
+            groups = as_groups(np.asarray(groups.names)[groups.codes[kept]], len(kept))
         seed = _seed(self.random_state)
         data = self._training_data(table, labels, groups, weight.astype(np.float32), seed)
         trainer = self._train(data, seed)
@@ -206,10 +208,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> NDArray[np.float64]:  # noqa: ANN401
         """Logits of the favourable label, of shape (n,)."""
         check_is_fitted(self)
-        encoded = torch.from_numpy(self.encoder_.transform(self._table(X, reset=False)))
-        with torch.no_grad():
-            logits: NDArray[np.float64] = self.network_(encoded).squeeze(-1).double().numpy()
-        return logits
+        return self._logits(self._table(X, reset=False))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: ANN401
         """Probabilities of the two labels, of shape (n, 2), in the order of `classes_`."""
@@ -218,7 +217,8 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: ANN401
         """The more probable label of each person, of shape (n,)."""
-        decisions: NDArray[Any] = self.classes_[(self.decision_function(X) >= 0).astype(np.int64)]
+        logits = self.decision_function(X)
+        decisions: NDArray[Any] = self.classes_[(logits >= 0).astype(np.int64)]
         return decisions
 
     def audited_model(self) -> AuditedModel:
@@ -259,10 +259,23 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             values = check_array(values, dtype=np.float64, ensure_all_finite="allow-nan")
         return as_table(values)
 
+    def _logits(self, table: Any) -> NDArray[np.float64]:  # noqa: ANN401
+        """Logits in float64, so that a person's does not depend on who else is in the table."""
+        net = feed_forward(self.network_)
+        assert net is not None
+        precise = FeedForward(
+            tuple(weight.double() for weight in net.weights),
+            tuple(bias.double() for bias in net.biases),
+            net.activations,
+        )
+        with torch.no_grad():
+            logits: NDArray[np.float64] = precise(torch.from_numpy(self.encoder_.transform(table)).double()).numpy()
+        return logits
+
     def _labels(self, y: ArrayLike, n: int) -> NDArray[np.int64]:
         if y is None:
             raise InvalidInputError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        values = column_or_1d(y, warn=True)
+        values = _check_y(y, estimator=self)
         check_classification_targets(values)
         if len(values) != n:
             raise InvalidInputError(f"`y` has {len(values)} values for {n} rows.")
@@ -390,9 +403,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.group_names_ = groups.names
 
     def _warn_if_constant(self, table: Any, labels: NDArray[np.int64]) -> None:  # noqa: ANN401
-        encoded = torch.from_numpy(self.encoder_.transform(table))
-        with torch.no_grad():
-            rate = float((self.network_(encoded) >= 0).double().mean())
+        rate = float((self._logits(table) >= 0).mean())
         base = float(labels.mean())
         if min(rate, 1 - rate) < _CONSTANT_SHARE <= min(base, 1 - base):
             warnings.warn(
