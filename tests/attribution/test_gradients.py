@@ -238,6 +238,14 @@ def test_a_person_at_the_baseline_gets_zero_and_finite_gradients():
         assert torch.isfinite(found.gradients).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.LeakyReLU, nn.Tanh])
+def test_parameters_get_finite_gradients_from_a_person_at_the_baseline(activation, dtype):
+    model, x = network(activation=activation).to(dtype), draw(9)[0].to(dtype)
+    attribute(model, x, x.clone(), 2, "segments").gradients.square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
 @pytest.mark.parametrize(
     "model",
     [

@@ -13,7 +13,7 @@ __all__ = ["ACTIVATIONS", "Activation", "FeedForward", "feed_forward"]
 
 # Below this step the secant of a smooth activation loses more digits than the derivative at its middle.
 _SMALL_STEP = 1e-3
-_TINY = 1e-30
+_TINY = 1e-12  # its square is still a float32, so that no gradient is 0 times infinity
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def _relu_scale(gradient: Tensor, z: Tensor) -> Tensor:
 
 def _relu_secant(start: Tensor, end: Tensor) -> Tensor:
     # The share of the step on which the unit is on: no cancellation, no branch, 0 or 1 for a step of 0.
-    return (torch.maximum(start, end) / ((end - start).abs() + _TINY)).clamp(0, 1)
+    return (torch.maximum(start, end) / (end - start).abs().clamp_min(_TINY)).clamp(0, 1)
 
 
 def _leaky_relu(slope: float) -> Activation:

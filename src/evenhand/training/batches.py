@@ -133,8 +133,8 @@ def batch_of(fields: dict[str, Tensor], has_pairs: bool) -> Batch:
 class BatchSource:
     """Draws the batches of each epoch for some members of a stack.
 
-    What a member draws in an epoch is decided by its seed and the epoch's number alone: it is the same in any stack, and
-    training can go on from any epoch without a saved generator.
+    What a member draws in an epoch is decided by its seed and the epoch's number alone: it is the same in any stack,
+    and training can go on from any epoch without a saved generator.
 
     Parameters
     ----------

@@ -55,8 +55,8 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The paper's lambdas. Both 0: plain training.
     n_steps, method
         How attributions are integrated in training; ``method="midpoint", n_steps=32`` is the paper's.
-    pairs_share
-        Share of each batch whose pairs enter the CEC term, in (0, 1].
+    cec_every
+        Take the CEC term into every so-manieth batch only, with as many times the weight: faster, noisier.
     hidden, dropout, epochs, learning_rate, batch_size
         The network and how it is trained; defaults are the paper's.
     encoding
@@ -117,7 +117,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         equalized_odds_weight: float = 1.0,
         n_steps: int = 1,
         method: TrainingMethod = "segments",
-        pairs_share: float = 0.5,
+        cec_every: int = 1,
         hidden: Sequence[int] = (128, 64),
         dropout: float = 0.2,
         epochs: int = 30,
@@ -138,7 +138,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.equalized_odds_weight = equalized_odds_weight
         self.n_steps = n_steps
         self.method = method
-        self.pairs_share = pairs_share
+        self.cec_every = cec_every
         self.hidden = hidden
         self.dropout = dropout
         self.epochs = epochs
@@ -374,7 +374,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             batch_size=self.batch_size,
             n_steps=self.n_steps,
             method=self.method,
-            pairs_share=self.pairs_share,
+            cec_every=self.cec_every,
             patience=self.patience,
             monitor=self.monitor,
             device=self.device,

@@ -97,11 +97,13 @@ class TrainingData:
             or self.baselines.shape[3] != n_columns
         ):
             raise InvalidInputError(
-                f"`baselines` must have shape ({n_tables}, 2, n_groups, {n_columns}), got {tuple(self.baselines.shape)}."
+                f"`baselines` must have shape ({n_tables}, 2, n_groups, {n_columns}), "
+                f"got {tuple(self.baselines.shape)}."
             )
         if int(self.group.max()) >= self.n_groups:
             raise InvalidInputError(
-                f"`group` must hold codes below {self.n_groups}, the groups of `baselines`, got {int(self.group.max())}."
+                f"`group` must hold codes below {self.n_groups}, the groups of `baselines`, "
+                f"got {int(self.group.max())}."
             )
         if self.match.numel() and int(self.match.max()) >= n_rows:
             raise InvalidInputError(f"`match` must hold rows below {n_rows}, got {int(self.match.max())}.")

@@ -63,7 +63,7 @@ class Engine:
 
 
 class _Replay:
-    """Steps captured as CUDA graphs, with and without the CEC term, that read their batch by a counter on the device."""
+    """Steps captured as CUDA graphs, with and without the CEC term; a counter on the device chooses their batch."""
 
     def __init__(self, stepper: Stepper, block: Block) -> None:
         self._stepper = stepper
@@ -74,7 +74,7 @@ class _Replay:
         state = (stepper.parameters, stepper.adam.mean, stepper.adam.square)
         before = [tensor.clone() for tensor in state]
         try:
-            stream = torch.cuda.Stream(stepper.parameters.device)  # type: ignore[no-untyped-call]
+            stream = torch.cuda.Stream(stepper.parameters.device)
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 for has_pairs in set(block.has_pairs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields
 
@@ -28,7 +29,7 @@ EpochCallback = Callable[[int, dict[str, Tensor]], None]
 _TRAINING_FIGURES = ("bce", "equalized_odds", "cec", "equalized_odds_left_out", "unmatched")
 
 # Members whose step fits in a core's cache together; larger stacks are run part by part on the CPU.
-_MEMBERS_PER_PART = 4
+_MEMBERS_PER_PART = 10
 
 
 class TrainingDivergedError(EvenhandError, ArithmeticError):
@@ -68,7 +69,9 @@ class Trainer:
         self._adam = AdamState(
             self.state.mean.to(self._device, copy=True), self.state.square.to(self._device, copy=True)
         )
-        self._engines = [self._engine(part) for part in self._parts()]
+        self._n_threads = settings.n_threads or torch.get_num_threads()
+        self._parts = self._split()
+        self._engines = [self._engine(part) for part in self._parts]
 
     def run(self, on_epoch: EpochCallback | None = None) -> TrainerState:
         """Train to the last epoch and return the state.
@@ -83,16 +86,19 @@ class Trainer:
         TrainingDivergedError
             If a member's loss is no longer finite; `state` is that of the epoch before.
         """
-        with _threads(self.settings.n_threads, self._device):
+        with _one_thread_an_operation(self._device):
             while self.state.epoch < self.settings.epochs and not self.state.is_stopped.all():
                 self.state = self._next_state()
                 if on_epoch is not None:
                     on_epoch(self.state.epoch - 1, {name: rows[-1] for name, rows in self.state.history.items()})
         return self.state
 
-    def _parts(self) -> list[slice]:
+    def _split(self) -> list[slice]:
+        """Parts of the stack that are run one after another, or each on its own thread."""
         n_members = self.settings.n_members
-        size = n_members if self._device.type == "cuda" else _MEMBERS_PER_PART
+        size = n_members
+        if self._device.type == "cpu":
+            size = min(_MEMBERS_PER_PART, -(-n_members // self._n_threads))
         return [slice(start, min(start + size, n_members)) for start in range(0, n_members, size)]
 
     def _engine(self, part: slice) -> Engine:
@@ -127,8 +133,7 @@ class Trainer:
         is_training = ~state.is_stopped
         row = {name: np.full(self.settings.n_members, np.nan) for name in _TRAINING_FIGURES}
         n_steps = state.n_steps.clone()
-        for part, engine in zip(self._parts(), self._engines, strict=True):
-            totals = engine.run_epoch(epoch, state.n_steps[part], is_training[part])
+        for part, totals in zip(self._parts, self._run_parts(epoch, is_training), strict=True):
             if totals is not None:
                 figures = self._figures(totals, is_training[part].numpy())
                 for name in _TRAINING_FIGURES:
@@ -154,6 +159,17 @@ class Trainer:
                 for name, values in row.items()
             },
         )
+
+    def _run_parts(self, epoch: int, is_training: Tensor) -> list[TermTotals | None]:
+        def run(index: int) -> TermTotals | None:
+            part = self._parts[index]
+            return self._engines[index].run_epoch(epoch, self.state.n_steps[part], is_training[part])
+
+        n_workers = min(self._n_threads, len(self._parts))
+        if n_workers == 1 or self._device.type != "cpu":
+            return [run(index) for index in range(len(self._parts))]
+        with ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(run, range(len(self._parts))))
 
     def _figures(self, totals: TermTotals, is_training: np.ndarray) -> dict[str, np.ndarray]:
         """An epoch's history from its sums: means over rows, batches and pairs."""
@@ -287,11 +303,15 @@ def _device(name: str) -> torch.device:
 
 
 @contextmanager
-def _threads(n_threads: int | None, device: torch.device) -> Iterator[None]:
-    """Use so many CPU threads inside the block."""
+def _one_thread_an_operation(device: torch.device) -> Iterator[None]:
+    """Keep torch from sharing out single operations inside the block.
+
+    Threads that meet after every small operation cost more than they save, and far more on a busy machine. Parts of
+    the stack on threads of their own do not meet before the epoch's end.
+    """
     before = torch.get_num_threads()
-    if n_threads is not None and device.type == "cpu":
-        torch.set_num_threads(n_threads)
+    if device.type == "cpu":
+        torch.set_num_threads(1)
     try:
         yield
     finally:

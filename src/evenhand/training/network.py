@@ -130,7 +130,8 @@ class StackedNetwork(nn.Module):
         layers: list[nn.Module] = []
         for weight, bias in zip(weights, biases, strict=True):
             # Built without drawing numbers: making a copy must not move the caller's random state.
-            linear = nn.Linear(*weight.shape[1:], device="meta", dtype=weight.dtype).to_empty(device=weight.device)
+            n_in, n_out = weight.shape[1:]
+            linear = nn.Linear(n_in, n_out, device="meta", dtype=weight.dtype).to_empty(device=weight.device)
             with torch.no_grad():
                 linear.weight.copy_(weight[index].t())
                 linear.bias.copy_(bias[index])

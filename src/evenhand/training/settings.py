@@ -51,7 +51,8 @@ class TrainingSettings:
     device
         ``"cpu"``, ``"cuda"``, ``"cuda:1"``... or ``"auto"``: CUDA where there is one.
     n_threads
-        CPU threads; None for torch's own number.
+        CPU threads, each of which trains a part of the stack; None for as many as torch would use. A single model is
+        trained on one: its operations are too small to share.
 
     Raises
     ------
@@ -77,7 +78,7 @@ class TrainingSettings:
     n_steps: int = 1
     method: TrainingMethod = "segments"
     pairs_share: float = 1.0
-    cec_every: int = 2
+    cec_every: int = 1
     patience: int | None = None
     monitor: Monitor = "objective"
     min_improvement: float = 0.0

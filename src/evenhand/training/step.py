@@ -34,7 +34,8 @@ class Batch:
     ones
         Ones of shape (K, 1, m).
     keep
-        For each hidden layer, 0 for a dropped unit and 1 / (1 - dropout) for a kept one, (K, m, h); empty for no dropout.
+        For each hidden layer, 0 for a dropped unit and 1 / (1 - dropout) for a kept one, of shape (K, m, h); empty for
+        no dropout.
     rates
         The optimiser's, of shape (4, K, 1).
     cell_shares, odds_form

@@ -1,0 +1,192 @@
+"""Time of training with the CEC objective: against cross-entropy alone, one by one, and on a GPU.
+
+Ratios are taken inside one run, round by round, so that a busy machine slows both sides alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from evenhand.training import Trainer, TrainingData, TrainingSettings
+
+
+def make_tables(n_tables: int, n_rows: int, n_columns: int, seed: int = 0) -> TrainingData:
+    """Random people of two groups; matches are random people of the other group with the same label."""
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(n_tables, n_rows, n_columns, generator=generator)
+    y = (X[..., :3].sum(-1) > 0).long()
+    group = torch.randint(0, 2, (n_tables, n_rows), generator=generator)
+    match = torch.full((n_tables, n_rows, 1), -1)
+    baselines = torch.zeros(n_tables, 2, 2, n_columns)
+    for table in range(n_tables):
+        for label in range(2):
+            for g in range(2):
+                own = ((y[table] == label) & (group[table] == g)).nonzero().flatten()
+                other = ((y[table] == label) & (group[table] != g)).nonzero().flatten()
+                match[table, own, 0] = other[torch.randint(len(other), (len(own),), generator=generator)]
+                baselines[table, label, g] = X[table, own].mean(0)
+    return TrainingData(X, y, group, match, baselines)
+
+
+def best_times(tasks: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Shortest time of each task in seconds, tasks taking turns."""
+    best = dict.fromkeys(tasks, float("inf"))
+    for _ in range(rounds):
+        for name, task in tasks.items():
+            start = time.perf_counter()
+            task()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def plain_epoch(data: TrainingData, batch_size: int = 64, n_steps: int = 32) -> Callable[[], None]:
+    """Algorithm 2 as one would write it down: torch layers, double backward, 32 points on each path."""
+    model = nn.Sequential(
+        nn.Linear(data.n_columns, 128),
+        nn.ReLU(),
+        nn.Dropout(0.2),
+        nn.Linear(128, 64),
+        nn.ReLU(),
+        nn.Dropout(0.2),
+        nn.Linear(64, 1),
+    )
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-4)
+    X, y, group, match = data.X[0], data.y[0], data.group[0], data.match[0, :, 0]
+    alphas = ((torch.arange(n_steps) + 0.5) / n_steps).view(-1, 1, 1)
+
+    def attributions(x: Tensor, baseline: Tensor) -> Tensor:
+        points = (baseline + alphas * (x - baseline)).requires_grad_()
+        model.eval()
+        (gradient,) = torch.autograd.grad(model(points).sum(), points, create_graph=True)
+        model.train()
+        ig = (x - baseline) * gradient.mean(0)
+        return ig / (ig.norm(dim=1, keepdim=True) + 1e-8)
+
+    def epoch() -> None:
+        for rows in torch.randperm(len(X)).split(batch_size):
+            logits = model(X[rows]).squeeze(1)
+            score = torch.sigmoid(logits)
+            loss = functional.binary_cross_entropy_with_logits(logits, y[rows].float())
+            for label in range(2):
+                cells = [(y[rows] == label) & (group[rows] == g) for g in range(2)]
+                if cells[0].any() and cells[1].any():
+                    loss = loss + (score[cells[0]].mean() - score[cells[1]].mean()) ** 2
+            baseline = data.baselines[0][y[rows], group[rows]]
+            gap = attributions(X[rows], baseline) - attributions(X[match[rows]], baseline)
+            loss = loss + ((gap.norm(dim=1) / 2) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    return epoch
+
+
+def epoch_of(data: TrainingData, **changes: Any) -> Callable[[], None]:
+    """An epoch of our trainer, one more with each call."""
+    trainer = Trainer(data, TrainingSettings(device="cpu", epochs=0, n_threads=1, **changes))
+
+    def epoch() -> None:
+        settings = TrainingSettings(**{**trainer.settings.to_dict(), "epochs": trainer.state.epoch + 1})
+        trainer.settings = settings
+        trainer.run()
+
+    return epoch
+
+
+def objective_rows(n_columns: int, rounds: int) -> list[dict[str, Any]]:
+    data = make_tables(1, 3200, n_columns)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    times = best_times(
+        {
+            "bce": epoch_of(data, cec_weight=0.0, equalized_odds_weight=0.0),
+            "default": epoch_of(data),
+            "every batch": epoch_of(data, cec_every=1, pairs_share=1.0),
+            "plain": plain_epoch(data),
+        },
+        rounds,
+    )
+    torch.set_num_threads(before)
+    what = f"epoch with EO + CEC against BCE only, {n_columns} inputs, batch 64, one CPU core"
+    return [
+        row(f"{what}: defaults", times["default"], times["bce"], target="at most 2"),
+        row(f"{what}: all pairs of every batch", times["every batch"], times["bce"]),
+        row(f"{what}: written plainly, 32 midpoints", times["plain"], times["bce"]),
+        row(
+            f"epoch with EO + CEC: defaults against written plainly, {n_columns} inputs",
+            times["default"],
+            times["plain"],
+        ),
+    ]
+
+
+def stack_row(rounds: int, n_models: int = 20) -> dict[str, Any]:
+    data = make_tables(1, 800, 20)
+
+    def one_by_one() -> None:
+        for seed in range(n_models):
+            Trainer(data, TrainingSettings(seed=seed, epochs=2, device="cpu")).run()
+
+    def stack() -> None:
+        Trainer(data, TrainingSettings(seed=tuple(range(n_models)), epochs=2, device="cpu")).run()
+
+    times = best_times({"stack": stack, "one by one": one_by_one}, rounds)
+    what = f"{n_models} models as a stack against one after another, CPU"
+    return row(what, times["stack"], times["one by one"], target="at most 0.67")
+
+
+def gpu_rows() -> list[dict[str, Any]]:
+    lambdas = [(cec, odds) for cec in (0.0, 0.1, 0.5, 1.0, 2.0, 5.0) for odds in (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)]
+    german = {
+        "table": [fold for fold in range(5) for _ in lambdas],
+        "cec_weight": [cec for _ in range(5) for cec, _ in lambdas],
+        "equalized_odds_weight": [odds for _ in range(5) for _, odds in lambdas],
+    }
+    cases = (
+        ("180 models (36 lambdas x 5 folds) of German's size, 30 epochs", make_tables(5, 800, 20), german, 2.0),
+        ("5 models (folds) of Adult's size, 30 epochs", make_tables(5, 36_178, 14), {"table": range(5)}, 15.0),
+    )
+    rows = []
+    for what, data, settings, target in cases:
+        Trainer(data, TrainingSettings(device="cuda", epochs=1, **settings)).run()
+        for label, changes in (
+            ("defaults", {}),
+            ("4 segments, all pairs", {"n_steps": 4, "cec_every": 1, "pairs_share": 1.0}),
+        ):
+            start = time.perf_counter()
+            Trainer(data, TrainingSettings(device="cuda", epochs=30, **settings, **changes)).run()
+            torch.cuda.synchronize()
+            seconds = time.perf_counter() - start
+            rows.append(
+                {
+                    "what": f"{what}, GPU: {label}",
+                    "ours": seconds,
+                    "theirs": None,
+                    "ratio": None,
+                    "target": f"under {target} s",
+                }
+            )
+    return rows
+
+
+def row(what: str, ours: float, theirs: float, target: str | None = None) -> dict[str, Any]:
+    return {"what": what, "ours": ours, "theirs": theirs, "ratio": ours / theirs, "target": target}
+
+
+def run(rounds: int = 5) -> list[dict[str, Any]]:
+    """Rows of what, ours, theirs (seconds), ratio (ours over theirs) and target."""
+    rows = [*objective_rows(20, rounds), *objective_rows(60, rounds), stack_row(max(2, rounds // 2))]
+    return [*rows, *gpu_rows()] if torch.cuda.is_available() else rows
+
+
+if __name__ == "__main__":
+    for result in run():
+        theirs = "" if result["theirs"] is None else f"{result['theirs']:8.3f} s"
+        ratio = "" if result["ratio"] is None else f"{result['ratio']:6.2f}"
+        print(f"{result['what']:95s} {result['ours']:8.3f} s {theirs:>11s} {ratio:>7s}  {result['target'] or ''}")
