@@ -15,7 +15,8 @@ def show(rows: list[dict]) -> None:
 
 def markdown(row: dict) -> str:
     def number(key, form):
-        return format(row[key], form) if row.get(key) is not None else ""
+        value = row.get(key)
+        return "" if value is None else value if isinstance(value, str) else format(value, form)
 
     cells = [
         row["what"],

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from evenhand.attribution import Attribution, label_group_baselines
+from evenhand.attribution import Attribution
 from evenhand.attribution.gradients import Method
+from evenhand.disparity import approval_disparity, error_rates, outcome_gaps, score_disparity
+from evenhand.evidence import Evidence, gather_evidence
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
+from evenhand.explaining import Explainer, People
 from evenhand.matching import MatchDiagnostics, Pairs, match_diagnostics, match_pairs
 from evenhand.matching.space import Missing
 from evenhand.models import AuditedModel, as_audited_model
-from evenhand.outcome_metrics import group_outcomes, outcome_figures
+from evenhand.outcome_metrics import Figure, group_outcomes, outcome_figures
+from evenhand.proxies import ProxyScreen, proxy_screen
 from evenhand.regimes import assign_regimes
-from evenhand.result import AuditResult, Provenance
+from evenhand.result import AuditResult, Outcome, Provenance
 from evenhand.scoring import score_pairs
-from evenhand.validation import Groups, as_groups, as_labels, as_table, check_columns, check_fraction
+from evenhand.validation import as_groups, as_labels, as_table, check_columns, check_fraction
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +34,8 @@ __all__ = ["AuditSettings", "audit"]
 
 _PAIR_BLOCK = 16_384  # pairs scored at once: bounds memory whatever the number of people
 _SMALL_GROUP = 30
+_PROXY_PEOPLE = 5_000  # the screen for proxies is a screen: a sample will do
+_PROXY_FOLDS = 5
 _LOW_COVERAGE = 0.9
 _LARGE_GAP = 0.05  # completeness gap, as a share of the logit's distance from the baseline's
 _PROTECTED_WORDS = frozenset(
@@ -52,19 +57,6 @@ class AuditSettings:
 
 
 @dataclass(frozen=True)
-class _People:
-    """Checked people: the table, its encoding, labels and groups."""
-
-    table: pd.DataFrame
-    x: Tensor
-    labels: NDArray[np.int64]
-    groups: Groups
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-
-@dataclass(frozen=True)
 class _ScoredPairs:
     """Figures of every pair, NaN where it could not be scored."""
 
@@ -74,39 +66,11 @@ class _ScoredPairs:
     is_negligible: NDArray[np.bool_]
     contributions: NDArray[np.float32]
     match_logit: NDArray[np.float64]
+    match_attributions: NDArray[np.float32]
 
     @property
     def is_scored(self) -> NDArray[np.bool_]:
         return ~np.isnan(self.cec)
-
-
-@dataclass(frozen=True)
-class _Explainer:
-    """Attributions of people, each from the baseline of a (label, group) cell of the pool."""
-
-    model: AuditedModel
-    baselines: Tensor
-    settings: AuditSettings
-
-    @classmethod
-    def of(cls, model: AuditedModel, pool: _People, settings: AuditSettings) -> _Explainer:
-        means = label_group_baselines(pool.x.cpu().numpy(), pool.labels, pool.groups.codes)
-        flat = torch.as_tensor(means.reshape(-1, means.shape[-1]), dtype=pool.x.dtype, device=pool.x.device)
-        return cls(model, flat, settings)
-
-    def cells(self, people: _People) -> NDArray[np.int64]:
-        """The cell of each person: their label and group."""
-        return people.labels * len(people.groups.names) + people.groups.codes
-
-    def has_baseline(self, cells: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether the pool has anyone in the cell."""
-        known: NDArray[np.bool_] = ~torch.isnan(self.baselines[:, 0]).cpu().numpy()
-        return known[cells]
-
-    def explain(self, x: Tensor, cells: NDArray[np.int64]) -> Attribution:
-        """Attributions of the rows of `x`; from the origin where a cell is empty, to be left out by the caller."""
-        baseline = torch.nan_to_num(self.baselines)[torch.as_tensor(cells, device=x.device)]
-        return self.model.attribute(x, baseline, self.settings.n_steps, self.settings.method)
 
 
 def audit(
@@ -123,6 +87,8 @@ def audit(
     random_state: int = 0,
     n_steps: int = 8,
     method: Method = "segments",
+    by: Any = None,  # noqa: ANN401 - any column or table
+    evidence: bool = True,
 ) -> AuditResult:
     """Audit how a model reasons about comparable people of different groups.
 
@@ -155,6 +121,11 @@ def audit(
         Seed of everything drawn at random.
     n_steps, method
         How attributions are integrated: see `integrated_gradients`.
+    by
+        Further columns of the audited people within whose values the excess is wanted, such as product or state.
+    evidence
+        Whether to compare with placebo pairs and to screen for proxies. Without, the audit takes less than half the
+        time and says nothing of noise.
 
     Returns
     -------
@@ -188,11 +159,31 @@ def audit(
         random_state=random_state,
     )
     people, pool = _checked_people(audited, table, y, sensitive_features, reference)
-    pairs, diagnostics = _matched(audited, people, pool, settings)
-    explainer = _Explainer.of(audited, pool, settings)
-    own = explainer.explain(people.x, explainer.cells(people))
+    columns = _by_columns(by, len(people))
+    F, F_pool = _financial_tables(audited, people, pool, financial)
+    pairs, diagnostics = _matched(audited, people, pool, F, F_pool, settings.max_distance)
+    explainer = Explainer.of(audited, pool, n_steps, method)
+    own = explainer.explain(people.x, people.cells)
     scored = _scored(explainer, own, people, pool, pairs)
-    return _assembled(explainer, own, people, pool, pairs, diagnostics, scored)
+    found = screen = None
+    if evidence:
+        points = pairs.space.transform(F)
+        found = gather_evidence(
+            explainer,
+            own,
+            people,
+            pool,
+            points,
+            points if pool is people else pairs.space.transform(F_pool),
+            audited.is_financial(list(table.columns), financial),
+            decision_threshold=settings.decision_threshold,
+            consistency_threshold=settings.consistency_threshold,
+            max_distance=max_distance,
+            random_state=random_state,
+            by=columns,
+        )
+        screen = _screened(people, random_state)
+    return _assembled(explainer, own, people, pool, pairs, diagnostics, scored, found, screen, settings)
 
 
 def _checked_people(
@@ -201,11 +192,11 @@ def _checked_people(
     y: Any,  # noqa: ANN401
     sensitive_features: Any,  # noqa: ANN401
     reference: tuple[Any, Any, Any] | None,
-) -> tuple[_People, _People]:
+) -> tuple[People, People]:
     """The audited people and the pool they are matched in, with one coding of the groups."""
     labels, groups = as_labels(y, len(table)), as_groups(sensitive_features, len(table))
     if reference is None:
-        people = _People(table, model.encode(table), labels, groups)
+        people = People(table, model.encode(table), labels, groups)
         return people, people
     if not isinstance(reference, (tuple, list)) or len(reference) != 3:
         raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")
@@ -225,76 +216,90 @@ def _checked_people(
             f"No one of the groups {unknown} is in the reference, which has {list(pool_groups.names)}; "
             "people are compared with, and explained from, the people of the reference."
         )
-    people = _People(table, model.encode(table), labels, groups.recoded(pool_groups.names))
-    return people, _People(pool_table, model.encode(pool_table, "reference X"), pool_labels, pool_groups)
+    people = People(table, model.encode(table), labels, groups.recoded(pool_groups.names))
+    return people, People(pool_table, model.encode(pool_table, "reference X"), pool_labels, pool_groups)
+
+
+def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
+    """User columns as text, one value per audited person; a missing value is a value of its own."""
+    if by is None:
+        return {}
+    is_column = getattr(by, "ndim", 2) == 1 or isinstance(by, list)
+    table = as_table(np.asarray(by, dtype=object)[:, None] if is_column else by, "by")
+    if len(table) != n:
+        raise InvalidInputError(f"`by` has {len(table)} values for {n} rows.")
+    names = [str(getattr(by, "name", None) or "by")] if is_column else list(table.columns)
+    return {
+        name: table.iloc[:, k].astype(object).where(table.iloc[:, k].notna(), "(missing)").map(str).to_numpy(dtype=str)
+        for k, name in enumerate(names)
+    }
+
+
+def _financial_tables(
+    model: AuditedModel, people: People, pool: People, financial: list[str]
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    own = model.financial_table(people.table, financial)
+    return own, None if pool is people else model.financial_table(pool.table, financial)
 
 
 def _matched(
-    model: AuditedModel, people: _People, pool: _People, settings: AuditSettings
+    model: AuditedModel,
+    people: People,
+    pool: People,
+    F: pd.DataFrame,
+    F_pool: pd.DataFrame | None,
+    max_distance: float | None,
 ) -> tuple[Pairs, MatchDiagnostics]:
-    financial = list(settings.financial_features)
     names = np.asarray(people.groups.names)
-    F, F_pool, reference = model.financial_table(people.table, financial), None, None
-    if pool is not people:
-        F_pool = model.financial_table(pool.table, financial)
-        reference = (F_pool, pool.labels, names[pool.groups.codes])
+    reference = None if F_pool is None else (F_pool, pool.labels, names[pool.groups.codes])
     # A bare network refuses missing values anyway; a model with an encoder of its own has a place for them.
     missing: Missing = "error" if model.encoder is None else "indicator"
-    pairs = match_pairs(F, people.labels, names[people.groups.codes], reference, settings.max_distance, missing=missing)
+    pairs = match_pairs(F, people.labels, names[people.groups.codes], reference, max_distance, missing=missing)
     return pairs, match_diagnostics(pairs, F, F_pool)
 
 
-def _scored(explainer: _Explainer, own: Attribution, people: _People, pool: _People, pairs: Pairs) -> _ScoredPairs:
+def _scored(explainer: Explainer, own: Attribution, people: People, pool: People, pairs: Pairs) -> _ScoredPairs:
     """Scores of every pair whose person has a baseline and a match."""
-    cells, n_cells = explainer.cells(people), len(explainer.baselines)
-    usable = np.flatnonzero((pairs.match >= 0) & explainer.has_baseline(cells)[pairs.person])
-    # A match seen from one cell's baseline has one attribution, however many people share it.
-    keys = pairs.match[usable] * n_cells + cells[pairs.person[usable]]
-    distinct, position = np.unique(keys, return_inverse=True)
-    rows = torch.as_tensor(distinct // n_cells, device=pool.x.device)
-    other = explainer.explain(pool.x[rows], distinct % n_cells)
+    usable = np.flatnonzero((pairs.match >= 0) & explainer.has_baseline(people)[pairs.person])
+    other = explainer.see(pool, pairs.match[usable], people.cells[pairs.person[usable]])
     join = explainer.model.join_matrix()
     join = None if join is None else join.double()
+    shape = (len(pairs.person), len(people.table.columns))
     scored = _ScoredPairs(
-        **{name: np.full(len(pairs.person), np.nan) for name in ("cec", "input_gap", "reasoning_gap", "match_logit")},
-        is_negligible=np.zeros(len(pairs.person), dtype=bool),
-        contributions=np.zeros((len(pairs.person), len(people.table.columns)), dtype=np.float32),
+        **{name: np.full(shape[0], np.nan) for name in ("cec", "input_gap", "reasoning_gap", "match_logit")},
+        is_negligible=np.zeros(shape[0], dtype=bool),
+        contributions=np.zeros(shape, dtype=np.float32),
+        match_attributions=np.full(shape, np.nan, dtype=np.float32),
     )
-    scored.match_logit[usable] = other.logit.double().cpu().numpy()[position]
+    scored.match_logit[usable] = other.logit.double().cpu().numpy()
     for start in range(0, len(usable), _PAIR_BLOCK):
         block = usable[start : start + _PAIR_BLOCK]
         first = torch.as_tensor(pairs.person[block], device=people.x.device)
-        second = torch.as_tensor(position[start : start + _PAIR_BLOCK], device=people.x.device)
-        part = score_pairs(
-            own.offset[first].double(),
-            own.gradients[first].double(),
-            other.offset[second].double(),
-            other.gradients[second].double(),
-            join,
-        )
+        offset, gradients = other[slice(start, start + _PAIR_BLOCK)]
+        part = score_pairs(own.offset[first].double(), own.gradients[first].double(), offset, gradients, join)
         for field in fields(part):
             getattr(scored, field.name)[block] = getattr(part, field.name).cpu().numpy()
+        values = offset * gradients
+        scored.match_attributions[block] = (values if join is None else values @ join).cpu().numpy()
     return scored
 
 
 def _assembled(
-    explainer: _Explainer,
+    explainer: Explainer,
     own: Attribution,
-    people: _People,
-    pool: _People,
+    people: People,
+    pool: People,
     pairs: Pairs,
     diagnostics: MatchDiagnostics,
     scored: _ScoredPairs,
+    evidence: Evidence | None,
+    screen: ProxyScreen | None,
+    settings: AuditSettings,
 ) -> AuditResult:
     """Tables and figures of a finished audit."""
-    settings = explainer.settings
     score = torch.sigmoid(own.logit.double()).cpu().numpy()
     decision = (score >= settings.decision_threshold).astype(np.int64)
-    outcomes = group_outcomes(people.labels, decision, score, people.groups.codes, people.groups.names)
-    figures = outcome_figures(people.labels, decision, score, outcomes)
-    table = _pair_table(people, pairs, scored, score, decision, settings)
-    gap = _relative_gap(own)
-    no_baseline = int((~explainer.has_baseline(explainer.cells(people))).sum())
+    outcome = _outcome(people, score, decision, settings.random_state)
     provenance = Provenance(
         model=explainer.model.kind,
         n_people=len(people),
@@ -303,31 +308,73 @@ def _assembled(
         groups=people.groups.counts,
         group_columns=_columns_that_tell_the_group(people),
         attribution_method=own.method,
-        completeness_gap=gap,
-        n_without_baseline=no_baseline,
+        completeness_gap=_relative_gap(own),
+        n_without_baseline=int((~explainer.has_baseline(people)).sum()),
     )
-    reservations = _reservations(provenance, settings, diagnostics, scored, figures["positive_rate"].note)
+    attributions = _joined_attributions(explainer.model, own)
+    reservations = _reservations(provenance, settings, diagnostics, scored, outcome.figures, evidence)
     return AuditResult(
-        pairs=table,
-        features=_feature_table(explainer.model, own, people, scored),
-        outcome=figures,
-        group_outcomes=tuple(outcomes),
+        pairs=_pair_table(people, pairs, scored, score, decision, evidence, settings),
+        features=_feature_table(attributions, people, scored, evidence),
+        outcome=outcome,
         matching=diagnostics,
+        evidence=evidence,
+        proxies=screen,
         settings=asdict(settings),
         provenance=provenance,
         warnings=tuple(reservations),
+        table=people.table,
+        reference_table=pool.table,
+        attributions=attributions,
+        match_attributions=scored.match_attributions,
     )
 
 
+def _outcome(people: People, score: NDArray[np.float64], decision: NDArray[np.int64], random_state: int) -> Outcome:
+    labels, codes, names = people.labels, people.groups.codes, people.groups.names
+    outcomes = group_outcomes(labels, decision, score, codes, names)
+    return Outcome(
+        figures=outcome_figures(labels, decision, score, outcomes),
+        groups=tuple(outcomes),
+        gaps=outcome_gaps(labels, decision, codes, names=names, random_state=random_state),
+        approvals=approval_disparity(decision, codes, names=names),
+        scores=tuple(score_disparity(score, codes, names=names)),
+        error_rates=tuple(error_rates(labels, decision, score, codes, names=names)),
+    )
+
+
+def _screened(people: People, random_state: int) -> ProxyScreen | None:
+    """Screen for proxies; None where fewer than two groups have people enough to hold some out."""
+    if sum(count >= 2 * _PROXY_FOLDS for count in people.groups.counts.values()) < 2:
+        return None
+    return proxy_screen(
+        people.table,
+        people.groups.codes,
+        names=people.groups.names,
+        n_folds=_PROXY_FOLDS,
+        max_people=_PROXY_PEOPLE,
+        random_state=random_state,
+    )
+
+
+def _joined_attributions(model: AuditedModel, own: Attribution) -> NDArray[np.float32]:
+    join = model.join_matrix()
+    joined: NDArray[np.float32] = (own.values if join is None else own.values @ join).float().cpu().numpy()
+    return joined
+
+
 def _pair_table(
-    people: _People,
+    people: People,
     pairs: Pairs,
     scored: _ScoredPairs,
     score: NDArray[np.float64],
     decision: NDArray[np.int64],
+    evidence: Evidence | None,
     settings: AuditSettings,
 ) -> pd.DataFrame:
     import pandas as pd
+
+    cell = (pairs.person, pairs.other_group)
 
     match_score = 1 / (1 + np.exp(-scored.match_logit))
     match_decision = match_score >= settings.decision_threshold
@@ -353,17 +400,20 @@ def _pair_table(
             "decision": decision[pairs.person],
             "match_decision": pd.Series(match_decision.astype(np.int64), dtype="Int64").mask(~done),
             "cec": scored.cec,
-            "placebo_cec": np.nan,
+            "placebo_cec": np.nan if evidence is None else evidence.placebo_cec[cell],
             "input_gap": scored.input_gap,
             "reasoning_gap": scored.reasoning_gap,
             "regime": regime,
+            "q_value": np.nan if evidence is None else evidence.q_value[cell],
             "is_negligible": scored.is_negligible,
         }
     )
 
 
-def _feature_table(model: AuditedModel, own: Attribution, people: _People, scored: _ScoredPairs) -> pd.DataFrame:
-    """Each feature's mean part of the CEC score, its share, and its mean attribution in each group."""
+def _feature_table(
+    attributions: NDArray[np.float32], people: People, scored: _ScoredPairs, evidence: Evidence | None
+) -> pd.DataFrame:
+    """Each feature's mean part of the CEC score, its share, its part of the excess, its mean attribution by group."""
     import pandas as pd
 
     n_features = len(people.table.columns)
@@ -371,16 +421,21 @@ def _feature_table(model: AuditedModel, own: Attribution, people: _People, score
     contribution = (
         scored.contributions.sum(axis=0, dtype=np.float64) / n_scored if n_scored else np.full(n_features, np.nan)
     )
-    values, join = own.values.double(), model.join_matrix()
-    joined = (values if join is None else values @ join.double()).cpu().numpy()
     columns: dict[str, Any] = {
         "feature": list(people.table.columns),
         "contribution": contribution,
         "share": contribution / contribution.sum() if contribution.sum() > 0 else np.nan,
     }
+    if evidence is not None:
+        estimates = [feature.estimate for feature in evidence.features]
+        columns |= {
+            "excess": [e.value for e in estimates],
+            "excess_ci_low": [e.ci_low for e in estimates],
+            "excess_ci_high": [e.ci_high for e in estimates],
+        }
     for code, name in enumerate(people.groups.names):
         members = people.groups.codes == code
-        columns[f"mean attribution: {name}"] = joined[members].mean(axis=0) if members.any() else np.nan
+        columns[f"mean attribution: {name}"] = attributions[members].mean(axis=0) if members.any() else np.nan
     return pd.DataFrame(columns).sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -390,7 +445,7 @@ def _relative_gap(own: Attribution) -> float:
     return float(own.completeness_gap.mean()) / moved if moved > 0 else 0.0
 
 
-def _columns_that_tell_the_group(people: _People) -> list[str]:
+def _columns_that_tell_the_group(people: People) -> list[str]:
     """Discrete columns of which each value occurs in one group only."""
     found = []
     for column in people.table.columns:
@@ -409,14 +464,15 @@ def _reservations(
     settings: AuditSettings,
     diagnostics: MatchDiagnostics,
     scored: _ScoredPairs,
-    constant_note: str,
+    figures: Mapping[str, Figure],
+    evidence: Evidence | None,
 ) -> list[str]:
     """What a careful reader must know before using the figures; the grave ones are also Python warnings."""
     grave: list[str] = []
     other: list[str] = []
     n_negligible = int(scored.is_negligible.sum())
-    if constant_note:
-        grave.append(f"The model's {constant_note}.")
+    if figures["positive_rate"].note:
+        grave.append(f"The model's {figures['positive_rate'].note}.")
     if diagnostics.coverage < _LOW_COVERAGE:
         grave.append(f"Only {diagnostics.coverage:.1%} of comparisons have a match; the figures speak of those alone.")
     if provenance.completeness_gap > _LARGE_GAP:
@@ -443,6 +499,13 @@ def _reservations(
     if diagnostics.constant_features:
         constant = list(diagnostics.constant_features)
         other.append(f"Financial features that are constant, and so play no part in matching: {constant}.")
+    if evidence is not None and evidence.cec.note:
+        other.append(f"The excess: {evidence.cec.note}.")
+    if evidence is not None and evidence.common_support < _LOW_COVERAGE:
+        other.append(
+            f"Only {evidence.common_support:.1%} of comparisons have a placebo pair at the same distance; "
+            "the excess speaks of those alone."
+        )
     for message in grave:
         warnings.warn(message, EvenhandWarning, stacklevel=4)
     return grave + other

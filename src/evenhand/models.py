@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from evenhand.attribution import Attribution, FeedForward, attribute
@@ -71,6 +73,15 @@ class AuditedModel:
             if isinstance(column, CategoryColumn) and column.name in financial_features
         }
         return chosen.assign(**codes)
+
+    def is_financial(self, columns: list[str], financial_features: list[str]) -> NDArray[np.bool_]:
+        """Which inputs of the network belong to financial features, of shape (d,)."""
+        chosen = np.isin(columns, financial_features)
+        if self.encoder is None:
+            return chosen
+        chosen = np.isin(self.encoder.names, financial_features)
+        source: NDArray[np.int64] = self.encoder.join_matrix.argmax(axis=1)
+        return chosen[source]
 
     def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Attribution:
         """Integrated gradients of encoded people from encoded baselines, without a graph."""

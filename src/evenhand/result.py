@@ -14,16 +14,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand._version import __version__
+from evenhand.disparity import ApprovalTable, GapEstimate, GroupErrorRates, ScoreDisparity
+from evenhand.evidence import Evidence
 from evenhand.files import write_atomically
 from evenhand.matching import MatchDiagnostics
 from evenhand.outcome_metrics import Figure, GroupOutcome
+from evenhand.proxies import ProxyScreen
 from evenhand.regimes import REGIMES, regime_shares
+from evenhand.scoring import N_REASONS
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
     from rich.console import RenderableType
 
-__all__ = ["SCHEMA", "AuditResult", "Provenance"]
+__all__ = ["SCHEMA", "AuditResult", "Outcome", "Provenance"]
 
 SCHEMA = "evenhand.audit/1"
 
@@ -68,6 +73,42 @@ class Provenance:
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What the model decides, by group.
+
+    Attributes
+    ----------
+    figures
+        Utility and gaps by name, each a number or NaN with the reason.
+    groups
+        Decisions and errors of each group.
+    gaps
+        The gaps with intervals.
+    approvals, scores, error_rates
+        Tables of a fair-lending file: approvals and scores beside a reference group, error rates of each group.
+    """
+
+    figures: Mapping[str, Figure]
+    groups: tuple[GroupOutcome, ...]
+    gaps: Mapping[str, GapEstimate]
+    approvals: ApprovalTable
+    scores: tuple[ScoreDisparity, ...]
+    error_rates: tuple[GroupErrorRates, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: figures by name, and the tables."""
+        return {
+            **{name: figure.value for name, figure in self.figures.items()},
+            "notes": {name: figure.note for name, figure in self.figures.items() if figure.note},
+            "groups": [asdict(group) for group in self.groups],
+            "gaps": {name: gap.to_dict() for name, gap in self.gaps.items()},
+            "approvals": self.approvals.to_dict(),
+            "scores": [row.to_dict() for row in self.scores],
+            "error_rates": [row.to_dict() for row in self.error_rates],
+        }
+
+
+@dataclass(frozen=True, eq=False)
 class AuditResult:
     """Result of `audit`.
 
@@ -76,100 +117,181 @@ class AuditResult:
     pairs
         One row per person and other group: person (row of `X`), match (row of the reference, -1 where unmatched),
         distance, group, other_group, label, score, match_score, decision, match_decision, cec, placebo_cec,
-        input_gap, reasoning_gap, regime, is_negligible. A pair that could not be scored has missing values.
+        input_gap, reasoning_gap, regime, q_value, is_negligible. A pair that could not be scored has missing values.
     features
-        One row per feature: its mean contribution to the CEC score, the share that is of the whole, and its mean
-        attribution in each group; largest contribution first.
+        One row per feature: its mean contribution to the CEC score, the share that is of the whole, its contribution
+        to the excess with interval, and its mean attribution in each group; largest contribution first.
     outcome
-        Utility and outcome figures by name.
-    group_outcomes
-        Decisions and errors of each group.
+        Utility, and decisions and errors by group.
     matching
         Quality of the matches.
+    evidence
+        Excess over placebo pairs; None if it was not asked for.
+    proxies
+        How well features tell the group; None if evidence was not asked for.
     settings
         Every choice that moves a figure.
     provenance
         What was audited.
     warnings
         Reservations, in words.
+    table, reference_table
+        The audited people's columns, and those of the people they were matched in.
+    attributions, match_attributions
+        By feature: of each audited person, of shape (n_people, n_features), and of the match of each pair, of shape
+        (n_pairs, n_features), both from the person's baseline.
     """
 
     pairs: pd.DataFrame
     features: pd.DataFrame
-    outcome: Mapping[str, Figure]
-    group_outcomes: tuple[GroupOutcome, ...]
+    outcome: Outcome
     matching: MatchDiagnostics
+    evidence: Evidence | None
+    proxies: ProxyScreen | None
     settings: Mapping[str, Any]
     provenance: Provenance
     warnings: tuple[str, ...]
+    table: pd.DataFrame
+    reference_table: pd.DataFrame
+    attributions: NDArray[np.float32]
+    match_attributions: NDArray[np.float32]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the pair table as plain data; a figure that could not be estimated is NaN with a note."""
         scored = self.pairs[self.pairs["cec"].notna()]
         shares = regime_shares(scored["regime"])
-        cec = scored["cec"].to_numpy()
         return {
             "schema": SCHEMA,
             "versions": _versions(),
             "settings": dict(self.settings),
             "data": asdict(self.provenance),
-            "cec": {
-                "mean": _mean(cec),
-                "median": float(np.median(cec)) if len(cec) else math.nan,
-                "p90": float(np.quantile(cec, 0.9)) if len(cec) else math.nan,
-                "input_gap": _mean(scored["input_gap"].to_numpy()),
-                "reasoning_gap": _mean(scored["reasoning_gap"].to_numpy()),
-                "n_pairs": len(scored),
-                "n_negligible": int(scored["is_negligible"].sum()),
-                "by_group": {str(k): float(v) for k, v in scored.groupby("group", sort=True)["cec"].mean().items()},
-            },
+            "cec": self._cec(scored),
             "regimes": shares,
-            "outcome": {
-                **{name: figure.value for name, figure in self.outcome.items()},
-                "pfr": shares["C"] + shares["D"],
-                "notes": {name: figure.note for name, figure in self.outcome.items() if figure.note},
-                "groups": [asdict(outcome) for outcome in self.group_outcomes],
-            },
+            "outcome": {**self.outcome.to_dict(), "pfr": shares["C"] + shares["D"]},
             "matching": self.matching.to_dict(),
             "features": self.features.to_dict("records"),
+            "evidence": None if self.evidence is None else self.evidence.to_dict(),
+            "proxies": None if self.proxies is None else self.proxies.to_dict(),
             "warnings": list(self.warnings),
         }
+
+    def _cec(self, scored: pd.DataFrame) -> dict[str, Any]:
+        cec = scored["cec"].to_numpy()
+        figures: dict[str, Any] = {
+            "mean": _mean(cec),
+            "median": float(np.median(cec)) if len(cec) else math.nan,
+            "p90": float(np.quantile(cec, 0.9)) if len(cec) else math.nan,
+            "input_gap": _mean(scored["input_gap"].to_numpy()),
+            "reasoning_gap": _mean(scored["reasoning_gap"].to_numpy()),
+            "n_pairs": len(scored),
+            "n_negligible": int(scored["is_negligible"].sum()),
+            "by_group": {str(k): float(v) for k, v in scored.groupby("group", sort=True)["cec"].mean().items()},
+        }
+        if self.evidence is not None:
+            found = self.evidence
+            figures |= {
+                "placebo": found.placebo_mean,
+                "excess": found.cec.value,
+                "excess_ci": [found.cec.ci_low, found.cec.ci_high],
+                "p_value": found.cec.p_value,
+                "reasoning_gap_excess": found.reasoning_gap.value,
+                "input_gap_excess": found.input_gap.value,
+                "regime_b_excess": found.regime_b.value,
+            }
+        return figures
 
     def summary(self) -> pd.DataFrame:
         """The figures of the audit: a table with columns metric, value, ci_low, ci_high, note."""
         import pandas as pd
 
-        data = self.to_dict()
-        notes = data["outcome"]["notes"]
+        data, nan = self.to_dict(), math.nan
         tau = self.settings["consistency_threshold"]
-        rows = [
-            ("CEC score, mean", data["cec"]["mean"], "0 identical reasoning, 1 opposed"),
-            ("input gap, mean", data["cec"]["input_gap"], "other inputs under the same weights"),
-            ("reasoning gap, mean", data["cec"]["reasoning_gap"], "the same inputs under other weights"),
-            *(
-                (
-                    f"regime {regime}, share",
-                    data["regimes"][regime],
-                    f"{_REGIME_WORDS[regime]} (CEC {'above' if regime in 'BD' else 'up to'} {tau:g})",
-                )
-                for regime in REGIMES
-            ),
-            ("prediction flip rate", data["outcome"]["pfr"], "matched people who get different decisions"),
-            *(
-                (label, data["outcome"][name], notes.get(name, note))
-                for name, label, note in (
-                    ("auc", "AUC", ""),
-                    ("f1", "F1", ""),
-                    ("accuracy", "accuracy", ""),
-                    ("positive_rate", "positive rate", "share of favourable decisions"),
-                    ("eo_gap", "equalized odds gap", "larger of the gaps in true and false positive rate"),
-                    ("sp_gap", "statistical parity gap", "gap in the positive rate"),
-                )
-            ),
-            ("coverage", self.matching.coverage, "comparisons that have a match"),
+        rows: list[tuple[str, float, float, float, str]] = [
+            ("CEC score, mean", data["cec"]["mean"], nan, nan, "0 identical reasoning, 1 opposed"),
+            ("input gap, mean", data["cec"]["input_gap"], nan, nan, "other inputs under the same weights"),
+            ("reasoning gap, mean", data["cec"]["reasoning_gap"], nan, nan, "the same inputs under other weights"),
+            *self._evidence_rows(),
+            *((f"regime {r}, share", data["regimes"][r], nan, nan, _regime_note(r, tau)) for r in REGIMES),
+            ("prediction flip rate", data["outcome"]["pfr"], nan, nan, "matched people who get different decisions"),
+            *self._outcome_rows(),
+            ("coverage", self.matching.coverage, nan, nan, "comparisons that have a match"),
         ]
-        table = pd.DataFrame(rows, columns=["metric", "value", "note"])
-        return table.assign(ci_low=np.nan, ci_high=np.nan)[["metric", "value", "ci_low", "ci_high", "note"]]
+        return pd.DataFrame(rows, columns=["metric", "value", "ci_low", "ci_high", "note"])
+
+    def _evidence_rows(self) -> list[tuple[str, float, float, float, str]]:
+        if self.evidence is None:
+            return []
+        found, nan = self.evidence, math.nan
+        p = found.cec.p_value
+        shown = "" if math.isnan(p) else "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+        note = ", ".join(part for part in ("over placebo pairs", shown, found.cec.note) if part)
+        return [
+            ("placebo CEC, mean", found.placebo_mean, nan, nan, "pairs within a group at the same distance"),
+            ("excess", found.cec.value, found.cec.ci_low, found.cec.ci_high, note),
+            *(
+                (name, e.value, e.ci_low, e.ci_high, e.note)
+                for name, e in (
+                    ("excess, reasoning gap", found.reasoning_gap),
+                    ("excess, regime B share", found.regime_b),
+                    ("excess, shared principal reasons", found.reason_overlap),
+                )
+            ),
+        ]
+
+    def _outcome_rows(self) -> list[tuple[str, float, float, float, str]]:
+        labels = (
+            ("auc", "AUC", ""),
+            ("f1", "F1", ""),
+            ("accuracy", "accuracy", ""),
+            ("positive_rate", "positive rate", "share of favourable decisions"),
+            ("eo_gap", "equalized odds gap", "larger of the gaps in true and false positive rate"),
+            ("sp_gap", "statistical parity gap", "gap in the positive rate"),
+        )
+        rows = []
+        for name, label, note in labels:
+            figure, gap = self.outcome.figures[name], self.outcome.gaps.get(name)
+            low, high = (math.nan, math.nan) if gap is None else (gap.low, gap.high)
+            rows.append((label, figure.value, low, high, figure.note or note))
+        return rows
+
+    def cases(self, n: int = 20) -> pd.DataFrame:
+        """The people with the strongest evidence beside their matches, feature by feature.
+
+        Parameters
+        ----------
+        n
+            Number of pairs.
+
+        Returns
+        -------
+        Table with a row for each pair and feature: person, match, group, other_group, q_value, cec, placebo_cec,
+        score, match_score, feature, value, match_value, attribution, match_attribution, and reason and match_reason,
+        the place of the feature among the four that told most against the one and the other. Pairs of the lowest
+        `q_value` come first: the false-discovery rate of a list that ends with them.
+        """
+        import pandas as pd
+
+        order = self.pairs.assign(over=self.pairs["cec"] - self.pairs["placebo_cec"].fillna(0))
+        order = order[order["cec"].notna()].sort_values(["q_value", "over"], ascending=[True, False], kind="stable")
+        columns = ["person", "match", "group", "other_group", "q_value", "cec", "placebo_cec", "score", "match_score"]
+        parts = []
+        for row, pair in order.head(n).iterrows():
+            own, other = self.attributions[int(pair["person"])], self.match_attributions[int(str(row))]
+            parts.append(
+                pd.DataFrame(
+                    {
+                        **{column: pair[column] for column in columns},
+                        "feature": list(self.table.columns),
+                        "value": self.table.iloc[int(pair["person"])].astype(object).to_numpy(),
+                        "match_value": self.reference_table.iloc[int(pair["match"])].astype(object).to_numpy(),
+                        "attribution": own,
+                        "match_attribution": other,
+                        "reason": _reason_places(own),
+                        "match_reason": _reason_places(other),
+                    }
+                )
+            )
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` as JSON, whole or not at all; a missing number is null."""
@@ -186,7 +308,7 @@ class AuditResult:
         data = self.to_dict()
         return (
             f"AuditResult({self.provenance.n_people} people, {data['cec']['n_pairs']} pairs, "
-            f"cec={data['cec']['mean']:.3f}, reasoning_gap={data['cec']['reasoning_gap']:.3f}, "
+            f"cec={data['cec']['mean']:.3f}, excess={data['cec'].get('excess', math.nan):.3f}, "
             f"regime_b={data['regimes']['B']:.1%}, auc={data['outcome']['auc']:.3f})"
         )
 
@@ -200,19 +322,34 @@ class AuditResult:
         parts: list[RenderableType] = [
             Text(f"{self.provenance.model}, {self.provenance.n_people:,} people ({groups})"),
         ]
-        figures = Table("figure", "value", "", box=None, pad_edge=False)
+        figures = Table("figure", "value", "95 % interval", "", box=None, pad_edge=False)
         figures.columns[1].justify = "right"
         for row in self.summary().to_dict("records"):
             value = "n/a" if math.isnan(row["value"]) else f"{row['value']:.3f}"
-            figures.add_row(Text(row["metric"]), value, Text(row["note"], style="dim"))
+            interval = "" if math.isnan(row["ci_low"]) else f"{row['ci_low']:.3f} to {row['ci_high']:.3f}"
+            figures.add_row(Text(row["metric"]), value, interval, Text(row["note"], style="dim"))
         drivers = Table("feature", "share of the CEC score", box=None, pad_edge=False)
         drivers.columns[1].justify = "right"
         for row in self.features.head(5).to_dict("records"):
             drivers.add_row(Text(row["feature"]), f"{row['share']:.1%}")
         parts += [Text(), figures, Text(), drivers]
+        if self.evidence is not None:
+            parts += [Text(), *(Text(sentence) for sentence in self.evidence.sentences)]
         if self.warnings:
             parts += [Text(), *(Text(f"! {warning}", style="yellow") for warning in self.warnings)]
         return Group(*parts)
+
+
+def _regime_note(regime: str, threshold: float) -> str:
+    return f"{_REGIME_WORDS[regime]} (CEC {'above' if regime in 'BD' else 'up to'} {threshold:g})"
+
+
+def _reason_places(attributions: NDArray[np.float32]) -> list[int | None]:
+    """Place of each feature among the principal reasons, from 1; None for one that is not."""
+    places: list[int | None] = [None] * len(attributions)
+    for place, feature in enumerate(np.argsort(attributions, kind="stable")[:N_REASONS], start=1):
+        places[feature] = place
+    return places
 
 
 def _versions() -> dict[str, str]:

@@ -17,9 +17,11 @@ from evenhand.exceptions import InvalidInputError
 
 __all__ = [
     "NEGLIGIBLE_NORM",
+    "N_REASONS",
     "PairScores",
     "cec_scores",
     "feature_contributions",
+    "reason_overlap",
     "score_pairs",
     "squared_cec",
     "unit_vectors",
@@ -43,6 +45,10 @@ def squared_cec(attributions: Tensor, match_attributions: Tensor) -> Tensor:
     """Square of the CEC score of each pair, of shape (...,); smooth at zero, so this is what training averages."""
     difference = unit_vectors(attributions) - unit_vectors(match_attributions)
     return difference.square().sum(-1) / 4
+
+
+# Notices of adverse action name up to four principal reasons.
+N_REASONS = 4
 
 
 @overload
@@ -153,6 +159,29 @@ def score_pairs(
         contributions=feature_contributions(own, other),
         is_negligible=shortest < NEGLIGIBLE_NORM,
     )
+
+
+def reason_overlap(
+    attributions: Tensor, match_attributions: Tensor, join: Tensor | None = None, n_reasons: int = N_REASONS
+) -> Tensor:
+    """Share of the principal reasons that the two of a pair have in common, of shape (n,), from 0 to 1.
+
+    The principal reasons are the features whose attributions are lowest: those that told most against the person.
+
+    Examples
+    --------
+    >>> first, second = torch.tensor([[-3.0, -2.0, 1.0]]), torch.tensor([[-3.0, 1.0, -2.0]])
+    >>> reason_overlap(first, second, n_reasons=2).item()
+    0.5
+    """
+
+    def reasons(values: Tensor) -> Tensor:
+        joined = values if join is None else values @ join
+        lowest = joined.topk(min(n_reasons, joined.shape[-1]), dim=-1, largest=False).indices
+        return torch.zeros_like(joined, dtype=torch.bool).scatter_(-1, lowest, True)
+
+    first, second = reasons(attributions), reasons(match_attributions)
+    return (first & second).sum(-1) / first.sum(-1)
 
 
 def _check_shapes(first: tuple[int, ...], second: tuple[int, ...]) -> None:

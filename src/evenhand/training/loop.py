@@ -28,8 +28,10 @@ EpochCallback = Callable[[int, dict[str, Tensor]], None]
 
 _TRAINING_FIGURES = ("bce", "equalized_odds", "cec", "equalized_odds_left_out", "unmatched")
 
-# Members whose step fits in a core's cache together; larger stacks are run part by part on the CPU.
+# Members whose step fits in a core's cache together; larger stacks are run part by part on the CPU. Smaller parts, or
+# many threads, would wait for each other more than they compute: starting an operation is one thread's work at a time.
 _MEMBERS_PER_PART = 10
+_MOST_THREADS = 8
 
 
 class TrainingDivergedError(EvenhandError, ArithmeticError):
@@ -98,7 +100,7 @@ class Trainer:
         n_members = self.settings.n_members
         size = n_members
         if self._device.type == "cpu":
-            size = min(_MEMBERS_PER_PART, -(-n_members // self._n_threads))
+            size = min(n_members, _MEMBERS_PER_PART)
         return [slice(start, min(start + size, n_members)) for start in range(0, n_members, size)]
 
     def _engine(self, part: slice) -> Engine:
@@ -165,7 +167,7 @@ class Trainer:
             part = self._parts[index]
             return self._engines[index].run_epoch(epoch, self.state.n_steps[part], is_training[part])
 
-        n_workers = min(self._n_threads, len(self._parts))
+        n_workers = min(self._n_threads, _MOST_THREADS, len(self._parts))
         if n_workers == 1 or self._device.type != "cpu":
             return [run(index) for index in range(len(self._parts))]
         with ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:

@@ -1,0 +1,1 @@
+"""Studies: settings, pure functions, and tables of results."""

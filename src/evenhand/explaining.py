@@ -1,0 +1,110 @@
+"""People as the audit holds them, and the attributions of one seen from the cell of another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.attribution import Attribution, label_group_baselines
+from evenhand.attribution.gradients import Method
+from evenhand.models import AuditedModel
+from evenhand.validation import Groups
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Explainer", "People", "Seen"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Checked people: the table, its encoding, labels and groups."""
+
+    table: pd.DataFrame
+    x: Tensor
+    labels: Ints
+    groups: Groups
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def cells(self) -> Ints:
+        """The (label, group) cell of each person."""
+        return self.labels * len(self.groups.names) + self.groups.codes
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Rows of a pool, each seen from the baseline of a person's cell; a row seen twice from a cell is kept once.
+
+    Attributes
+    ----------
+    attribution
+        Attributions of the distinct (row, cell).
+    position
+        Where in `attribution` each asked-for row is.
+    """
+
+    attribution: Attribution
+    position: Tensor
+
+    def __getitem__(self, part: slice) -> tuple[Tensor, Tensor]:
+        """Offsets and gradients of a part of the rows asked for, in float64."""
+        where = self.position[part]
+        return self.attribution.offset[where].double(), self.attribution.gradients[where].double()
+
+    @property
+    def logit(self) -> Tensor:
+        """Logit of each row asked for."""
+        return self.attribution.logit[self.position]
+
+
+@dataclass(frozen=True, eq=False)
+class Explainer:
+    """Attributions of people from the mean of a (label, group) cell of the pool.
+
+    Attributes
+    ----------
+    baselines
+        Mean of each cell, of shape (n_cells, d); NaN where the pool has no one.
+    cell_sizes
+        Number of people of the pool in each cell.
+    """
+
+    model: AuditedModel
+    baselines: Tensor
+    cell_sizes: Ints
+    n_steps: int
+    method: Method
+
+    @classmethod
+    def of(cls, model: AuditedModel, pool: People, n_steps: int, method: Method) -> Explainer:
+        """Take the baselines from a pool."""
+        means = label_group_baselines(pool.x.cpu().numpy(), pool.labels, pool.groups.codes)
+        flat = torch.as_tensor(means.reshape(-1, means.shape[-1]), dtype=pool.x.dtype, device=pool.x.device)
+        return cls(model, flat, np.bincount(pool.cells, minlength=len(flat)), n_steps, method)
+
+    def has_baseline(self, people: People) -> NDArray[np.bool_]:
+        """Whether the pool has anyone in each person's cell."""
+        return self.cell_sizes[people.cells] > 0
+
+    def explain(self, x: Tensor, cells: Ints) -> Attribution:
+        """Attributions of the rows of `x`; from the origin where a cell is empty, to be left out by the caller."""
+        baseline = torch.nan_to_num(self.baselines)[torch.as_tensor(cells, device=x.device)]
+        return self.model.attribute(x, baseline, self.n_steps, self.method)
+
+    def see(self, pool: People, rows: Ints, cells: Ints) -> Seen:
+        """Rows of the pool, each from the baseline of the given cell."""
+        n_cells = len(self.baselines)
+        distinct, position = np.unique(rows * n_cells + cells, return_inverse=True)
+        chosen = torch.as_tensor(distinct // n_cells, device=pool.x.device)
+        found = self.explain(pool.x[chosen], distinct % n_cells)
+        return Seen(found, torch.as_tensor(position, device=pool.x.device))

@@ -1,0 +1,695 @@
+"""Excess, intervals and p-values for comparisons that share people.
+
+A comparison is a person, their match in another group and their placebo in their own. One person can be the
+match or the placebo of many, so comparisons are not independent; the standard errors here sum over every two
+comparisons with a person in common, in time that grows with the number of comparisons and not with its square.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from evenhand.exceptions import InvalidInputError
+
+__all__ = [
+    "FEW_INDEPENDENT_PEOPLE",
+    "MIN_PEOPLE",
+    "ROUNDING",
+    "SMALLEST_EXCESS_OF_INTEREST",
+    "ExcessEstimate",
+    "Interval",
+    "benjamini_hochberg",
+    "bootstrap_interval",
+    "bootstrap_sums",
+    "empirical_p_values",
+    "excess",
+    "excess_by",
+    "excess_columns",
+    "holm",
+    "person_weights",
+    "practical_significance",
+    "statistical_significance",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+MIN_PEOPLE = 10
+"""With fewer people than this an excess is not estimated."""
+
+FEW_INDEPENDENT_PEOPLE = 40.0
+"""Below this effective number of people the estimate carries a warning."""
+
+SMALLEST_EXCESS_OF_INTEREST = 0.02
+"""Default size, on the 0 to 1 scale of the CEC score, below which an excess has no practical weight."""
+
+ROUNDING = 1e-6
+"""Differences of scores below this are rounding: attributions are computed in single precision."""
+
+
+@dataclass(frozen=True)
+class ExcessEstimate:
+    """An estimated excess and how sure it is; every number is NaN where it cannot be estimated.
+
+    Attributes
+    ----------
+    value
+        Mean over people of score minus placebo score.
+    ci_low, ci_high
+        Two-sided confidence interval.
+    p_value
+        One-sided, of no excess: small when pairs across groups score more than placebo pairs.
+    standard_error
+        Standard error that respects people who serve in several comparisons.
+    n
+        Number of people compared.
+    n_effective
+        Number of equally used people that would be as informative as those who were compared.
+    df
+        Degrees of freedom of the interval and the p-value.
+    note
+        Why a number is missing or weak; empty if neither.
+    """
+
+    value: float
+    ci_low: float
+    ci_high: float
+    p_value: float
+    standard_error: float
+    n: int
+    n_effective: float
+    df: float
+    note: str = ""
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether there is a number at all."""
+        return bool(np.isfinite(self.value))
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether so few independent people stand behind it that error rates are approximate."""
+        return self.is_estimated and self.n_effective < FEW_INDEPENDENT_PEOPLE
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure with its bootstrap interval; NaN with a reason in `note` where it cannot be estimated."""
+
+    value: float
+    ci_low: float
+    ci_high: float
+    standard_error: float
+    note: str = ""
+
+
+def excess(
+    delta: ArrayLike,
+    placebo_delta: ArrayLike,
+    nodes: ArrayLike,
+    *,
+    control: ArrayLike | None = None,
+    confidence: float = 0.95,
+    min_people: int = MIN_PEOPLE,
+) -> ExcessEstimate:
+    r"""Mean excess of `delta` over `placebo_delta`, with interval and one-sided p-value.
+
+    People weigh equally, whatever their number of comparisons. With a control c, the estimate is the intercept of
+    the regression of the difference on c: comparisons are in effect re-weighted until the control has mean 0.
+
+    The variance is that of deleting one person at a time with every comparison they serve in, less what is
+    counted twice:
+
+    .. math:: V = \sum_v \left(\frac{S_v}{1 - c_v}\right)^2 - \sum_{u < v} S_{uv}^2 + \sum_{u < v < w} S_{uvw}^2
+
+    where :math:`S_v` sums the weighted residuals of the comparisons that contain person v, :math:`S_{uv}` of those
+    that contain both, and :math:`c_v` is the weight of v's comparisons. Without the :math:`c_v` this is the sum of
+    products of residuals over every two comparisons with anyone in common. It is never taken below the
+    variance that ignores sharing. Degrees of freedom: :math:`(\sum c_v^2)^2 / \sum c_v^4 - 1`.
+
+    Parameters
+    ----------
+    delta, placebo_delta
+        A score of each comparison's pair and of its placebo pair, of shape (n_comparisons,). Comparisons with NaN
+        in either, or in the control, are left out and counted in the note.
+    nodes
+        The people of each comparison, of shape (n_comparisons,) or (n_comparisons, m), m up to 3, as non-negative
+        codes. The first column is the person the comparison is about; the others their match and placebo.
+    control
+        What is known to differ between pair and placebo for reasons other than the group, as pair minus
+        placebo, of shape (n_comparisons,) or (n_comparisons, q). Must have expectation 0 when pair and
+        placebo are alike; the difference of the financial gaps is the one the audit uses.
+    confidence
+        Coverage of the interval.
+    min_people
+        With fewer people, everything is NaN.
+
+    Raises
+    ------
+    InvalidInputError
+        If shapes disagree, `nodes` has more than three columns or negative codes, or `confidence` is not
+        between 0 and 1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> person, match, placebo = np.arange(200), rng.integers(200, 250, 200), rng.integers(250, 450, 200)
+    >>> delta, placebo_delta = rng.uniform(0.1, 0.5, 200), rng.uniform(0.0, 0.4, 200)
+    >>> found = excess(delta, placebo_delta, np.column_stack([person, match, placebo]))
+    >>> round(found.value, 3), round(found.standard_error, 3), found.p_value < 0.001
+    (0.103, 0.012, True)
+    """
+    scores, floor = _vector(delta, "delta"), _vector(placebo_delta, "placebo_delta")
+    return excess_columns(
+        scores[:, None], floor[:, None], nodes, control=control, confidence=confidence, min_people=min_people
+    )[0]
+
+
+def excess_columns(
+    delta: ArrayLike,
+    placebo_delta: ArrayLike,
+    nodes: ArrayLike,
+    *,
+    control: ArrayLike | None = None,
+    confidence: float = 0.95,
+    min_people: int = MIN_PEOPLE,
+) -> tuple[ExcessEstimate, ...]:
+    """Excess of each column of `delta` over the same column of `placebo_delta`; see `excess`.
+
+    All columns share the weights of the comparisons. So when the columns of `delta` add up to a score (the
+    contributions of the features), their excesses add up to that score's excess, with a control too.
+
+    Raises
+    ------
+    InvalidInputError
+        As `excess`.
+
+    Examples
+    --------
+    >>> parts = np.array([[0.1, 0.2], [0.3, 0.1], [0.2, 0.2]] * 5)
+    >>> [round(e.value, 3) for e in excess_columns(parts, parts / 2, np.arange(15))]
+    [0.1, 0.083]
+    """
+    difference, people, adjust = _checked(delta, placebo_delta, nodes, control, confidence)
+    usable = np.isfinite(difference).all(axis=1) & np.isfinite(adjust).all(axis=1)
+    n_left_out = int((~usable).sum())
+    difference, people, adjust = difference[usable], people[usable], adjust[usable]
+    left_out = f"{n_left_out} comparisons without a score left out" if n_left_out else ""
+    n = len(np.unique(people[:, 0]))
+    if n < max(min_people, 2):
+        note = _joined(f"not estimated: {n} people with a comparison, at least {max(min_people, 2)} needed", left_out)
+        return tuple(_not_estimated(n, note) for _ in difference.T)
+    weight = _equal_weight_per_person(people[:, 0])
+    design = np.column_stack([np.ones(len(adjust)), adjust])
+    inverse = np.linalg.pinv((design * weight[:, None]).T @ design, hermitian=True)
+    linear = weight * (design @ inverse[0])  # the estimate is linear in the differences, with these weights
+    value = linear @ difference
+    slopes = inverse @ (design * weight[:, None]).T @ difference
+    overlap = _Overlap.of(people, weight)
+    variance = overlap.variance(linear[:, None] * (difference - design @ slopes))
+    return tuple(
+        _estimate(v, s, n, overlap.n_effective, confidence, left_out)
+        for v, s in zip(value.tolist(), np.sqrt(variance).tolist(), strict=True)
+    )
+
+
+def excess_by(
+    by: ArrayLike,
+    delta: ArrayLike,
+    placebo_delta: ArrayLike,
+    nodes: ArrayLike,
+    *,
+    control: ArrayLike | None = None,
+    confidence: float = 0.95,
+    min_people: int = MIN_PEOPLE,
+) -> dict[object, ExcessEstimate]:
+    """Excess within each value of `by` (group, label, decision, any column), of shape (n_comparisons,).
+
+    Each value has its own weights and control slope. A value with too few people is present, with NaN.
+
+    Examples
+    --------
+    >>> found = excess_by(["a", "b"] * 20, np.tile([0.3, 0.1], 20), np.full(40, 0.1), np.arange(40))
+    >>> {name: round(estimate.value, 3) for name, estimate in found.items()}
+    {'a': 0.2, 'b': 0.0}
+    """
+    values = np.asarray(by)
+    scores, floor, people = np.asarray(delta), np.asarray(placebo_delta), np.asarray(nodes)
+    if not len(values) == len(scores) == len(floor) == len(people):
+        raise InvalidInputError(
+            f"`by` must hold one value per comparison, got {len(values)} values and {len(scores)} comparisons."
+        )
+    adjust = None if control is None else np.asarray(control)
+    found: dict[object, ExcessEstimate] = {}
+    for value in np.unique(values):
+        inside = values == value
+        found[value.item()] = excess(
+            scores[inside],
+            floor[inside],
+            people[inside],
+            control=None if adjust is None else adjust[inside],
+            confidence=confidence,
+            min_people=min_people,
+        )
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Overlap:
+    """Who shares comparisons with whom, indexed once for every score that is averaged over them."""
+
+    person: Ints
+    singles: Ints
+    larger: tuple[tuple[Ints, float], ...]
+    leverage: Floats
+
+    @classmethod
+    def of(cls, people: Ints, weight: Floats) -> _Overlap:
+        """Index the single people, the couples and the triple of every comparison."""
+        codes: Ints = np.unique(people, return_inverse=True)[1].reshape(people.shape).astype(np.int64)
+        ordered = np.sort(codes, axis=1)
+        n_codes = int(codes.max()) + 1
+        larger = []
+        for size, sign in ((2, -1.0), (3, 1.0)):
+            subsets = list(combinations(range(ordered.shape[1]), size))
+            if subsets:
+                keys = np.concatenate([_keys(ordered[:, list(chosen)], n_codes) for chosen in subsets])
+                larger.append((np.unique(keys, return_inverse=True)[1], sign))
+        singles: Ints = codes.T.ravel()
+        leverage: Floats = np.bincount(singles, np.tile(weight, codes.shape[1])).astype(np.float64)
+        return cls(codes[:, 0], singles, tuple(larger), leverage)
+
+    @property
+    def n_effective(self) -> float:
+        """Effective number of people, from how unevenly they are used."""
+        square = self.leverage**2
+        return float(square.sum() ** 2 / (square**2).sum())
+
+    def variance(self, residual: Floats) -> Floats:
+        """Variance of the sum of each column of `residual`, of shape (n_columns,)."""
+        return np.array([self._variance(column) for column in np.ascontiguousarray(residual.T)])
+
+    def _variance(self, residual: Floats) -> float:
+        n_times = len(self.singles) // len(residual)
+        sums = np.bincount(self.singles, np.tile(residual, n_times))
+        # A person in every comparison cannot be deleted; the bound only keeps the division defined.
+        total = float(((sums / np.maximum(1 - self.leverage, 0.1)) ** 2).sum())
+        for index, sign in self.larger:
+            sums = np.bincount(index, np.tile(residual, len(index) // len(residual)))
+            total += sign * float((sums**2).sum())
+        return max(total, float((np.bincount(self.person, residual) ** 2).sum()))
+
+
+def _keys(codes: Ints, n_codes: int) -> Ints:
+    """One integer for each row of sorted codes below `n_codes`."""
+    key = codes[:, 0]
+    for column in codes.T[1:]:
+        if len(codes.T) > 2:  # n_codes cubed could overflow
+            key = np.unique(key, return_inverse=True)[1]
+        key = key * n_codes + column
+    return key
+
+
+def _estimate(value: float, error: float, n: int, n_effective: float, confidence: float, note: str) -> ExcessEstimate:
+    """The estimate with interval, p-value and note."""
+    df = max(n_effective - 1, 1.0)
+    if error <= ROUNDING and abs(value) <= ROUNDING:
+        note = _joined("pairs and placebo pairs differ by no more than rounding", note)
+        return ExcessEstimate(0.0, 0.0, 0.0, 1.0, 0.0, n, n_effective, df, note)
+    if n_effective < FEW_INDEPENDENT_PEOPLE:
+        note = _joined(
+            f"few independent people: {n} compared, worth {n_effective:.0f}; error rates are approximate", note
+        )
+    half = float(stats.t.ppf((1 + confidence) / 2, df)) * error
+    p_value = float(stats.t.sf(value / error, df)) if error > 0 else float(value <= 0)
+    return ExcessEstimate(value, value - half, value + half, p_value, error, n, n_effective, df, note)
+
+
+def _not_estimated(n: int, note: str) -> ExcessEstimate:
+    nan = float("nan")
+    return ExcessEstimate(nan, nan, nan, nan, nan, n, nan, nan, note)
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)
+
+
+def _equal_weight_per_person(person: Ints) -> Floats:
+    """Weights that sum to 1, equal in total for every person."""
+    _, code, count = np.unique(person, return_inverse=True, return_counts=True)
+    return 1 / (count[code] * float(len(count)))
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """p-values adjusted for their number (Holm 1979); the chance of any false alarm is controlled.
+
+    NaN, for a comparison that could not be made, stays NaN and is not counted.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03, np.nan])
+    array([0.03, 0.06, 0.06,  nan])
+    """
+    return _step_adjusted(p_values, lambda ranks, n: n - ranks + 1, is_step_down=True)
+
+
+def benjamini_hochberg(p_values: ArrayLike) -> Floats:
+    """p-values adjusted for their number (Benjamini and Hochberg 1995); the false-discovery rate is controlled.
+
+    Those at most q have an expected share of false discoveries of at most q. NaN stays NaN and is not counted.
+
+    Examples
+    --------
+    >>> benjamini_hochberg([0.01, 0.02, 0.03, 0.5])
+    array([0.04, 0.04, 0.04, 0.5 ])
+    """
+    return _step_adjusted(p_values, lambda ranks, n: n / ranks, is_step_down=False)
+
+
+def _step_adjusted(p_values: ArrayLike, factor: Callable[[Floats, int], Floats], *, is_step_down: bool) -> Floats:
+    p = _vector(p_values, "p_values")
+    known = np.isfinite(p)
+    if ((p[known] < 0) | (p[known] > 1)).any():
+        raise InvalidInputError("`p_values` must lie between 0 and 1.")
+    order = np.argsort(p[known], kind="stable")
+    ranks = np.arange(1.0, len(order) + 1)
+    scaled = p[known][order] * factor(ranks, len(order))
+    running = np.maximum.accumulate(scaled) if is_step_down else np.minimum.accumulate(scaled[::-1])[::-1]
+    found = np.empty(len(order))
+    found[order] = np.minimum(running, 1)
+    adjusted = np.full(p.shape, np.nan)
+    adjusted[known] = found
+    return adjusted
+
+
+def empirical_p_values(score: ArrayLike, null_score: ArrayLike, stratum: ArrayLike, null_stratum: ArrayLike) -> Floats:
+    """p-value of each score: the share of null scores of its stratum that are at least as large.
+
+    With `benjamini_hochberg` this gives the list of people with the strongest evidence: `score` is what is
+    left of a pair's CEC after its financial gap, `null_score` the same for placebo pairs, the stratum the cell.
+
+    Parameters
+    ----------
+    score, null_score
+        Shapes (n,) and (m,); NaN scores get NaN, NaN null scores are left out.
+    stratum, null_stratum
+        Codes of the same shapes. A stratum without null scores gives NaN.
+
+    Raises
+    ------
+    InvalidInputError
+        If a score and its stratum differ in length.
+
+    Examples
+    --------
+    >>> empirical_p_values([0.9, 0.1], [0.0, 0.1, 0.2, 0.3], [0, 0], [0, 0, 0, 0])
+    array([0.2, 0.8])
+    """
+    own, null = _vector(score, "score"), _vector(null_score, "null_score")
+    cell, null_cell = np.asarray(stratum), np.asarray(null_stratum)
+    if own.shape != cell.shape or null.shape != null_cell.shape:
+        raise InvalidInputError(
+            f"Every score needs a stratum, got {own.shape} scores and {cell.shape} strata, "
+            f"{null.shape} null scores and {null_cell.shape} null strata."
+        )
+    p = np.full(own.shape, np.nan)
+    for code in np.unique(cell):
+        reference = np.sort(null[(null_cell == code) & np.isfinite(null)])
+        asked = (cell == code) & np.isfinite(own)
+        if len(reference):
+            n_below = np.searchsorted(reference, own[asked] - ROUNDING, side="left")
+            p[asked] = (1 + len(reference) - n_below) / (1 + len(reference))
+    return p
+
+
+_POISSON_COUNTS = (94, 95, 46, 16, 4, 1)
+"""How many of 256 equally likely bytes stand for the weights 0 to 5: mean 1 and variance 1 exactly, skewness 0.98."""
+_WEIGHT_OF_BYTE = np.repeat(np.arange(6, dtype=np.float32), _POISSON_COUNTS)
+_PEOPLE_AT_ONCE = 8192
+
+
+def person_weights(keys: ArrayLike, n_draws: int = 1000, random_state: int = 0) -> NDArray[np.float32]:
+    """Bootstrap weights of shape (n_draws, n): close to Poisson, with mean 1 and variance 1.
+
+    A person's weights depend on their key and the seed alone. So data read in parts, in any order, on any
+    number of machines, have the weights they would have had at once.
+
+    Parameters
+    ----------
+    keys
+        An integer for each person, of shape (n,): a row number, or a hash of an identifier.
+    n_draws
+        Number of bootstrap draws.
+    random_state
+        Seed.
+
+    Raises
+    ------
+    InvalidInputError
+        If `keys` are not integers or `n_draws` is below 1.
+
+    Examples
+    --------
+    >>> person_weights([7, 8, 9], n_draws=2).shape
+    (2, 3)
+    >>> bool((person_weights([7, 8, 9], 2)[:, 1] == person_weights([8], 2)[:, 0]).all())
+    True
+    """
+    codes = np.asarray(keys)
+    if codes.ndim != 1 or codes.dtype.kind not in "iu":
+        raise InvalidInputError(f"`keys` must be one integer per person, got {codes.dtype} of shape {codes.shape}.")
+    if n_draws < 1:
+        raise InvalidInputError(f"`n_draws` must be at least 1, got {n_draws}.")
+    n_words = -(-n_draws // 8)
+    start = _mixed(codes.astype(np.uint64) + _mixed(np.array([random_state], dtype=np.int64).astype(np.uint64)))
+    steps = np.arange(1, n_words + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    words = _mixed(start[None, :] + steps[:, None])
+    # Bytes by shifts, not by a view, so that every machine draws the same.
+    shifts = np.arange(0, 64, 8, dtype=np.uint64)[None, :, None]
+    draws = ((words[:, None, :] >> shifts) & np.uint64(255)).astype(np.uint8)
+    return _WEIGHT_OF_BYTE[draws.reshape(8 * n_words, -1)[:n_draws]]
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64: every input bit changes every output bit half of the time."""
+    words = words ^ (words >> np.uint64(30))
+    words = words * np.uint64(0xBF58476D1CE4E5B9)
+    words ^= words >> np.uint64(27)
+    words *= np.uint64(0x94D049BB133111EB)
+    words ^= words >> np.uint64(31)
+    return words
+
+
+def bootstrap_sums(
+    columns: ArrayLike, keys: ArrayLike | None = None, n_draws: int = 1000, random_state: int = 0
+) -> Floats:
+    """Weighted column sums for each bootstrap draw, of shape (n_draws, n_columns).
+
+    Sums of parts of the data add up to the sums of the whole, given the same keys: this is all that a
+    streamed bootstrap has to keep.
+
+    Parameters
+    ----------
+    columns
+        Finite values, of shape (n,) or (n, n_columns).
+    keys
+        See `person_weights`; None for row numbers.
+    n_draws, random_state
+        Number of draws, and seed.
+
+    Raises
+    ------
+    InvalidInputError
+        If a value is not finite or the number of keys differs.
+
+    Examples
+    --------
+    >>> float(bootstrap_sums(np.ones(1000), n_draws=500).mean().round(-1))
+    1000.0
+    """
+    values = np.asarray(columns, dtype=np.float64)
+    values = values[:, None] if values.ndim == 1 else values
+    if not np.isfinite(values).all():
+        raise InvalidInputError("`columns` must be finite: leave people without a value out, and count them.")
+    codes = np.arange(len(values)) if keys is None else np.asarray(keys)
+    if len(codes) != len(values):
+        raise InvalidInputError(f"`keys` must hold one per row, got {len(codes)} for {len(values)} rows.")
+    sums = np.zeros((n_draws, values.shape[1]))
+    # Single precision inside a part is ample once the mean is out of the way: it is added back exactly.
+    for part in _parts(len(values)):
+        weights = person_weights(codes[part], n_draws, random_state)
+        centre = values[part].mean(axis=0)
+        sums += weights @ (values[part] - centre).astype(np.float32)
+        sums += weights.sum(axis=1, dtype=np.float64)[:, None] * centre
+    return sums
+
+
+def _parts(n: int) -> Iterator[slice]:
+    for first in range(0, n, _PEOPLE_AT_ONCE):
+        yield slice(first, first + _PEOPLE_AT_ONCE)
+
+
+def bootstrap_interval(
+    columns: ArrayLike,
+    statistic: Callable[[Floats], Floats] | None = None,
+    *,
+    keys: ArrayLike | None = None,
+    n_draws: int = 1000,
+    confidence: float = 0.95,
+    min_people: int = MIN_PEOPLE,
+    random_state: int = 0,
+) -> Interval:
+    """A figure made of sums over people, with a bootstrap percentile interval.
+
+    Parameters
+    ----------
+    columns
+        Values per person, of shape (n,) or (n, n_columns); rows with NaN are left out and counted.
+    statistic
+        Maps sums of shape (..., n_columns) to figures of shape (...,); None for the mean of one column.
+        A rate among some is ``lambda s: s[..., 0] / s[..., 1]`` of the columns "hit and in" and "in".
+    keys, n_draws, random_state
+        See `bootstrap_sums`.
+    confidence
+        Coverage of the interval.
+    min_people
+        With fewer people, everything is NaN.
+
+    Raises
+    ------
+    InvalidInputError
+        If `confidence` is not between 0 and 1, or `statistic` is missing for several columns.
+
+    Examples
+    --------
+    >>> approved, is_member = np.array([1, 0, 1, 1] * 50), np.array([1, 1, 0, 0] * 50)
+    >>> sums = np.column_stack([approved * is_member, is_member])
+    >>> rate = bootstrap_interval(sums, lambda s: s[..., 0] / s[..., 1])
+    >>> rate.value, rate.ci_low < 0.5 < rate.ci_high
+    (0.5, True)
+    """
+    _check_confidence(confidence)
+    values = np.asarray(columns, dtype=np.float64)
+    values = values[:, None] if values.ndim == 1 else values
+    known = np.isfinite(values).all(axis=1)
+    codes = np.arange(len(values)) if keys is None else np.asarray(keys)
+    note = f"{int((~known).sum())} people without a value left out" if not known.all() else ""
+    if statistic is None and values.shape[1] != 1:
+        raise InvalidInputError(f"`statistic` must say what to make of {values.shape[1]} columns.")
+    if known.sum() < min_people:
+        nan = float("nan")
+        return Interval(
+            nan, nan, nan, nan, _joined(f"not estimated: {int(known.sum())} people, at least {min_people} needed", note)
+        )
+    if statistic is None:
+        values, statistic = np.column_stack([values, np.ones(len(values))]), _first_over_second
+    values, codes = values[known], codes[known]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = float(statistic(values.sum(axis=0)))
+        draws = np.asarray(statistic(bootstrap_sums(values, codes, n_draws, random_state)))
+    draws = draws[np.isfinite(draws)]
+    if not np.isfinite(value) or len(draws) < 0.9 * n_draws:
+        nan = float("nan")
+        return Interval(
+            value if np.isfinite(value) else nan,
+            nan,
+            nan,
+            nan,
+            _joined("undefined in this sample or in over a tenth of its bootstrap draws", note),
+        )
+    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(value, float(low), float(high), float(draws.std(ddof=1)), note)
+
+
+def _first_over_second(sums: Floats) -> Floats:
+    ratio: Floats = sums[..., 0] / sums[..., 1]
+    return ratio
+
+
+def statistical_significance(estimate: ExcessEstimate, level: float = 0.05) -> str:
+    """A sentence on whether the excess could be noise.
+
+    Examples
+    --------
+    >>> print(statistical_significance(ExcessEstimate(0.031, 0.02, 0.042, 0.0004, 0.006, 900, 700.0, 699.0)))
+    Pairs across groups score 0.031 more than placebo pairs (p < 0.001): more than chance explains at the 5 % level.
+    """
+    if not estimate.is_estimated:
+        return f"Whether there is an excess cannot be said: {estimate.note}."
+    p = "p < 0.001" if estimate.p_value < 0.001 else f"p = {estimate.p_value:.3f}"
+    direction = "more" if estimate.value >= 0 else "less"
+    verdict = (
+        f"more than chance explains at the {level:.0%} level".replace("%", " %")
+        if estimate.p_value <= level
+        else f"no evidence of an excess at the {level:.0%} level".replace("%", " %")
+    )
+    caution = (
+        f" Few independent people (worth {estimate.n_effective:.0f}): take it with care." if estimate.is_weak else ""
+    )
+    return (
+        f"Pairs across groups score {abs(estimate.value):.3f} {direction} than placebo pairs ({p}): {verdict}.{caution}"
+    )
+
+
+def practical_significance(estimate: ExcessEstimate, smallest_of_interest: float = SMALLEST_EXCESS_OF_INTEREST) -> str:
+    """A sentence on whether the excess is large enough to matter, judged by its interval.
+
+    Examples
+    --------
+    >>> print(practical_significance(ExcessEstimate(0.031, 0.025, 0.037, 0.0, 0.003, 900, 700.0, 699.0)))
+    The excess is of practical size: its interval, 0.025 to 0.037, lies above 0.020, the smallest excess of interest.
+    """
+    if not estimate.is_estimated:
+        return f"The size of the excess cannot be judged: {estimate.note}."
+    interval = f"its interval, {estimate.ci_low:.3f} to {estimate.ci_high:.3f},"
+    limit = f"{smallest_of_interest:.3f}, the smallest excess of interest"
+    if estimate.ci_low > smallest_of_interest:
+        return f"The excess is of practical size: {interval} lies above {limit}."
+    if estimate.ci_high < smallest_of_interest:
+        return f"The excess is too small to matter in practice: {interval} lies below {limit}."
+    return f"The data do not settle whether the excess matters in practice: {interval} contains {limit}."
+
+
+def _checked(
+    delta: ArrayLike, placebo_delta: ArrayLike, nodes: ArrayLike, control: ArrayLike | None, confidence: float
+) -> tuple[Floats, Ints, Floats]:
+    """Differences (n, k), people (n, m) and controls (n, q), or a clear refusal."""
+    _check_confidence(confidence)
+    scores, floor = np.asarray(delta, dtype=np.float64), np.asarray(placebo_delta, dtype=np.float64)
+    people = np.asarray(nodes)
+    people = people[:, None] if people.ndim == 1 else people
+    adjust = np.zeros((len(scores), 0)) if control is None else np.asarray(control, dtype=np.float64)
+    adjust = adjust[:, None] if adjust.ndim == 1 else adjust
+    if scores.ndim != 2 or scores.shape != floor.shape or not len(scores) == len(people) == len(adjust):
+        raise InvalidInputError(
+            "`delta`, `placebo_delta`, `nodes` and `control` must have one row per comparison, "
+            f"got shapes {scores.shape}, {floor.shape}, {people.shape} and {adjust.shape}."
+        )
+    if people.dtype.kind not in "iu" or people.ndim != 2 or not 1 <= people.shape[1] <= 3 or people.min(initial=0) < 0:
+        raise InvalidInputError(
+            "`nodes` must hold one to three columns of non-negative person codes, "
+            f"got {people.dtype} of shape {people.shape}."
+        )
+    ordered = np.sort(people, axis=1)
+    if (ordered[:, 1:] == ordered[:, :-1]).any():
+        raise InvalidInputError("`nodes` names one person twice in a comparison; the people of a row must differ.")
+    return scores - floor, people.astype(np.int64), adjust
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise InvalidInputError(f"`confidence` must lie strictly between 0 and 1, got {confidence}.")
+
+
+def _vector(values: ArrayLike, name: str) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise InvalidInputError(f"`{name}` must be one-dimensional, got shape {array.shape}.")
+    return array

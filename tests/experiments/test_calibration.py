@@ -1,0 +1,89 @@
+"""The quick calibration study, with fixed seeds: the audit errs at the rate it says, the older rules do not."""
+
+import math
+
+import pytest
+
+from evenhand.experiments.calibration import Cell, full_study, quick_study, run_cell, run_study
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return run_study(quick=True)
+
+
+def _even_handed(rows):
+    return [row for row in rows if row["strength"] == 0 and not row["is_exact"]]
+
+
+def test_false_alarms_come_at_the_nominal_rate(rows):
+    found = _even_handed(rows)
+    n_alarms = sum(row["alarms"] * row["n_simulations"] for row in found)
+    n_audits = sum(row["n_simulations"] for row in found)
+    assert n_audits >= 250
+    assert n_alarms / n_audits <= 0.07
+    assert max(row["alarms"] for row in found) <= 0.12
+
+
+def test_intervals_cover_the_truth(rows):
+    found = [row for row in rows if not row["is_exact"]]
+    n_covered = sum(row["coverage"] * row["n_simulations"] for row in found)
+    assert 0.92 <= n_covered / sum(row["n_simulations"] for row in found) <= 0.98
+
+
+def test_planted_bias_of_strength_three_tenths_is_found(rows):
+    (row,) = [row for row in rows if row["strength"] > 0]
+    assert (row["strength"], row["n"]) == (0.3, 2000)
+    assert row["alarms"] >= 0.95
+
+
+def test_a_linear_model_of_financial_features_is_never_accused(rows):
+    (row,) = [row for row in rows if row["n_irrelevant"] == 0]
+    assert row["is_exact"]
+    assert row["alarms"] == 0
+
+
+def test_hard_cells_are_warned_of_and_large_ones_are_not(rows):
+    for row in rows:
+        if row["is_hard"]:
+            assert row["warned"] >= 0.7
+        if row["group_share"] == 0.5:
+            assert row["warned"] == 0
+
+
+def test_the_rules_it_replaces_accuse_even_handed_models(rows):
+    found = _even_handed(rows)
+    assert all(row["regime_b"] > 0.2 for row in found)
+    assert max(row["alarms_naive"] for row in found) > 0.9
+
+
+def test_a_row_holds_the_settings_and_the_same_figures_again():
+    cell = Cell(n=200, n_simulations=2, seed=5)
+    first, again = run_cell(cell), run_cell(cell)
+    first.pop("seconds"), again.pop("seconds")
+    assert first == again
+    assert (first["n"], first["seed"], first["not_estimated"]) == (200, 5, 0)
+
+
+def test_a_cell_without_enough_people_says_so():
+    row = run_cell(Cell(n=12, group_share=0.1, n_simulations=2))
+    assert row["not_estimated"] == 2
+    assert math.isnan(row["alarms"])
+
+
+def test_progress_is_told_after_each_cell(monkeypatch):
+    monkeypatch.setattr("evenhand.experiments.calibration.quick_study", lambda: (Cell(n=60, n_simulations=1),) * 2)
+    told = []
+    rows = run_study(progress=lambda done, total, row: told.append((done, total, row["n"])))
+    assert told == [(1, 2, 60), (2, 2, 60)]
+    assert len(rows) == 2
+
+
+def test_the_full_study_holds_every_kind_of_cell():
+    cells = full_study()
+    assert len(set(cells)) == len(cells)
+    assert {cell.n for cell in cells} == {300, 2000, 20_000}
+    assert {cell.group_share for cell in cells} == {0.5, 0.3, 0.1, 0.05}
+    assert any(cell.ties for cell in cells)
+    assert any(cell.n_onehot for cell in cells)
+    assert {cell.model for cell in quick_study()} == {"linear", "network"}
