@@ -38,7 +38,10 @@ ALLOWED = {
     },
     "explaining": {"attribution", "models", "validation"},
     "evidence": {"attribution", "explaining", "inference", "placebo", "scoring"},
-    "result": {"disparity", "evidence", "files", "matching", "outcome_metrics", "proxies", "regimes", "scoring"},
+    "result": {
+        "disparity", "encoding", "evidence", "files", "matching", "outcome_metrics", "procedural_metrics", "proxies",
+        "regimes", "scoring",
+    },
     "auditing": {
         "attribution", "disparity", "evidence", "explaining", "matching", "models", "outcome_metrics", "proxies",
         "regimes", "result", "scoring", "validation",

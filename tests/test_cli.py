@@ -54,7 +54,17 @@ def evenhand(monkeypatch, capsys):
 
 
 def test_help_is_there_for_every_command():
-    for command in ([], ["audit"], ["train"], ["demo"], ["data"], ["data", "list"], ["data", "fetch"]):
+    for command in (
+        [],
+        ["audit"],
+        ["train"],
+        ["demo"],
+        ["data"],
+        ["data", "list"],
+        ["data", "fetch"],
+        ["reproduce"],
+        ["calibrate"],
+    ):
         done = subprocess.run(
             [sys.executable, "-m", "evenhand", *command, "--help"], capture_output=True, text=True, check=True
         )
@@ -162,6 +172,28 @@ def test_an_output_that_cannot_be_written_is_one_sentence(evenhand, loans, tmp_p
     code, _, err = evenhand("audit", loans, *BASICS, "--out", tmp_path / "file")
     assert code == 2
     assert err.splitlines()[-1].startswith("Error: ")
+
+
+def test_the_excess_by_a_column_and_a_gate_on_it(evenhand, loans, tmp_path):
+    code, _, err = evenhand("audit", loans, *BASICS, "--out", tmp_path, "--by", "job", "--fail-on", "excess > -1")
+    assert code == 1, err
+    splits = json.loads((tmp_path / "audit.json").read_text())["evidence"]["splits"]
+    assert {s["value"] for s in splits if s["split"] == "job"} == {"cook", "=1+1", "clerk"}
+
+
+def test_an_audit_without_evidence(evenhand, loans, tmp_path):
+    code, out, err = evenhand("audit", loans, *BASICS, "--out", tmp_path, "--no-evidence")
+    assert code == 0, err
+    assert "placebo" not in out
+
+
+def test_a_quick_reproduction(evenhand, tmp_path):
+    code, out, err = evenhand(
+        "reproduce", "--dataset", "german", "--methods", "cec,unconstrained", "--folds", 2, "--quick", "--out", tmp_path
+    )
+    assert code == 0, err
+    assert "unconstrained" in out
+    assert list(tmp_path.glob("*.html"))
 
 
 def test_datasets_are_listed_and_embedded_ones_need_no_download(evenhand):

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from torch import nn
 
 import evenhand as eh
@@ -178,3 +179,39 @@ def test_too_few_people_are_nan_with_the_reason(rng):
     assert np.isnan(result.evidence.cec.value)
     assert "not estimated" in result.evidence.cec.note
     assert any("not estimated" in w for w in result.warnings)
+
+
+def test_leaving_a_financial_feature_out(biased):
+    planted = eh.make_planted_bias(500, 1.0, random_state=0)
+    data = planted.dataset
+    table = eh.sensitivity(
+        planted.model, data.X, data.y, sensitive_features=data.group, financial_features=["income", "credit_score"]
+    )
+    assert table["left_out"].tolist() == ["none", "income", "credit_score"]
+    assert (table["median_distance"].iloc[1:] < table["median_distance"].iloc[0]).all()
+    assert (table["ci_low"] <= table["excess"]).all()
+    with pytest.raises(InvalidInputError, match="At least two financial features"):
+        eh.sensitivity(planted.model, data.X, data.y, sensitive_features=data.group, financial_features=["income"])
+
+
+def test_a_verdict_that_hangs_on_one_choice_is_named(biased):
+    from dataclasses import replace
+
+    evidence = biased[1].evidence
+    assert evidence.hangs_on == ()
+    doubtful = replace(evidence.cec, p_value=0.4)
+    changed = replace(evidence, by_matches=((1, doubtful), *evidence.by_matches[1:]))
+    assert changed.hangs_on == ("the nearest 1 comparisons of each person",)
+    assert replace(evidence, cec=replace(evidence.cec, value=float("nan"))).hangs_on == ()
+
+
+def test_related_metrics_are_in_one_table(biased):
+    planted, result = biased
+
+    def scores(X):
+        return torch.sigmoid(planted.model(torch.tensor(X, dtype=torch.float32))).numpy().astype(float)
+
+    table = result.related_metrics(scores)
+    assert {"gpf_fae", "ref", "vef", "explanation_disparity_auc"} == set(table["name"])
+    assert table["value"].notna().all()
+    assert result.related_metrics()["value"].isna().sum() == 2

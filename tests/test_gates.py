@@ -3,7 +3,12 @@ import pytest
 from evenhand.exceptions import InvalidInputError
 from evenhand.gates import crossed_gates, parse_gate
 
-FIGURES = {"cec": {"mean": 0.4, "excess": float("nan")}, "outcome": {"eo_gap": 0.2, "mean": 1.0}, "warnings": ["x"]}
+FIGURES = {
+    "cec": {"mean": 0.4, "excess": float("nan")},
+    "outcome": {"eo_gap": 0.2, "mean": 1.0},
+    "warnings": ["x"],
+    "deep": {"down": {"eo_gap": 9.0}},
+}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from evenhand._version import __version__
 
 if TYPE_CHECKING:
     from evenhand.attribution import integrated_gradients, label_group_baselines
-    from evenhand.auditing import audit
+    from evenhand.auditing import audit, sensitivity
     from evenhand.data import Dataset, load_dataset, make_planted_bias, make_synthetic
     from evenhand.encoding import TableEncoder
     from evenhand.exceptions import EvenhandError, EvenhandWarning
@@ -45,6 +45,7 @@ __all__ = [
     "make_synthetic",
     "match_diagnostics",
     "match_pairs",
+    "sensitivity",
 ]
 
 # Where each public name lives. Loaded on first use: `evenhand --help` must not wait for torch, and the core must
@@ -67,6 +68,7 @@ _HOME = {
     "make_synthetic": "evenhand.data",
     "match_diagnostics": "evenhand.matching",
     "match_pairs": "evenhand.matching",
+    "sensitivity": "evenhand.auditing",
 }
 
 

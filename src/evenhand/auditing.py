@@ -30,12 +30,12 @@ from evenhand.validation import as_groups, as_labels, as_table, check_columns, c
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["AuditSettings", "audit"]
+__all__ = ["AuditSettings", "audit", "sensitivity"]
 
 _PAIR_BLOCK = 16_384  # pairs scored at once: bounds memory whatever the number of people
 _SMALL_GROUP = 30
 _PROXY_PEOPLE = 5_000  # the screen for proxies is a screen: a sample will do
-_PROXY_FOLDS = 5
+_PROXY_FOLDS, _PROXY_TREES = 3, 25
 _LOW_COVERAGE = 0.9
 _LARGE_GAP = 0.05  # completeness gap, as a share of the logit's distance from the baseline's
 _PROTECTED_WORDS = frozenset(
@@ -184,6 +184,62 @@ def audit(
         )
         screen = _screened(people, random_state)
     return _assembled(explainer, own, people, pool, pairs, diagnostics, scored, found, screen, settings)
+
+
+def sensitivity(
+    model: Any,  # noqa: ANN401
+    X: Any,  # noqa: ANN401
+    y: Any,  # noqa: ANN401
+    *,
+    financial_features: Sequence[str],
+    **settings: Any,  # noqa: ANN401 - passed on to `audit`
+) -> pd.DataFrame:
+    """How the figures move when each financial feature is left out of the matching.
+
+    Parameters
+    ----------
+    model, X, y, financial_features, **settings
+        As in `audit`; one audit is made for each of at least two financial features, and one with all.
+
+    Returns
+    -------
+    Table with columns left_out ("none" first), cec, excess, ci_low, ci_high, p_value, regime_b, regime_b_excess,
+    median_distance.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> planted = eh.make_planted_bias(300, strength=1.0)
+    >>> data = planted.dataset
+    >>> table = sensitivity(planted.model, data.X, data.y, sensitive_features=data.group,
+    ...                     financial_features=["income", "credit_score"])
+    >>> table["left_out"].tolist()
+    ['none', 'income', 'credit_score']
+    """
+    import pandas as pd
+
+    features = check_columns(financial_features, list(as_table(X).columns), "financial_features")
+    if len(features) < 2:
+        raise InvalidInputError(f"At least two financial features are needed to leave one out, got {features}.")
+
+    def row(left_out: str) -> dict[str, Any]:
+        kept = [feature for feature in features if feature != left_out]
+        result = audit(model, X, y, financial_features=kept, **settings)
+        figures = result.to_dict()
+        low, high = figures["cec"].get("excess_ci", (np.nan, np.nan))
+        return {
+            "left_out": left_out,
+            "cec": figures["cec"]["mean"],
+            "excess": figures["cec"].get("excess", np.nan),
+            "ci_low": low,
+            "ci_high": high,
+            "p_value": figures["cec"].get("p_value", np.nan),
+            "regime_b": figures["regimes"]["B"],
+            "regime_b_excess": figures["cec"].get("regime_b_excess", np.nan),
+            "median_distance": result.matching.distance_quantiles[0.5],
+        }
+
+    return pd.DataFrame([row(left_out) for left_out in ("none", *features)])
 
 
 def _checked_people(
@@ -352,6 +408,7 @@ def _screened(people: People, random_state: int) -> ProxyScreen | None:
         people.groups.codes,
         names=people.groups.names,
         n_folds=_PROXY_FOLDS,
+        n_trees=_PROXY_TREES,
         max_people=_PROXY_PEOPLE,
         random_state=random_state,
     )
@@ -506,6 +563,8 @@ def _reservations(
             f"Only {evidence.common_support:.1%} of comparisons have a placebo pair at the same distance; "
             "the excess speaks of those alone."
         )
+    if evidence is not None and evidence.hangs_on:
+        other.append(f"The verdict on the excess would be another with {'; with '.join(evidence.hangs_on)}.")
     for message in grave:
         warnings.warn(message, EvenhandWarning, stacklevel=4)
     return grave + other

@@ -70,6 +70,8 @@ class _AuditPlan:
     decision_threshold: float = 0.5
     consistency_threshold: float = 0.3
     max_distance: float | None = None
+    by: tuple[str, ...] = ()
+    no_evidence: bool = False
     fail_on: tuple[str, ...] = ()
     random_state: int = 0
 
@@ -108,8 +110,13 @@ def audit(
         float | None, typer.Option(help="CEC score above which reasoning differs.")
     ] = None,
     max_distance: Annotated[float | None, typer.Option(help="Farthest match that counts.")] = None,
+    by: Annotated[str | None, typer.Option(help="Columns within whose values the excess is wanted: a,b.")] = None,
+    no_evidence: Annotated[
+        bool | None,
+        typer.Option("--no-evidence", help="Skip the comparison with placebo pairs: faster, blind to noise."),
+    ] = None,
     fail_on: Annotated[
-        list[str] | None, typer.Option(help="Exit with 1 when crossed, e.g. 'regimes.B > 0.4'; repeatable.")
+        list[str] | None, typer.Option(help="Exit with 1 when crossed, e.g. 'excess > 0.05'; repeatable.")
     ] = None,
     random_state: Annotated[int | None, typer.Option(help="Seed.")] = None,
 ) -> None:
@@ -130,6 +137,8 @@ def audit(
         "decision_threshold": decision_threshold,
         "consistency_threshold": consistency_threshold,
         "max_distance": max_distance,
+        "by": _names(by),
+        "no_evidence": no_evidence,
         "fail_on": tuple(fail_on) if fail_on else None,
         "random_state": random_state,
     }
@@ -159,6 +168,8 @@ def _run_audit(data: Path, out: Path, plan: _AuditPlan) -> None:
         decision_threshold=plan.decision_threshold,
         consistency_threshold=plan.consistency_threshold,
         max_distance=plan.max_distance,
+        by=plan.by,
+        evidence=not plan.no_evidence,
         random_state=plan.random_state,
     )
     crossed = crossed_gates(gates, result.to_dict())
@@ -237,6 +248,79 @@ def demo(
 
     typer.echo("German Credit: a plain network, trained on 700 people and audited on the other 300.")
     _show_and_write(audit_demo(random_state), out)
+
+
+@app.command()
+def reproduce(
+    dataset: Annotated[str, typer.Option(help="german, adult, synthetic, hmda, several as a,b, or all.")] = "german",
+    methods: Annotated[str | None, typer.Option(help="Methods to compare: a,b; all by default.")] = None,
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer epochs: to see that everything runs.")] = False,
+    fast_training: Annotated[
+        bool, typer.Option("--fast-training", help="Train CEC with this library's attributions, not the paper's.")
+    ] = False,
+    grid: Annotated[bool, typer.Option("--grid", help="Also the 6 x 6 lambda settings, on German Credit.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "cpu",
+    out: Annotated[Path, typer.Option(help="Folder for results, tables, figures and the page.")] = Path("reproduction"),
+    state: Annotated[str | None, typer.Option(help="States of the HMDA data: NY or NY,NJ.")] = None,
+    year: Annotated[int | None, typer.Option(help="Year of the HMDA data.")] = None,
+    post_decision: Annotated[
+        bool, typer.Option("--post-decision", help="Put back the HMDA fields known only after the decision.")
+    ] = False,
+    random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
+) -> None:
+    """Compare the seven methods on the paper's datasets: tables, figures and a page.
+
+    Example: evenhand reproduce --dataset german --methods cec,unconstrained --folds 2 --quick
+    """
+    from evenhand.experiments.reproduce import reproduce as run
+
+    found = run(
+        dataset if dataset == "all" else list(_names(dataset) or ()),
+        methods,
+        folds=folds,
+        quick=quick,
+        fast_training=fast_training,
+        has_grid=grid,
+        device=device,
+        out=out,
+        states=_names(state),
+        year=year,
+        include_post_decision=post_decision,
+        random_state=random_state,
+    )
+    for note in found.notes:
+        typer.echo(note)
+    for table in found.tables:
+        typer.echo(f"\n{table.to_markdown()}")
+    typer.echo(f"\nWritten: {found.page}")
+
+
+@app.command()
+def calibrate(
+    full: Annotated[bool, typer.Option("--full", help="The whole study: hours of one core.")] = False,
+    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    out: Annotated[Path, typer.Option(help="File for the table, as JSON.")] = Path("calibration.json"),
+) -> None:
+    """Measure false alarms, power and coverage of the excess on models whose truth is known.
+
+    Example: evenhand calibrate --out calibration.json
+    """
+    import json
+
+    from evenhand.experiments.calibration import run_study
+    from evenhand.files import write_atomically
+
+    def show(done: int, total: int, row: dict[str, Any]) -> None:
+        typer.echo(
+            f"{done}/{total} {row['model']}, {row['n']} people, share {row['group_share']}, shift {row['shift']}, "
+            f"strength {row['strength']}: alarms {row['alarms']:.3f}, coverage {row['coverage']:.3f}"
+        )
+
+    rows = run_study(quick=not full, n_jobs=jobs, progress=show)
+    with write_atomically(out) as temporary:
+        temporary.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    typer.echo(f"Written: {out}")
 
 
 @data_app.command("list")

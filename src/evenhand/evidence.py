@@ -32,6 +32,8 @@ __all__ = ["Evidence", "FeatureEvidence", "SplitExcess", "WeightDifference", "ga
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_LEVEL = 0.05
+_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 _BLOCK = 16_384  # comparisons scored at once
 _COLUMNS_AT_ONCE = 4  # columns whose variance is taken at once; bounds memory
 
@@ -101,8 +103,9 @@ class Evidence:
     placebo_cec, q_value
         For each (person, other group): mean CEC of the placebo pairs, and the false-discovery rate at which the
         person's own excess would be called; NaN without comparison. Of shape (n_people, n_groups).
-    by_distance, by_matches
-        The excess with comparisons within growing distances, and with the nearest 1, 2, ... comparisons of each person.
+    by_distance, by_matches, regime_b_by_threshold
+        The excess with comparisons within growing distances, and with the nearest 1, 2, ... comparisons of each person;
+        the excess share in Regime B at other consistency thresholds.
     """
 
     cec: ExcessEstimate
@@ -123,6 +126,19 @@ class Evidence:
     q_value: Floats
     by_distance: tuple[tuple[float, ExcessEstimate], ...]
     by_matches: tuple[tuple[int, ExcessEstimate], ...]
+    regime_b_by_threshold: tuple[tuple[float, ExcessEstimate], ...]
+
+    @property
+    def hangs_on(self) -> tuple[str, ...]:
+        """Choices of the audit under which the verdict on the excess, at the 5 % level, would be another."""
+        if not self.cec.is_estimated:
+            return ()
+        variants = [
+            *((f"comparisons within a distance of {d:.2f}", e) for d, e in self.by_distance),
+            *((f"the nearest {k} comparisons of each person", e) for k, e in self.by_matches),
+        ]
+        verdict = self.cec.p_value <= _LEVEL
+        return tuple(name for name, e in variants if e.is_estimated and (e.p_value <= _LEVEL) != verdict)
 
     @property
     def sentences(self) -> tuple[str, str]:
@@ -147,6 +163,10 @@ class Evidence:
             "sensitivity": {
                 "max_distance": [{"max_distance": d, **asdict(e)} for d, e in self.by_distance],
                 "n_matches": [{"n_matches": k, **asdict(e)} for k, e in self.by_matches],
+                "consistency_threshold": [
+                    {"consistency_threshold": t, **asdict(e)} for t, e in self.regime_b_by_threshold
+                ],
+                "hangs_on": list(self.hangs_on),
             },
         }
 
@@ -235,6 +255,7 @@ def gather_evidence(
         q_value=_q_values(people, pairs, found),
         by_distance=_by_distance(pairs, found),
         by_matches=_by_matches(pairs, found),
+        regime_b_by_threshold=tuple((t, _regime_b(found, nodes, t)) for t in _THRESHOLDS),
     )
 
 

@@ -60,8 +60,8 @@ def crossed_gates(gates: list[Gate], figures: Mapping[str, Any]) -> list[str]:
     gates
         The limits.
     figures
-        `AuditResult.to_dict()`. A gate names a figure in full (``outcome.eo_gap``) or by its last part (``eo_gap``)
-        where that is unambiguous.
+        `AuditResult.to_dict()`. A gate names a figure in full (``outcome.eo_gap``) or by its last part (``eo_gap``),
+        which stands for the figure nearest to the top.
 
     Raises
     ------
@@ -79,12 +79,14 @@ def crossed_gates(gates: list[Gate], figures: Mapping[str, Any]) -> list[str]:
 
 def _figure(name: str, known: Mapping[str, float]) -> float:
     full = [key for key in known if key == name or key.endswith(f".{name}")]
-    if len(full) > 1 and name not in full:
+    # The nearest to the top is meant: `auc` is the model's, not that of a screen deep down.
+    full = [key for key in full if key.count(".") == min(k.count(".") for k in full)]
+    if len(full) > 1:
         raise InvalidInputError(f"The gate's figure {name!r} may be any of {full}; name one in full.")
     if not full:
         options = [*(key.rpartition(".")[2] for key in known), *known]
         raise InvalidInputError(f"The gate names no figure: {name!r}.{did_you_mean(name, options)}")
-    value = known[name if name in full else full[0]]
+    value = known[full[0]]
     if math.isnan(value):
         raise InvalidInputError(f"The gate on {name!r} cannot be judged: the figure could not be estimated.")
     return value

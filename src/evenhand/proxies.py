@@ -332,9 +332,24 @@ def _out_of_fold_shares(values: Ints, setting: _Setting) -> Floats:
 
 def _joint_strength(table: pd.DataFrame, setting: _Setting, n_trees: int, random_state: int) -> ProxyStrength:
     """Boosted trees over all columns, cross-validated on the same folds."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
     matrix, is_category = _tree_matrix(table)
+    # Trees this small gain nothing from threads, and threads that wait for a busy core cost many times the work.
+    with threadpool_limits(limits=1):
+        shares = _held_out_shares(matrix, is_category, setting, n_trees, random_state)
+    n_missing = int(table.isna().any(axis=1).sum())
+    values = _Values(setting.codes, None, "all", table.shape[1], n_missing)
+    areas = [_learned_area(setting.codes == code, shares[:, code], setting) for code in setting.judged]
+    return _strength("all features", values, areas, setting)
+
+
+def _held_out_shares(
+    matrix: Floats, is_category: NDArray[np.bool_], setting: _Setting, n_trees: int, random_state: int
+) -> Floats:
+    """Probability of each group for each person, from trees grown on the other folds."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
     shares = np.zeros((len(matrix), len(setting.names)))
     for fold in range(setting.n_folds):
         held_out = setting.fold == fold
@@ -352,10 +367,7 @@ def _joint_strength(table: pd.DataFrame, setting: _Setting, n_trees: int, random
             random_state=random_state,
         ).fit(matrix[np.ix_(~held_out, has_values)], setting.codes[~held_out])
         shares[np.ix_(held_out, trees.classes_)] = trees.predict_proba(matrix[np.ix_(held_out, has_values)])
-    n_missing = int(table.isna().any(axis=1).sum())
-    values = _Values(setting.codes, None, "all", table.shape[1], n_missing)
-    areas = [_learned_area(setting.codes == code, shares[:, code], setting) for code in setting.judged]
-    return _strength("all features", values, areas, setting)
+    return shares
 
 
 def _tree_matrix(table: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:

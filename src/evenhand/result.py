@@ -6,7 +6,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -292,6 +292,43 @@ class AuditResult:
                 )
             )
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+
+    def related_metrics(
+        self, score_function: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None, random_state: int = 0
+    ) -> pd.DataFrame:
+        """Other procedural metrics on the same attributions: GPF_FAE, REF, VEF and the explanation-disparity AUC.
+
+        Parameters
+        ----------
+        score_function
+            Scores of a numeric table; needed by REF and VEF, which blank out features. Only for tables of numbers.
+        random_state
+            Seed.
+
+        Returns
+        -------
+        Table with columns name, value, p_value, direction, note.
+        """
+        import pandas as pd
+
+        from evenhand.encoding import TableEncoder
+        from evenhand.procedural_metrics import procedural_metrics
+
+        person = self.pairs.drop_duplicates("person").set_index("person").sort_index()
+        names, group = np.unique(person["group"].to_numpy(dtype=str), return_inverse=True)
+        numbers = self.table.to_numpy(dtype=float) if score_function is not None else None
+        X = TableEncoder.fit(self.table).transform(self.table).astype(np.float64) if numbers is None else numbers
+        found = procedural_metrics(
+            self.attributions.astype(np.float64),
+            person["score"].to_numpy(),
+            person["label"].to_numpy(),
+            group,
+            X=X,
+            score_function=score_function,
+            names=names.tolist(),
+            random_state=random_state,
+        )
+        return pd.DataFrame([asdict(metric) for metric in found])
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` as JSON, whole or not at all; a missing number is null."""

@@ -30,7 +30,7 @@ def audit_demo(random_state: int = 0) -> AuditResult:
     import pandas as pd
 
     data = load_dataset("german")
-    people = Applicants(data.X, pd.Series(data.y), pd.DataFrame({data.group_name: data.group}), {})
+    people = Applicants(data.X, pd.Series(data.y), pd.DataFrame({data.group_name: data.group}))
     return _fit_and_audit(people, tuple(data.financial_features), random_state, {})
 
 
@@ -46,8 +46,9 @@ def audit_table(
     positive_label: str | None = None,
     keep_group: bool = False,
     drop_missing: bool = False,
+    by: Sequence[str] = (),
     random_state: int = 0,
-    **thresholds: Any,  # noqa: ANN401 - passed on to `audit`
+    **settings: Any,  # noqa: ANN401 - passed on to `audit`
 ) -> AuditResult:
     """Audit the applicants of a file.
 
@@ -67,13 +68,14 @@ def audit_table(
             positive_label=positive_label,
             keep_group=keep_group,
             drop_missing=drop_missing,
+            by=by,
         )
 
     people = people_of(path)
     if fitted is None:
         if reference is not None:
             raise InvalidInputError("--reference goes with --model: without a model, people are split by themselves.")
-        result = _fit_and_audit(people, financial, random_state, thresholds)
+        result = _fit_and_audit(people, financial, random_state, settings)
     else:
         pool = None if reference is None else people_of(reference)
         result = audit(
@@ -83,8 +85,9 @@ def audit_table(
             sensitive_features=people.group,
             financial_features=financial,
             reference=None if pool is None else (pool.X, pool.y, pool.group),
+            by=people.by,
             random_state=random_state,
-            **thresholds,
+            **settings,
         )
     return replace(result, provenance=replace(result.provenance, exclusions=people.exclusions))
 
@@ -117,7 +120,7 @@ def train_table(
 
 
 def _fit_and_audit(
-    people: Applicants, financial: Sequence[str], random_state: int, thresholds: dict[str, Any]
+    people: Applicants, financial: Sequence[str], random_state: int, settings: dict[str, Any]
 ) -> AuditResult:
     labels, groups = as_labels(people.y, len(people.X)), as_groups(people.group, len(people.X))
     train, test = split_people(labels, groups.codes, _TRAIN_SHARE, random_state)
@@ -134,6 +137,7 @@ def _fit_and_audit(
         sensitive_features=names[test],
         financial_features=financial,
         reference=(X_train, labels[train], names[train]),
+        by=None if people.by is None else people.by.iloc[test],
         random_state=random_state,
-        **thresholds,
+        **settings,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +26,15 @@ class Applicants:
     ----------
     exclusions
         Number of rows left out, by reason.
+    by
+        Further columns to split figures by, if any.
     """
 
     X: pd.DataFrame
     y: pd.Series[Any]
     group: pd.DataFrame
-    exclusions: dict[str, int]
+    exclusions: dict[str, int] = field(default_factory=dict)
+    by: pd.DataFrame | None = None
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -69,6 +72,7 @@ def applicants(
     positive_label: str | None = None,
     keep_group: bool = False,
     drop_missing: bool = False,
+    by: Sequence[str] = (),
 ) -> Applicants:
     """Features, labels and groups of a table.
 
@@ -90,6 +94,8 @@ def applicants(
         Whether group columns are also features.
     drop_missing
         Leave out, and count, rows without a label or a group; otherwise they are an error later on.
+    by
+        Columns to split figures by; they may be features too.
     """
     names = [str(column) for column in table.columns]
     table = table.set_axis(names, axis=1)
@@ -101,7 +107,8 @@ def applicants(
         hidden = {label, *dropped, *(() if keep_group else group_names)}
         features = [column for column in names if column not in hidden]
     features = check_columns(features, names, "The model")
-    return Applicants(table[features], _labels(table[label], positive_label), table[group_names], exclusions)
+    split = table[check_columns(by, names, "--by")] if by else None
+    return Applicants(table[features], _labels(table[label], positive_label), table[group_names], exclusions, split)
 
 
 def _labels(values: pd.Series[Any], positive_label: str | None) -> pd.Series[Any]:
