@@ -109,6 +109,7 @@ def test_splits_cover_group_label_decision_and_user_columns():
     assert {("group", "group 0"), ("label", "1"), ("decision", "favourable"), ("state", "(missing)")} <= values
     for split in result.evidence.splits:
         assert split.p_adjusted >= split.estimate.p_value
+    assert set(result.to_dict()["outcome"]["segments"]) == {"state"}
 
 
 def test_one_column_to_split_by_keeps_its_name():
@@ -134,6 +135,27 @@ def test_more_than_two_groups_are_compared_pair_by_pair(rng):
     compared = {s.value for s in result.evidence.splits if s.split == "groups compared"}
     assert compared == {"p - q", "p - r", "q - r"}
     assert len(result.evidence.weights) == 3 * 4
+    largest = max(s.estimate.value for s in result.evidence.splits if s.split == "groups compared")
+    assert result.evidence.worst_pair.estimate.value == largest
+
+
+def test_groups_without_a_comparison_are_shown_as_such(rng):
+    X = pd.DataFrame(rng.normal(size=(202, 3)), columns=list("abc"))
+    y = np.r_[np.tile([0, 1], 100), 0, 1]
+    group = np.concatenate([np.repeat(["p", "q"], 100), ["tiny", "tiny"]])
+    result = eh.audit(nn.Linear(3, 1), X, y, sensitive_features=group, financial_features=["a"], decision_threshold=0.4)
+    tiny = next(s for s in result.evidence.splits if (s.split, s.value) == ("group", "tiny"))
+    assert np.isnan(tiny.estimate.value)
+    assert "not estimated" in tiny.estimate.note
+
+
+def test_shared_reasons_are_counted_pair_by_pair(biased):
+    result = biased[1]
+    own = np.argsort(result.attributions[result.pairs["person"]], axis=1, kind="stable")[:, :4]
+    other = np.argsort(result.match_attributions, axis=1, kind="stable")[:, :4]
+    shared = [len(set(a) & set(b)) / 4 for a, b in zip(own, other, strict=True)]
+    np.testing.assert_allclose(result.pairs["shared_reasons"], shared)
+    assert result.to_dict()["reasons"]["shared"] == pytest.approx(np.mean(shared))
 
 
 def test_a_separate_reference_gives_evidence_too():

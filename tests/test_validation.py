@@ -125,6 +125,12 @@ def test_other_groups_are_refused(values, message):
         as_groups(values, 3)
 
 
+def test_probabilities_of_groups_are_refused_with_a_way_out():
+    with pytest.raises(InvalidInputError, match=r"probabilities of 2 groups.*evenhand\.disparity"):
+        as_groups(np.array([[0.3, 0.7], [1.0, 0.0], [0.5, 0.5]]), 3)
+    assert as_groups(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), 3).names == ("0 & 1", "1 & 0", "1 & 1")
+
+
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [

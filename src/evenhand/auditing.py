@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from evenhand.attribution import Attribution
 from evenhand.attribution.gradients import Method
-from evenhand.disparity import approval_disparity, error_rates, outcome_gaps, score_disparity
+from evenhand.disparity import (
+    approval_disparity,
+    approval_disparity_by_cutoff,
+    error_rates,
+    outcome_gaps,
+    score_disparity,
+    segmented_approvals,
+)
 from evenhand.evidence import Evidence, gather_evidence
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
 from evenhand.explaining import Explainer, People
@@ -24,7 +31,7 @@ from evenhand.outcome_metrics import Figure, group_outcomes, outcome_figures
 from evenhand.proxies import ProxyScreen, proxy_screen
 from evenhand.regimes import assign_regimes
 from evenhand.result import AuditResult, Outcome, Provenance
-from evenhand.scoring import score_pairs
+from evenhand.scoring import reason_overlap, score_pairs
 from evenhand.validation import as_groups, as_labels, as_table, check_columns, check_fraction
 
 if TYPE_CHECKING:
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["AuditSettings", "audit", "sensitivity"]
 
 _PAIR_BLOCK = 16_384  # pairs scored at once: bounds memory whatever the number of people
+_PAIR_FIGURES = ("cec", "input_gap", "reasoning_gap", "match_logit", "shared_reasons")
 _SMALL_GROUP = 30
 _PROXY_PEOPLE = 5_000  # the screen for proxies is a screen: a sample will do
 _PROXY_FOLDS, _PROXY_TREES = 3, 25
@@ -67,6 +75,7 @@ class _ScoredPairs:
     contributions: NDArray[np.float32]
     match_logit: NDArray[np.float64]
     match_attributions: NDArray[np.float32]
+    shared_reasons: NDArray[np.float64]
 
     @property
     def is_scored(self) -> NDArray[np.bool_]:
@@ -183,7 +192,7 @@ def audit(
             by=columns,
         )
         screen = _screened(people, random_state)
-    return _assembled(explainer, own, people, pool, pairs, diagnostics, scored, found, screen, settings)
+    return _assembled(explainer, own, people, pool, pairs, diagnostics, scored, found, screen, columns, settings)
 
 
 def sensitivity(
@@ -322,7 +331,7 @@ def _scored(explainer: Explainer, own: Attribution, people: People, pool: People
     join = None if join is None else join.double()
     shape = (len(pairs.person), len(people.table.columns))
     scored = _ScoredPairs(
-        **{name: np.full(shape[0], np.nan) for name in ("cec", "input_gap", "reasoning_gap", "match_logit")},
+        **{name: np.full(shape[0], np.nan) for name in _PAIR_FIGURES},
         is_negligible=np.zeros(shape[0], dtype=bool),
         contributions=np.zeros(shape, dtype=np.float32),
         match_attributions=np.full(shape, np.nan, dtype=np.float32),
@@ -337,6 +346,7 @@ def _scored(explainer: Explainer, own: Attribution, people: People, pool: People
             getattr(scored, field.name)[block] = getattr(part, field.name).cpu().numpy()
         values = offset * gradients
         scored.match_attributions[block] = (values if join is None else values @ join).cpu().numpy()
+        scored.shared_reasons[block] = reason_overlap(own.values[first].double(), values, join).cpu().numpy()
     return scored
 
 
@@ -350,12 +360,13 @@ def _assembled(
     scored: _ScoredPairs,
     evidence: Evidence | None,
     screen: ProxyScreen | None,
+    by: Mapping[str, NDArray[np.str_]],
     settings: AuditSettings,
 ) -> AuditResult:
     """Tables and figures of a finished audit."""
     score = torch.sigmoid(own.logit.double()).cpu().numpy()
     decision = (score >= settings.decision_threshold).astype(np.int64)
-    outcome = _outcome(people, score, decision, settings.random_state)
+    outcome = _outcome(people, score, decision, by, settings.random_state)
     provenance = Provenance(
         model=explainer.model.kind,
         n_people=len(people),
@@ -386,7 +397,13 @@ def _assembled(
     )
 
 
-def _outcome(people: People, score: NDArray[np.float64], decision: NDArray[np.int64], random_state: int) -> Outcome:
+def _outcome(
+    people: People,
+    score: NDArray[np.float64],
+    decision: NDArray[np.int64],
+    by: Mapping[str, NDArray[np.str_]],
+    random_state: int,
+) -> Outcome:
     labels, codes, names = people.labels, people.groups.codes, people.groups.names
     outcomes = group_outcomes(labels, decision, score, codes, names)
     return Outcome(
@@ -396,6 +413,10 @@ def _outcome(people: People, score: NDArray[np.float64], decision: NDArray[np.in
         approvals=approval_disparity(decision, codes, names=names),
         scores=tuple(score_disparity(score, codes, names=names)),
         error_rates=tuple(error_rates(labels, decision, score, codes, names=names)),
+        cutoffs=tuple(approval_disparity_by_cutoff(score, codes, names=names)),
+        segments={
+            column: tuple(segmented_approvals(decision, codes, values, names=names)) for column, values in by.items()
+        },
     )
 
 
@@ -461,6 +482,7 @@ def _pair_table(
             "input_gap": scored.input_gap,
             "reasoning_gap": scored.reasoning_gap,
             "regime": regime,
+            "shared_reasons": scored.shared_reasons,
             "q_value": np.nan if evidence is None else evidence.q_value[cell],
             "is_negligible": scored.is_negligible,
         }

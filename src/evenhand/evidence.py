@@ -129,6 +129,12 @@ class Evidence:
     regime_b_by_threshold: tuple[tuple[float, ExcessEstimate], ...]
 
     @property
+    def worst_pair(self) -> SplitExcess | None:
+        """Of more than two groups, the pair with the largest excess; None if none could be estimated."""
+        known = [s for s in self.splits if s.split == "groups compared" and s.estimate.is_estimated]
+        return max(known, key=lambda s: s.estimate.value, default=None)
+
+    @property
     def hangs_on(self) -> tuple[str, ...]:
         """Choices of the audit under which the verdict on the excess, at the 5 % level, would be another."""
         if not self.cec.is_estimated:
@@ -158,6 +164,7 @@ class Evidence:
             "without_support": self.without_support,
             "sentences": list(self.sentences),
             "splits": [asdict(split) for split in self.splits],
+            "worst_pair": None if self.worst_pair is None else asdict(self.worst_pair),
             "features": [asdict(feature) for feature in self.features],
             "weights": [asdict(weight) for weight in self.weights],
             "sensitivity": {
@@ -382,9 +389,16 @@ def _splits(
     if len(names) > 2:
         columns["groups compared"] = _unordered(people.groups.codes[pairs.person], pairs.other_group, names)
     columns |= {name: np.asarray(values, dtype=str)[pairs.person] for name, values in by.items()}
+    # Everyone asked for is shown, those without a single comparison too.
+    expected = {
+        "group": [str(name) for name in names],
+        "groups compared": [f"{a} - {b}" for k, a in enumerate(names) for b in names[k + 1 :]],
+    }
     splits: list[SplitExcess] = []
     for split, values in columns.items():
         estimates = excess_by(values, found.pair[:, 0], found.placebo[:, 0], pairs.nodes, control=found.control)
+        for value in expected.get(split, []):
+            estimates.setdefault(value, excess([], [], np.zeros((0, 3), dtype=np.int64)))
         adjusted = holm([estimate.p_value for estimate in estimates.values()])
         splits += [
             SplitExcess(split, str(value), estimate, float(p))

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand._version import __version__
-from evenhand.disparity import ApprovalTable, GapEstimate, GroupErrorRates, ScoreDisparity
+from evenhand.disparity import (
+    ApprovalTable,
+    CutoffApprovals,
+    GapEstimate,
+    GroupErrorRates,
+    ScoreDisparity,
+    SegmentedApproval,
+)
 from evenhand.evidence import Evidence
 from evenhand.files import write_atomically
 from evenhand.matching import MatchDiagnostics
@@ -86,6 +93,10 @@ class Outcome:
         The gaps with intervals.
     approvals, scores, error_rates
         Tables of a fair-lending file: approvals and scores beside a reference group, error rates of each group.
+    cutoffs
+        Approvals if the cut-off were at each decile of the score.
+    segments
+        For each column asked for, approvals within its values and their common odds ratio.
     """
 
     figures: Mapping[str, Figure]
@@ -94,6 +105,8 @@ class Outcome:
     approvals: ApprovalTable
     scores: tuple[ScoreDisparity, ...]
     error_rates: tuple[GroupErrorRates, ...]
+    cutoffs: tuple[CutoffApprovals, ...]
+    segments: Mapping[str, tuple[SegmentedApproval, ...]]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: figures by name, and the tables."""
@@ -105,6 +118,8 @@ class Outcome:
             "approvals": self.approvals.to_dict(),
             "scores": [row.to_dict() for row in self.scores],
             "error_rates": [row.to_dict() for row in self.error_rates],
+            "cutoffs": [row.to_dict() for row in self.cutoffs],
+            "segments": {name: [row.to_dict() for row in rows] for name, rows in self.segments.items()},
         }
 
 
@@ -117,7 +132,8 @@ class AuditResult:
     pairs
         One row per person and other group: person (row of `X`), match (row of the reference, -1 where unmatched),
         distance, group, other_group, label, score, match_score, decision, match_decision, cec, placebo_cec,
-        input_gap, reasoning_gap, regime, q_value, is_negligible. A pair that could not be scored has missing values.
+        input_gap, reasoning_gap, regime, shared_reasons, q_value, is_negligible. A pair that could not be scored has
+        missing values.
     features
         One row per feature: its mean contribution to the CEC score, the share that is of the whole, its contribution
         to the excess with interval, and its mean attribution in each group; largest contribution first.
@@ -167,6 +183,7 @@ class AuditResult:
             "data": asdict(self.provenance),
             "cec": self._cec(scored),
             "regimes": shares,
+            "reasons": self._reasons(scored),
             "outcome": {**self.outcome.to_dict(), "pfr": shares["C"] + shares["D"]},
             "matching": self.matching.to_dict(),
             "features": self.features.to_dict("records"),
@@ -199,6 +216,15 @@ class AuditResult:
                 "regime_b_excess": found.regime_b.value,
             }
         return figures
+
+    def _reasons(self, scored: pd.DataFrame) -> dict[str, Any]:
+        """Share of the four principal reasons that the two of a pair have in common."""
+        by_group = scored.groupby("group", sort=True)["shared_reasons"].mean()
+        return {
+            "shared": _mean(scored["shared_reasons"].to_numpy()),
+            "placebo_shared": math.nan if self.evidence is None else self.evidence.placebo_overlap,
+            "by_group": {str(k): float(v) for k, v in by_group.items()},
+        }
 
     def summary(self) -> pd.DataFrame:
         """The figures of the audit: a table with columns metric, value, ci_low, ci_high, note."""

@@ -157,6 +157,7 @@ def as_groups(sensitive_features: Any, n: int, name: str = "sensitive_features")
         raise InvalidInputError(
             f"`{name}` is missing: groups are needed to compare people. Give one value per row of `X`."
         )
+    _refuse_probabilities(sensitive_features, name)
     columns = _group_columns(sensitive_features, name)
     for label, values in columns.items():
         if len(values) != n:
@@ -222,6 +223,22 @@ def did_you_mean(name: str, options: Sequence[str]) -> str:
         return f" Did you mean {close[0]!r}?"
     shown = ", ".join(repr(option) for option in options[:12])
     return f" Available: {shown}{', ...' if len(options) > 12 else ''}."
+
+
+def _refuse_probabilities(values: Any, name: str) -> None:  # noqa: ANN401
+    """Refuse group membership given as probabilities, which matching and attribution cannot use."""
+    if not _is_two_dimensional(values) or values.shape[1] < 2:
+        return
+    table = as_table(values, name)
+    if not all(table[c].dtype.kind == "f" for c in table.columns):
+        return
+    shares = table.to_numpy(dtype=float)
+    if ((shares >= 0) & (shares <= 1)).all() and np.allclose(shares.sum(axis=1), 1) and (shares % 1 != 0).any():
+        raise InvalidInputError(
+            f"`{name}` holds probabilities of {table.shape[1]} groups. People are matched and explained as members of "
+            "one group: give one group each. For approvals and error rates with probabilities, use "
+            "`evenhand.disparity`."
+        )
 
 
 def _group_text(value: Any) -> str:  # noqa: ANN401 - one cell of a column

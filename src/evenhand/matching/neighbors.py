@@ -557,7 +557,7 @@ def _one_blas_thread() -> AbstractContextManager[Any]:
 def _thread_pools() -> Any:  # noqa: ANN401 (threadpoolctl has no types)
     """Return the handle on BLAS threads, None without threadpoolctl; found once, as that takes milliseconds."""
     try:
-        from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # comes with scikit-learn
+        from threadpoolctl import ThreadpoolController  # comes with scikit-learn
     except ImportError:
         return None
     return ThreadpoolController()
