@@ -23,8 +23,8 @@ $(VENV)/.dev: $(VENV)/.base
 demo: $(VENV)/.base  ## train a plain network on German Credit, audit it, write the result to demo/
 	$(BIN)/evenhand demo --out demo
 
-test: $(VENV)/.dev  ## all default tests and doctests
-	$(BIN)/python -m pytest
+test: $(VENV)/.dev  ## all default tests and doctests, a process per core
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 slow: $(VENV)/.dev  ## the minutes-long tests: five-fold figures on real data
 	$(BIN)/python -m pytest -m slow --override-ini addopts="--strict-markers -ra -s --import-mode=importlib"

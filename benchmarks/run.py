@@ -5,7 +5,7 @@ import platform
 import sys
 from pathlib import Path
 
-NAMES = ("attribution", "matching", "audit", "training")
+NAMES = ("attribution", "matching", "audit", "evidence", "training")
 
 
 def show(rows: list[dict]) -> None:
@@ -35,7 +35,10 @@ def main(names: list[str]) -> None:
     print(
         f"Python {platform.python_version()}, torch {torch.__version__}, {platform.processor() or platform.machine()}\n"
     )
-    print("| what | ours (s) | theirs (s) | times faster | at least |\n| --- | --- | --- | --- | --- |", flush=True)
+    print(
+        "| what | ours (s) | other (s) | ratio (times faster unless said) | target (at least) |\n| --- | --- | --- | --- | --- |",
+        flush=True,
+    )
     for name in names or NAMES:
         show(importlib.import_module(f"bench_{name}").run())
 

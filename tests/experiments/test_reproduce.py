@@ -45,9 +45,9 @@ from evenhand.methods import MissingExtraError, method_names
 SETTINGS = ProtocolSettings()
 
 
-def row(method, fold, dataset="german", weights=(None, None), **figures):
+def row(method, fold, dataset="german", weights=(None, None), run="r", **figures):
     metrics = {**dict.fromkeys(METRICS, 0.25), "n_train": 80.0, "n_test": 20.0, **figures}
-    return ResultRow(dataset, method, fold, "r", metrics, cec_weight=weights[0], equalized_odds_weight=weights[1])
+    return ResultRow(dataset, method, fold, run, metrics, cec_weight=weights[0], equalized_odds_weight=weights[1])
 
 
 @pytest.fixture
@@ -269,6 +269,11 @@ def test_no_results_make_no_tables(tmp_path):
         write_outputs([], SETTINGS, tmp_path)
 
 
+def test_runs_are_never_mixed_in_a_table(rows, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"Results of \['german'\] come from several runs"):
+        write_outputs([*rows, replace(rows[0], run="another")], SETTINGS, tmp_path)
+
+
 def test_two_methods_on_german_in_under_a_minute(tmp_path):
     began = time.monotonic()
     done = reproduce("german", "cec,unconstrained", folds=2, quick=True, out=tmp_path, n_threads=1, is_shown=False)
@@ -297,7 +302,7 @@ def test_options_reach_the_loader_and_the_settings(tmp_path, monkeypatch):
         store.describe_run(
             f"r{len(asked)}", {"dataset": data.name, "n_people": 1, "n_columns": 1, "source": "", "notes": []}
         )
-        store.append(replace(row("unconstrained", 0, weights=(0.0, 0.0)), run=f"r{len(asked)}"))
+        store.append(row("unconstrained", 0, dataset=f"d{len(asked)}", weights=(0.0, 0.0), run=f"r{len(asked)}"))
         return f"r{len(asked)}"
 
     monkeypatch.setattr(evenhand.data, "load_dataset", load)

@@ -85,7 +85,6 @@ def test_one_value_serves_all_members():
         ({"batch_size": 0}, "`batch_size` must be at least 1, got 0"),
         ({"n_steps": 0}, "`n_steps` must be"),
         ({"cec_every": 0}, "`cec_every` must be"),
-        ({"pairs_share": 0.0}, "`pairs_share` must be"),
         ({"patience": 0}, "`patience` must be None or at least 1"),
         ({"n_threads": 0}, "`n_threads` must be"),
         ({"min_improvement": -1.0}, "`min_improvement` must be"),

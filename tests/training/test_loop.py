@@ -51,8 +51,7 @@ def alone(member, **changes):
     [
         {},
         {"method": "midpoint", "n_steps": 3},
-        {"dropout": 0.0, "pairs_share": 1.0, "cec_every": 1},
-        {"pairs_share": 0.5},
+        {"dropout": 0.0, "cec_every": 1},
     ],
     ids=str,
 )

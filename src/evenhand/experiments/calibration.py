@@ -73,6 +73,9 @@ class Cell:
         Step to which features are rounded; 0 for none.
     n_onehot
         Levels of a one-hot feature; 0 for none.
+    control
+        How the financial gap is taken: ``"weights"``, as `placebo.financial_gap` does, keeps the person's weights;
+        ``"reevaluated"`` asks the model again about the person with the match's finances.
     is_hard
         Whether the cell is among the named hard ones: up to 12 % false alarms are accepted, with a warning.
     n_simulations
@@ -90,6 +93,7 @@ class Cell:
     n_irrelevant: int = 3
     ties: float = 0.0
     n_onehot: int = 0
+    control: Literal["weights", "reevaluated"] = "weights"
     is_hard: bool = False
     n_simulations: int = 200
     seed: int = 0
@@ -137,9 +141,10 @@ def simulate(cell: Cell, index: int) -> Simulation:
     people = _people(cell, cell.n, cell.seed + index)
     model = people.model
     if cell.model == "network":
-        population = replace(cell, n=0, n_simulations=0, seed=0, is_hard=False)  # what a network depends on
+        # What a network depends on, and nothing else.
+        population = replace(cell, n=0, n_simulations=0, seed=0, is_hard=False, control="weights")
         model = _network(population, index // _DATA_SETS_PER_NETWORK)
-    scored = _Scored.of(model, people)
+    scored = _Scored.of(model, people, reevaluates=cell.control == "reevaluated")
     # A stream of its own: with the seed of the data, ties would be broken by the draws that made the people.
     pairs = placebo_pairs(
         people.points, people.y, people.group, random_state=np.random.default_rng([cell.seed + index, 1])
@@ -265,14 +270,14 @@ def full_study() -> tuple[Cell, ...]:
                 is_hard = share <= 0.1 and shift == 1
                 is_hard_if_few = share <= 0.1 or (share < 0.5 and shift == 1)
                 cells += [
-                    replace(at, n=300, is_hard=is_hard_if_few, n_simulations=50 if is_exact else 1000),
-                    replace(at, is_hard=is_hard, n_simulations=20 if is_exact else 600),
+                    replace(at, n=300, is_hard=is_hard_if_few, n_simulations=50 if is_exact else 875),
+                    replace(at, is_hard=is_hard, n_simulations=20 if is_exact else 525),
                 ]
         cells += [
-            replace(base, n=20_000, group_share=share, shift=shift, n_simulations=5 if is_exact else 120)
+            replace(base, n=20_000, group_share=share, shift=shift, n_simulations=5 if is_exact else 105)
             for share, shift in ((0.5, 0.0), (0.3, 0.5), (0.1, 0.5))
         ]
-        special = replace(base, group_share=0.3, n_simulations=20 if is_exact else 600)
+        special = replace(base, group_share=0.3, n_simulations=20 if is_exact else 525)
         cells += [
             replace(special, shift=0.5, ties=1.0),
             replace(special, shift=0.5, n_onehot=5),
@@ -281,7 +286,31 @@ def full_study() -> tuple[Cell, ...]:
     for strength in (0.1, 0.2, 0.3, 0.5, 1.0):
         for share, shift in ((0.5, 0.0), (0.3, 0.5), (0.1, 0.5), (0.05, 0.0), (0.05, 1.0)):
             is_hard = share <= 0.1 and shift == 1
-            cells.append(Cell(strength=strength, group_share=share, shift=shift, is_hard=is_hard, n_simulations=400))
+            cells.append(Cell(strength=strength, group_share=share, shift=shift, is_hard=is_hard, n_simulations=350))
+    again = Cell("network", control="reevaluated")
+    cells += [
+        replace(again, group_share=0.5, shift=1.0, n_simulations=300),
+        replace(again, group_share=0.3, shift=1.0, n_simulations=300),
+        replace(again, group_share=0.3, shift=0.5, n_simulations=200),
+        replace(again, n=300, group_share=0.5, shift=1.0, n_simulations=500),
+        replace(again, n=300, group_share=0.1, shift=1.0, is_hard=True, n_simulations=500),
+        *(
+            replace(
+                again, n_irrelevant=0, group_share=share, shift=shift, ties=ties, n_onehot=n_onehot, n_simulations=20
+            )
+            for share, shift, ties, n_onehot in (
+                (0.5, 1.0, 0.0, 0),
+                (0.3, 1.0, 0.0, 0),
+                (0.1, 0.5, 0.0, 0),
+                (0.05, 0.5, 0.0, 0),
+                (0.3, 0.5, 1.0, 0),
+                (0.3, 0.5, 0.0, 5),
+            )
+        ),
+        replace(again, n=300, n_irrelevant=0, group_share=0.5, shift=1.0, n_simulations=50),
+        Cell(strength=0.3, control="reevaluated", n_simulations=100),
+        Cell(strength=0.3, control="reevaluated", group_share=0.1, shift=0.5, n_simulations=200),
+    ]
     return _with_own_seeds(*cells)
 
 
@@ -536,21 +565,27 @@ class _Scored:
     cell_size: Tensor
     is_financial: Tensor
     decision: NDArray[np.bool_]
+    moved_gradients: Callable[[Tensor, Tensor, Tensor], Tensor] | None
 
     @classmethod
-    def of(cls, model: nn.Module, people: _People) -> _Scored:
+    def of(cls, model: nn.Module, people: _People, *, reevaluates: bool) -> _Scored:
         is_network = isinstance(model, _Blind)
         X = people.X[:, :-1] if is_network else people.X
         baselines = label_group_baselines(X, people.y, people.group).astype(np.float32)
         x = torch.from_numpy(np.ascontiguousarray(X))
         cell = 2 * people.y + people.group
         chain = model.network if isinstance(model, _Blind) else model
+        n_steps = 8 if is_network else 1  # one midpoint is exact for the planted model, which is quadratic
+        baseline = torch.from_numpy(baselines.transpose(1, 0, 2)[:, people.y])
         with torch.no_grad():
-            # One midpoint is exact for the planted model, which is quadratic.
-            parts = [
-                attribute(chain, x, torch.from_numpy(by_label[people.y]), 8 if is_network else 1)
-                for by_label in baselines.transpose(1, 0, 2)
-            ]
+            parts = [attribute(chain, x, of_group, n_steps) for of_group in baseline]
+
+        def moved_gradients(group: Tensor, row: Tensor, offset: Tensor) -> Tensor:
+            """Gradients at `offset` from the baselines of the people in `row`, as members of `group`."""
+            start = baseline[group, row]
+            with torch.no_grad():
+                return attribute(chain, start + offset, start, n_steps).gradients
+
         return cls(
             offset=torch.stack([part.offset for part in parts]),
             gradients=torch.stack([part.gradients for part in parts]),
@@ -558,6 +593,7 @@ class _Scored:
             cell_size=torch.from_numpy(np.bincount(cell)[cell]),
             is_financial=torch.arange(x.shape[1]) < people.n_financial,
             decision=(parts[0].logit > 0).numpy(),
+            moved_gradients=moved_gradients if reevaluates else None,
         )
 
     def is_regime_b(self, person: Ints, match: Ints, score: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -577,7 +613,13 @@ class _Scored:
         if is_placebo:
             offset = offset_leaving_out(offset, match_offset, self.cell_size[i])
         cec = cec_scores(offset * gradients, match_offset * self.gradients[cell, j].double())
-        return cec.numpy(), financial_gap(offset, gradients, match_offset, self.is_financial).numpy()
+        if self.moved_gradients is None:
+            gap = financial_gap(offset, gradients, match_offset, self.is_financial)
+        else:
+            reached = torch.where(self.is_financial, self.offset[cell, j], self.offset[cell, i])
+            moved = torch.where(self.is_financial, match_offset, offset) * self.moved_gradients(cell, i, reached)
+            gap = cec_scores(offset * gradients, moved)
+        return cec.numpy(), gap.numpy()
 
 
 def _adjusted(estimates: tuple[ExcessEstimate, ...]) -> tuple[ExcessEstimate, ...]:

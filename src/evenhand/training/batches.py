@@ -228,14 +228,13 @@ class BatchSource:
             fields["odds_form"] = shares @ odds_form * (2 * self._odds_weight.view(-1, 1, 1))
             n_left_out = (left_out * is_active).sum(0)
         if self._uses_cec:
-            last = slice(order.shape[2] - self._settings.n_pairs, None)
-            match = self._match[flat[..., last]].transpose(-1, -2)  # (S, K, M, q)
+            match = self._match[flat].transpose(-1, -2)  # (S, K, M, m)
             is_used = torch.tensor(has_pairs, device=self._device).view(-1, 1, 1, 1)
-            is_used = is_used & is_row[..., last].unsqueeze(-2)
-            pair_weight = weight[..., last].unsqueeze(-2) * (is_used & (match >= 0))
+            is_used = is_used & is_row.unsqueeze(-2)
+            pair_weight = weight.unsqueeze(-2) * (is_used & (match >= 0))
             n_unmatched = (is_used & (match < 0)).sum((0, 2, 3))
-            cell = y[..., last] * self._n_groups + group[..., last]
-            fields |= self._pairs(row[..., last], match, cell)
+            cell = y * self._n_groups + group
+            fields |= self._pairs(row, match, cell)
             scale = self._settings.cec_every * self._cec_weight.view(-1, 1, 1) / 2
             fields["pair_weight"] = _normalised(pair_weight, 2) * scale
         return Block(fields, len(order), has_pairs, weight, is_active, odds_form, pair_weight, n_unmatched, n_left_out)
@@ -279,10 +278,7 @@ class BatchSource:
 
 
 def _fill_with_permutation(order: NDArray[np.int64], n_rows: int, generator: np.random.Generator) -> None:
-    """Write a permutation of rows into batches (steps, m); a short last batch is padded at its *start*.
-
-    The last people of a batch are those whose pairs are compared, so they must be there.
-    """
+    """Write a permutation of rows into batches (steps, m); a short last batch is padded at its *start*."""
     size = order.shape[1]
     flat = order.reshape(-1)
     rows = generator.permutation(n_rows)

@@ -35,9 +35,6 @@ class TrainingSettings:
         Shared by all members.
     n_steps, method
         How attributions are integrated in the CEC term. ``method="midpoint", n_steps=32`` is the paper's.
-    pairs_share
-        Share of each batch whose pairs enter the CEC term, in (0, 1]. Batches are drawn anew each epoch, so the
-        term's gradient stays unbiased.
     cec_every
         The CEC term is computed on every so many-th batch, and weighs that many times as much there. It needs four
         times the arithmetic of the rest of a step; its gradient stays unbiased.
@@ -77,7 +74,6 @@ class TrainingSettings:
     batch_size: int = 64
     n_steps: int = 1
     method: TrainingMethod = "segments"
-    pairs_share: float = 1.0
     cec_every: int = 1
     patience: int | None = None
     monitor: Monitor = "objective"
@@ -103,11 +99,6 @@ class TrainingSettings:
         """Number of models in the stack."""
         assert isinstance(self.table, tuple)
         return len(self.table)
-
-    @property
-    def n_pairs(self) -> int:
-        """People of a batch whose pairs enter the CEC term."""
-        return max(1, math.ceil(self.pairs_share * self.batch_size))
 
     def of_member(self, name: str) -> tuple[Any, ...]:
         """Per-member values of a setting, one for each member."""
@@ -136,7 +127,6 @@ class TrainingSettings:
         _require("epochs", self.epochs, self.epochs >= 0, "at least 0")
         for name in ("batch_size", "n_steps", "cec_every"):
             _require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
-        _require("pairs_share", self.pairs_share, 0 < self.pairs_share <= 1, "in (0, 1]")
         _require("patience", self.patience, self.patience is None or self.patience >= 1, "None or at least 1")
         _require("n_threads", self.n_threads, self.n_threads is None or self.n_threads >= 1, "None or at least 1")
         _require("min_improvement", self.min_improvement, self.min_improvement >= 0, "at least 0")

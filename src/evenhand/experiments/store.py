@@ -1,0 +1,165 @@
+"""Results on disk: one JSON line each, appended as it is found."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evenhand.exceptions import DataFileError
+
+__all__ = ["ResultRow", "ResultStore"]
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """Figures of one method in one fold.
+
+    Attributes
+    ----------
+    dataset, method, fold
+        What was run.
+    cec_weight, equalized_odds_weight
+        The lambdas of methods that have them: ``unconstrained`` (0, 0) and ``cec``; None for the others.
+    run
+        Fingerprint of settings, data and data options: rows of different runs are never put in one table.
+    metrics
+        By name; NaN where a figure cannot be estimated.
+    parameters
+        A method's own parameters, such as the level of a repair.
+    seconds
+        Training and evaluation; of a model trained in a stack, its share of the stack's time.
+    versions
+        Of the libraries.
+    """
+
+    dataset: str
+    method: str
+    fold: int
+    run: str
+    metrics: dict[str, float]
+    cec_weight: float | None = None
+    equalized_odds_weight: float | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    seconds: float = float("nan")
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes a row the same result as another."""
+        parameters = json.dumps(self.parameters, sort_keys=True)
+        weights = (self.cec_weight, self.equalized_odds_weight)
+        return (self.dataset, self.method, self.fold, self.run, parameters, *weights)
+
+    def to_json(self) -> str:
+        """One line; NaN as null."""
+        return json.dumps({"kind": "result", **_null_for_nan(asdict(self))}, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> ResultRow:
+        """Inverse of `to_json`, from the parsed line."""
+        metrics = {name: math.nan if value is None else float(value) for name, value in data["metrics"].items()}
+        seconds = math.nan if data["seconds"] is None else float(data["seconds"])
+        rest = {k: v for k, v in data.items() if k not in ("kind", "metrics", "seconds")}
+        return cls(**rest, metrics=metrics, seconds=seconds)
+
+
+class ResultStore:
+    """A file of results that a run stopped at any moment leaves usable.
+
+    Each line is a result, or describes the settings of a run. A last line that was cut off is ignored, and removed
+    before the next is written.
+
+    Parameters
+    ----------
+    path
+        The file; it need not exist.
+
+    Raises
+    ------
+    DataFileError
+        If a line other than the last cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> store = ResultStore(Path(tempfile.mkdtemp()) / "results.jsonl")
+    >>> store.append(ResultRow("german", "cec", 0, "abc", {"auc": 0.8}))
+    >>> [row.metrics["auc"] for row in ResultStore(store.path).rows]
+    [0.8]
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._rows: dict[tuple[object, ...], ResultRow] = {}
+        self.runs: dict[str, dict[str, Any]] = {}
+        self._read()
+
+    @property
+    def rows(self) -> list[ResultRow]:
+        """All results, in the order in which they were found."""
+        return list(self._rows.values())
+
+    def of_run(self, run: str) -> list[ResultRow]:
+        """Results of one run."""
+        return [row for row in self.rows if row.run == run]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def append(self, row: ResultRow) -> None:
+        """Add a result to the file and to `rows`; one with the same key counts from then on."""
+        self._write(row.to_json())
+        self._rows[row.key] = row
+
+    def describe_run(self, run: str, description: dict[str, Any]) -> None:
+        """Write down, once, what a run's fingerprint stands for."""
+        if run not in self.runs:
+            self._write(json.dumps({"kind": "run", "run": run, **description}))
+            self.runs[run] = description
+
+    def _read(self) -> None:
+        if not self.path.is_file():
+            return
+        lines = self.path.read_text(encoding="utf-8").split("\n")
+        for number, line in enumerate(lines[:-1], start=1):  # what follows the last line break was cut off
+            try:
+                data = json.loads(line)
+                if data["kind"] == "run":
+                    self.runs[data["run"]] = {k: v for k, v in data.items() if k not in ("kind", "run")}
+                else:
+                    row = ResultRow.from_dict(data)
+                    self._rows[row.key] = row
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataFileError(
+                    f"Line {number} of {self.path} is not a result ({error}): remove the line, or the file."
+                ) from error
+
+    def _write(self, line: str) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab+") as file:
+            _cut_to_last_line_break(file)
+            file.write(line.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _cut_to_last_line_break(file: Any) -> None:  # noqa: ANN401 - a binary file
+    size = file.seek(0, os.SEEK_END)
+    if size == 0:
+        return
+    file.seek(-1, os.SEEK_END)
+    if file.read(1) == b"\n":
+        return
+    file.seek(0)
+    file.truncate(file.read().rfind(b"\n") + 1)
+    file.seek(0, os.SEEK_END)
+
+
+def _null_for_nan(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, dict):
+        return {key: _null_for_nan(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
