@@ -27,7 +27,7 @@ test: $(VENV)/.dev  ## all default tests and doctests, a process per core
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 slow: $(VENV)/.dev  ## the minutes-long tests: five-fold figures on real data
-	$(BIN)/python -m pytest -m slow --override-ini addopts="--strict-markers -ra -s --import-mode=importlib"
+	$(BIN)/python -m pytest -m slow -s
 
 lint: $(VENV)/.dev  ## ruff format and check
 	$(BIN)/ruff format --check .

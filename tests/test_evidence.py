@@ -101,7 +101,7 @@ def test_cases_show_the_two_side_by_side(biased):
 def test_splits_cover_group_label_decision_and_user_columns():
     planted = eh.make_planted_bias(900, 0.8, random_state=1)
     data = planted.dataset
-    by = pd.DataFrame({"state": np.tile(["NY", "CA", None], 300)})
+    by = {"state": np.tile(["NY", "CA", None], 300)}
     result = eh.audit(
         planted.model, data.X, data.y, sensitive_features=data.group, financial_features=data.financial_features, by=by
     )

@@ -101,6 +101,11 @@ def test_several_columns_are_intersected(make):
     assert groups.names == ("f & w", "m & b", "m & w")
 
 
+def test_columns_of_pandas_categories_are_intersected_too():
+    table = pd.DataFrame({"sex": ["m", "f"], "race": ["w", "b"]}).astype("category")
+    assert as_groups(table, 2).names == ("f & b", "m & w")
+
+
 def test_whole_floats_are_named_as_integers():
     assert as_groups([1.0, 0.0], 2).names == ("0", "1")
 

@@ -289,6 +289,10 @@ def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
     """User columns as text, one value per audited person; a missing value is a value of its own."""
     if by is None:
         return {}
+    if isinstance(by, Mapping):
+        import pandas as pd
+
+        by = pd.DataFrame({str(name): list(values) for name, values in by.items()})
     is_column = getattr(by, "ndim", 2) == 1 or isinstance(by, list)
     table = as_table(np.asarray(by, dtype=object)[:, None] if is_column else by, "by")
     if len(table) != n:

@@ -343,7 +343,7 @@ def data_list() -> None:
 @data_app.command("fetch")
 def data_fetch(
     name: Annotated[str, typer.Argument(help="Dataset to fetch; only hmda needs the network.")],
-    state: Annotated[str, typer.Option(help="States of the HMDA export: NY or NY,NJ.")] = "NY",
+    state: Annotated[str, typer.Option(help="States of the HMDA export: NY or NY,NJ.")] = "DC",
     year: Annotated[int, typer.Option(help="Year of the HMDA export.")] = 2024,
 ) -> None:
     """Fetch a dataset into the user's cache.

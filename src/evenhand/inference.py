@@ -624,6 +624,8 @@ def statistical_significance(estimate: ExcessEstimate, level: float = 0.05) -> s
     if not estimate.is_estimated:
         return f"Whether there is an excess cannot be said: {estimate.note}."
     p = "p < 0.001" if estimate.p_value < 0.001 else f"p = {estimate.p_value:.3f}"
+    if abs(estimate.value) < ROUNDING:
+        return "Pairs across groups score just what placebo pairs score: no excess at all."
     direction = "more" if estimate.value >= 0 else "less"
     verdict = (
         f"more than chance explains at the {level:.0%} level".replace("%", " %")

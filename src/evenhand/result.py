@@ -252,7 +252,8 @@ class AuditResult:
         shown = "" if math.isnan(p) else "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
         note = ", ".join(part for part in ("over placebo pairs", shown, found.cec.note) if part)
         return [
-            ("placebo CEC, mean", found.placebo_mean, nan, nan, "pairs within a group at the same distance"),
+            ("compared pairs, CEC mean", found.compared_mean, nan, nan, "pairs that have a placebo pair"),
+            ("placebo pairs, CEC mean", found.placebo_mean, nan, nan, "within a group, at the same distance"),
             ("excess", found.cec.value, found.cec.ci_low, found.cec.ci_high, note),
             *(
                 (name, e.value, e.ci_low, e.ci_high, e.note)
@@ -374,6 +375,16 @@ class AuditResult:
             f"cec={data['cec']['mean']:.3f}, excess={data['cec'].get('excess', math.nan):.3f}, "
             f"regime_b={data['regimes']['B']:.1%}, auc={data['outcome']['auc']:.3f})"
         )
+
+    def __str__(self) -> str:
+        """The summary as plain text."""
+        import io
+
+        from rich.console import Console
+
+        console = Console(file=io.StringIO(), width=120, record=True)
+        console.print(self)
+        return console.export_text().rstrip()
 
     def __rich__(self) -> RenderableType:
         """The summary for a terminal."""

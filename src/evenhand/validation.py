@@ -168,7 +168,7 @@ def as_groups(sensitive_features: Any, n: int, name: str = "sensitive_features")
                 f"`{name}` has {missing} missing values{f' in {label!r}' if len(columns) > 1 else ''}; "
                 "drop those people, or give them a group of their own such as 'unknown'."
             )
-    parts = [values.map(_group_text) for values in columns.values()]
+    parts = [values.astype(object).map(_group_text) for values in columns.values()]
     joined = parts[0]
     for part in parts[1:]:
         joined = joined + _SEPARATOR + part

@@ -117,7 +117,7 @@ def test_the_number_of_processes_changes_nothing(monkeypatch):
 
 
 def test_an_error_in_a_process_is_raised_here(monkeypatch):
-    cells = (Cell(n=60, group_share=2.0, n_simulations=1), Cell(n=60, n_simulations=1))
+    cells = (Cell(n=60, group_share=2.0, n_simulations=1),)
     monkeypatch.setattr("evenhand.experiments.calibration.quick_study", lambda: cells)
     with pytest.raises(InvalidInputError, match="group_share"):
         run_study(n_jobs=2)

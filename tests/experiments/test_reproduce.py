@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import math
 import sys
 import time
@@ -212,6 +213,13 @@ def test_six_heatmaps_have_36_squares_each(all_rows):
     svg = to_svg(figure_lambda_heatmaps(all_rows, SETTINGS))
     for title in ("CEC", "Regime B", "F1", "EO gap", "Flip rate"):
         assert title in svg
+
+
+def test_heatmaps_are_of_one_dataset(all_rows):
+    others = [replace(r, dataset="adult", metrics={**r.metrics, "cec": 9.0}) for r in all_rows]
+    alone, among = (figure_lambda_heatmaps(rows, SETTINGS).to_dict() for rows in (all_rows, all_rows + others))
+    assert json.dumps(alone["concat"]) == json.dumps(among["concat"])
+    assert json.dumps(alone.get("datasets")) == json.dumps(among.get("datasets"))
 
 
 def test_a_method_has_the_same_colour_whoever_is_beside_it(rows):

@@ -118,8 +118,8 @@ def integrated_gradients(
     with torch.no_grad():
         found = attribute(
             model,
-            torch.as_tensor(np.asarray(x), dtype=dtype, device=device),
-            torch.as_tensor(np.asarray(baseline), dtype=dtype, device=device),
+            torch.tensor(np.asarray(x), dtype=dtype, device=device),
+            torch.tensor(np.asarray(baseline), dtype=dtype, device=device),
             n_steps,
             method,
         )

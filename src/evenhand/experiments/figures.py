@@ -85,11 +85,13 @@ def figure_ablation_regimes(rows: Iterable[ResultRow], settings: ProtocolSetting
     return _regime_bars(by_variant(rows, settings))
 
 
-def figure_lambda_heatmaps(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401
-    """Six figures over the 6 x 6 lambda settings, means over folds."""
+def figure_lambda_heatmaps(rows: Iterable[ResultRow], settings: ProtocolSettings, dataset: str = "german") -> Any:  # noqa: ANN401
+    """Six figures over the 6 x 6 lambda settings on one dataset, means over folds."""
     alt = _altair()
     grid: dict[tuple[float, float], list[ResultRow]] = {}
     for row in rows:
+        if row.dataset != dataset:
+            continue
         if row.cec_weight in GRID_WEIGHTS and row.equalized_odds_weight in GRID_WEIGHTS:
             grid.setdefault((row.cec_weight, row.equalized_odds_weight), []).append(row)
     weights = [f"{weight:g}" for weight in GRID_WEIGHTS]

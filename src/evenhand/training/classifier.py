@@ -406,9 +406,11 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rate = float((self._logits(table) >= 0).mean())
         base = float(labels.mean())
         if min(rate, 1 - rate) < _CONSTANT_SHARE <= min(base, 1 - base):
+            is_plain = not self.cec_weight and not self.equalized_odds_weight
+            advice = "train longer" if is_plain else "lower `cec_weight` or `equalized_odds_weight`"
             warnings.warn(
                 f"The model's decisions are (almost) constant: {rate:.1%} are favourable, {base:.1%} of labels are. "
-                "Small gaps between groups follow from that alone; lower `cec_weight` or `equalized_odds_weight`.",
+                f"Small gaps between groups follow from that alone; {advice}.",
                 EvenhandWarning,
                 stacklevel=3,
             )

@@ -1,0 +1,174 @@
+"""The documentation does what it says: code runs, printed output is right, links lead somewhere, commands parse."""
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+import warnings
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES_WITH_CODE = [page for page in PAGES if page.name != "README.md" and "```python" in page.read_text("utf-8")]
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
+# A figure of a trained network may differ in its last digits between machines.
+TOLERANCE = 0.011
+
+
+def page_id(page):
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page, language):
+    return [code for kind, code in FENCE.findall(page.read_text("utf-8")) if kind == language]
+
+
+def code_and_output(page):
+    """Each Python block with the plain text right behind it, if any."""
+    text = page.read_text("utf-8")
+    found = list(FENCE.finditer(text))
+    for block, following in zip(found, [*found[1:], None], strict=True):
+        if block[1] == "python":
+            is_output = (
+                following is not None and following[1] == "text" and not text[block.end() : following.start()].strip()
+            )
+            yield block[2], following[2] if is_output else None
+
+
+def words_and_numbers(text):
+    return NUMBER.sub("#", text).split(), [float(number) for number in NUMBER.findall(text)]
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=page_id)
+def test_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "page"}
+    for code, expected in code_and_output(page):
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            exec(compile(code, page_id(page), "exec"), names)
+        printed = capsys.readouterr().out
+        if expected is not None:
+            words, numbers = words_and_numbers(printed)
+            expected_words, expected_numbers = words_and_numbers(expected)
+            assert words == expected_words
+            assert numbers == pytest.approx(expected_numbers, abs=TOLERANCE)
+
+
+def test_the_python_of_the_readme_runs_as_pasted(tmp_path):
+    (code,) = blocks(ROOT / "README.md", "python")
+    assert len([line for line in code.splitlines() if line]) <= 12
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "CEC score, mean" in done.stdout
+    assert (tmp_path / "model" / "model.safetensors").is_file()
+    assert (tmp_path / "audit.json").is_file()
+
+
+def evenhand_commands():
+    for page in PAGES:
+        for block in blocks(page, "sh"):
+            for line in block.splitlines():
+                if line.startswith("evenhand "):
+                    yield pytest.param(line, id=f"{page.name}: {line[:50]}")
+
+
+@pytest.mark.parametrize("line", list(evenhand_commands()))
+def test_commands_in_the_documentation_parse(line):
+    import typer
+
+    from evenhand.cli import app
+
+    words = shlex.split(line, comments=True)[1:]
+    command = typer.main.get_command(app)
+    context = command.make_context("evenhand", words[:1])
+    while hasattr(command, "commands"):
+        command, words = command.commands[words[0]], words[1:]
+        context = command.make_context(command.name, list(words[:1] if hasattr(command, "commands") else words))
+    assert context.params is not None
+
+
+@pytest.mark.slow
+def test_the_shell_of_the_readme_runs(tmp_path):
+    (code,) = [block for block in blocks(ROOT / "README.md", "sh") if "evenhand demo" in block]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-e", "-c", code], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    written = ("demo/audit.json", "report/pairs.parquet", "report-without-status/audit.json", "audit/audit.json")
+    assert all((tmp_path / name).is_file() for name in written)
+
+
+def test_the_make_targets_of_the_readme_exist():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {word for page in PAGES for word in re.findall(r"`make ([a-z]+)`", page.read_text("utf-8"))}
+    named |= set(re.findall(r"^make ([a-z]+)", "\n".join(blocks(ROOT / "README.md", "sh")), re.MULTILINE))
+    assert {"demo", "test"} <= named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_links_lead_to_files_that_exist(page):
+    text = FENCE.sub("", page.read_text("utf-8"))
+    targets = [link.partition("#")[0] for link in LINK.findall(text) if "://" not in link]
+    missing = [target for target in targets if target and not (page.parent / target).exists()]
+    assert not missing
+
+
+def test_the_index_links_every_page():
+    linked = set(LINK.findall((ROOT / "docs" / "index.md").read_text("utf-8")))
+    written_here = {"calibration.md", "reproduction.md", "benchmarks.md", "index.md"}  # have owners of their own
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - written_here <= linked
+
+
+def test_the_toml_of_the_documentation_has_every_key_and_no_other(tmp_path):
+    from dataclasses import fields
+
+    from evenhand.cli import _AuditPlan, _plan_from_toml
+
+    (text,) = blocks(ROOT / "docs" / "auditing.md", "toml")
+    file = tmp_path / "audit.toml"
+    file.write_text(text, encoding="utf-8")
+    assert _plan_from_toml(file).label == "approved"
+    assert set(tomllib.loads(text)) == {field.name for field in fields(_AuditPlan)}
+
+
+def test_every_field_of_the_json_is_documented():
+    import evenhand as eh
+
+    planted = eh.make_planted_bias(300, random_state=0)
+    people = planted.dataset
+    found = eh.audit(
+        planted.model, people.X, people.y, sensitive_features=people.group, financial_features=people.financial_features
+    ).to_dict()
+    page = (ROOT / "docs" / "auditing.md").read_text("utf-8")
+    documented = set(re.findall(r"[\w.]+", page))
+    for section in ("settings", "data", "cec", "outcome", "matching", "evidence"):
+        unknown = {name for name in found[section] if not {name, f".{name}", f"{section}.{name}"} & documented}
+        assert not unknown, f"{section}: {unknown}"
+    assert set(found) <= {token.partition(".")[0] for token in documented}
+
+
+def test_the_architecture_page_agrees_with_the_test_of_imports():
+    tree = ast.parse((ROOT / "tests" / "test_architecture.py").read_text())
+    (allowed,) = [
+        ast.literal_eval(re.sub(r"set\(\)", "[]", ast.unparse(node.value)))
+        for node in tree.body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "ALLOWED"
+    ]
+    rows = re.findall(r"^\| (`.*?) \| (.*?) \|$", (ROOT / "docs" / "architecture.md").read_text("utf-8"), re.MULTILINE)
+    documented = {
+        part: set(re.findall(r"`(\w+)`", imports)) if "anything" not in imports else {"*"}
+        for parts, imports in rows
+        for part in re.findall(r"`(\w+)`", parts)
+    }
+    hidden = {"exceptions", "_version", "__init__", "__main__"}
+    assert documented == {part: set(imports) for part, imports in allowed.items() if part not in hidden}
