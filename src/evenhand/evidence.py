@@ -300,6 +300,7 @@ def _scored(
     join = None if join is None else join.double()
     is_financial = is_financial.to(device)
     spread = pool.x.double().var(0, correction=0)
+    cell = torch.as_tensor(cells, device=device)
     result = _Comparisons(
         pair=np.empty((n, 4)),
         placebo=np.empty((n, 4)),
@@ -320,11 +321,25 @@ def _scored(
         null = score_pairs(left_out, gradients, own_offset, own_gradients, join)
         result.pair[block] = _columns(pair, reason_overlap(offset * gradients, other_offset * other_gradients, join))
         result.placebo[block] = _columns(null, reason_overlap(left_out * gradients, own_offset * own_gradients, join))
-        result.gap[block] = financial_gap(offset, gradients, other_offset, is_financial, join).cpu()
-        result.placebo_gap[block] = financial_gap(left_out, gradients, own_offset, is_financial, join).cpu()
+        baseline = explainer.baselines[cell[block]]
+        moved, moved_placebo = (
+            _moved_gradients(explainer, baseline, torch.where(is_financial, end, offset))
+            for end in (other_offset, own_offset)
+        )
+        result.gap[block] = financial_gap(offset, gradients, other_offset, is_financial, join, moved).cpu()
+        result.placebo_gap[block] = financial_gap(
+            left_out, gradients, own_offset, is_financial, join, moved_placebo
+        ).cpu()
         result.contributions[block] = (pair.contributions - null.contributions).cpu()
         result.weights[block] = (_weights(other_gradients, spread, join) - _weights(own_gradients, spread, join)).cpu()
     return result
+
+
+def _moved_gradients(explainer: Explainer, baseline: Tensor, offset: Tensor) -> Tensor:
+    """Gradients of people who have their counterparts' finances, from their own baselines."""
+    offset = offset.to(baseline.dtype)
+    found = explainer.model.attribute(baseline + offset, baseline, explainer.n_steps, explainer.method)
+    return found.gradients.double()
 
 
 def _columns(scores: PairScores, overlap: Tensor) -> Floats:

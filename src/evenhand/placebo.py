@@ -224,13 +224,14 @@ def financial_gap(
     match_offset: Tensor,
     is_financial: Tensor,
     join: Tensor | None = None,
+    moved_gradients: Tensor | None = None,
 ) -> Tensor:
-    r"""CEC score that a pair's unlike finances alone would give, under the person's own weights; of shape (n,).
+    r"""CEC score that a pair's unlike finances alone would give; of shape (n,).
 
-    Half the distance between the unit vectors of (x - b) * g(x) and (z - b) * g(x), where z has the match's
+    Half the distance between the unit vectors of (x - b) * g(x) and (z - b) * g(z), where z has the match's
     financial features and the person's others. Its difference between a pair and its placebo pair is no evidence
-    of anything but unlike neighbours, and is the control that `inference.excess` takes out. For a linear
-    model that sees financial features only, it is the CEC score itself.
+    of anything but unlike neighbours, and is the control that `inference.excess` takes out. For a model that
+    sees financial features only, it is the CEC score itself.
 
     Parameters
     ----------
@@ -242,6 +243,9 @@ def financial_gap(
         Which of the d inputs are financial features, of shape (d,).
     join
         Matrix of shape (d, n_features) that sums encoded columns into the features people read; None for none.
+    moved_gradients
+        Path-averaged gradients g(z), of shape (n, d); None to keep the person's, g(x), which is the same for a linear
+        model.
 
     Examples
     --------
@@ -250,7 +254,8 @@ def financial_gap(
     >>> round(financial_gap(x, g, match, torch.tensor([True, True, False])).item(), 3)
     0.316
     """
-    moved = torch.where(is_financial, match_offset, offset) * gradients
+    weights = gradients if moved_gradients is None else moved_gradients
+    moved = torch.where(is_financial, match_offset, offset) * weights
     own = offset * gradients
     return cec_scores(own, moved) if join is None else cec_scores(own @ join, moved @ join)
 
