@@ -29,10 +29,11 @@ def people(n: int = N):
     return model, X, y, group
 
 
-def ours(model, X, y, group):
-    return eh.audit(
-        model, X, y, sensitive_features=group, financial_features=[f"x{j}" for j in range(FINANCIAL)]
-    ).to_dict()["cec"]["mean"]
+def ours(model, X, y, group, *, evidence=False):
+    """The mean CEC score. Without evidence, for which the others have nothing to do; memory is taken with it."""
+    financial = [f"x{j}" for j in range(FINANCIAL)]
+    result = eh.audit(model, X, y, sensitive_features=group, financial_features=financial, evidence=evidence)
+    return result.to_dict()["cec"]["mean"]
 
 
 def theirs(model, X, y, group):
@@ -83,7 +84,9 @@ def run() -> list[dict]:
             "ratio": theirs_s / ours_s,
             "target": 10,
         },
-        {"what": f"peak memory of that audit above the data: {memory.stdout.strip()} MB (target: under 500)"},
+        {
+            "what": f"peak memory of that audit, with evidence, above the data: {memory.stdout.strip()} MB (target: under 500)"
+        },
     ]
 
 
@@ -99,7 +102,7 @@ if __name__ == "__main__":
         loaded = people()
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
         before = _memory_mb("VmRSS")
-        ours(*loaded)
+        ours(*loaded, evidence=True)
         print(round(_memory_mb("VmHWM") - before))
     else:
         from run import show

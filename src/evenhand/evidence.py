@@ -35,7 +35,6 @@ Ints = NDArray[np.int64]
 _LEVEL = 0.05
 _THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 _BLOCK = 16_384  # comparisons scored at once
-_COLUMNS_AT_ONCE = 4  # columns whose variance is taken at once; bounds memory
 
 
 @dataclass(frozen=True)
@@ -240,7 +239,7 @@ def gather_evidence(
     found = _scored(explainer, own, people, pool, pairs, torch.as_tensor(is_financial), decision_threshold)
     nodes, control = pairs.nodes, found.control
     cec, input_gap, reasoning_gap, overlap = excess_columns(found.pair, found.placebo, nodes, control=control)
-    parts = _in_parts(found.contributions, nodes, control)
+    parts = excess_columns(found.contributions, np.zeros_like(found.contributions), nodes, control=control)
     decision = _decisions(own.logit, decision_threshold)
     placebo_cec = pairs.person_mean(found.placebo[:, 0])
     return Evidence(
@@ -366,15 +365,6 @@ def _decisions(logit: Tensor, threshold: float) -> NDArray[np.bool_]:
     return decided
 
 
-def _in_parts(differences: NDArray[np.float32], nodes: Ints, control: Floats) -> list[ExcessEstimate]:
-    """Excess of each column, a few columns at a time."""
-    found: list[ExcessEstimate] = []
-    for start in range(0, differences.shape[1], _COLUMNS_AT_ONCE):
-        part = differences[:, start : start + _COLUMNS_AT_ONCE].astype(np.float64)
-        found += excess_columns(part, np.zeros_like(part), nodes, control=control)
-    return found
-
-
 def _regime_b(found: _Comparisons, nodes: Ints, threshold: float) -> ExcessEstimate:
     def share(is_same: NDArray[np.bool_], score: Floats) -> Floats:
         return (is_same & (score > threshold)).astype(np.float64)
@@ -437,7 +427,10 @@ def _weight_differences(people: People, pairs: PlaceboPairs, found: _Comparisons
             between = ((own_group == a) & (pairs.other_group == b)) | ((own_group == b) & (pairs.other_group == a))
             # The difference is of the other's weight over the placebo's, who is of the person's own group.
             sign = np.where(own_group[between] == b, 1.0, -1.0).astype(np.float32)
-            estimates = _in_parts(sign[:, None] * found.weights[between], pairs.nodes[between], found.control[between])
+            weights = sign[:, None] * found.weights[between]
+            estimates = excess_columns(
+                weights, np.zeros_like(weights), pairs.nodes[between], control=found.control[between]
+            )
             rows += [
                 WeightDifference(str(feature), names[a], names[b], estimate)
                 for feature, estimate in zip(people.table.columns, estimates, strict=True)

@@ -50,6 +50,8 @@ FEW_INDEPENDENT_PEOPLE = 40.0
 SMALLEST_EXCESS_OF_INTEREST = 0.02
 """Default size, on the 0 to 1 scale of the CEC score, below which an excess has no practical weight."""
 
+_COLUMNS_AT_ONCE = 4  # bounds memory
+
 ROUNDING = 1e-6
 """Differences of scores below this are rounding: attributions are computed in single precision."""
 
@@ -200,7 +202,8 @@ def excess_columns(
     difference, people, adjust = _checked(delta, placebo_delta, nodes, control, confidence)
     usable = np.isfinite(difference).all(axis=1) & np.isfinite(adjust).all(axis=1)
     n_left_out = int((~usable).sum())
-    difference, people, adjust = difference[usable], people[usable], adjust[usable]
+    if n_left_out:
+        difference, people, adjust = difference[usable], people[usable], adjust[usable]
     left_out = f"{n_left_out} comparisons without a score left out" if n_left_out else ""
     n = len(np.unique(people[:, 0]))
     if n < max(min_people, 2):
@@ -210,14 +213,18 @@ def excess_columns(
     design = np.column_stack([np.ones(len(adjust)), adjust])
     inverse = np.linalg.pinv((design * weight[:, None]).T @ design, hermitian=True)
     linear = weight * (design @ inverse[0])  # the estimate is linear in the differences, with these weights
-    value = linear @ difference
-    slopes = inverse @ (design * weight[:, None]).T @ difference
+    projection = inverse @ (design * weight[:, None]).T
     overlap = _Overlap.of(people, weight)
-    variance = overlap.variance(linear[:, None] * (difference - design @ slopes))
-    return tuple(
-        _estimate(v, s, n, overlap.n_effective, confidence, left_out)
-        for v, s in zip(value.tolist(), np.sqrt(variance).tolist(), strict=True)
-    )
+    found: list[ExcessEstimate] = []
+    for start in range(0, difference.shape[1], _COLUMNS_AT_ONCE):
+        part = difference[:, start : start + _COLUMNS_AT_ONCE].astype(np.float64)
+        value = linear @ part
+        variance = overlap.variance(linear[:, None] * (part - design @ (projection @ part)))
+        found += [
+            _estimate(v, s, n, overlap.n_effective, confidence, left_out)
+            for v, s in zip(value.tolist(), np.sqrt(variance).tolist(), strict=True)
+        ]
+    return tuple(found)
 
 
 def excess_by(
@@ -661,10 +668,13 @@ def practical_significance(estimate: ExcessEstimate, smallest_of_interest: float
 
 def _checked(
     delta: ArrayLike, placebo_delta: ArrayLike, nodes: ArrayLike, control: ArrayLike | None, confidence: float
-) -> tuple[Floats, Ints, Floats]:
+) -> tuple[NDArray[np.floating], Ints, Floats]:
     """Differences (n, k), people (n, m) and controls (n, q), or a clear refusal."""
     _check_confidence(confidence)
-    scores, floor = np.asarray(delta, dtype=np.float64), np.asarray(placebo_delta, dtype=np.float64)
+    # Large tables of single precision stay so: columns are made double a few at a time.
+    scores, floor = (
+        a if a.dtype == np.float32 else a.astype(np.float64) for a in map(np.asarray, (delta, placebo_delta))
+    )
     people = np.asarray(nodes)
     people = people[:, None] if people.ndim == 1 else people
     adjust = np.zeros((len(scores), 0)) if control is None else np.asarray(control, dtype=np.float64)
@@ -682,7 +692,8 @@ def _checked(
     ordered = np.sort(people, axis=1)
     if (ordered[:, 1:] == ordered[:, :-1]).any():
         raise InvalidInputError("`nodes` names one person twice in a comparison; the people of a row must differ.")
-    return scores - floor, people.astype(np.int64), adjust
+    difference: NDArray[np.floating] = scores - floor
+    return difference, people.astype(np.int64), adjust
 
 
 def _check_confidence(confidence: float) -> None:
