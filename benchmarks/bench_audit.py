@@ -85,7 +85,8 @@ def run() -> list[dict]:
             "target": 10,
         },
         {
-            "what": f"peak memory of that audit, with evidence, above the data: {memory.stdout.strip()} MB (target: under 500)"
+            "what": f"peak memory of that audit, with evidence, above the data: {memory.stdout.strip()} MB",
+            "target": "under 500 MB",
         },
     ]
 

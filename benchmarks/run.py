@@ -35,10 +35,8 @@ def main(names: list[str]) -> None:
     print(
         f"Python {platform.python_version()}, torch {torch.__version__}, {platform.processor() or platform.machine()}\n"
     )
-    print(
-        "| what | ours (s) | other (s) | ratio (times faster unless said) | target (at least) |\n| --- | --- | --- | --- | --- |",
-        flush=True,
-    )
+    print("| what | ours (s) | other (s) | ratio (times faster unless said) | target (at least) |")
+    print("| --- | --- | --- | --- | --- |", flush=True)
     for name in names or NAMES:
         show(importlib.import_module(f"bench_{name}").run())
 

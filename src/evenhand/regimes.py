@@ -41,7 +41,8 @@ def assign_regimes(
     if not ((scores >= 0) & (scores <= 1)).all():
         raise InvalidInputError("`delta` must hold CEC scores in [0, 1]; got missing or other values.")
     differs = (own != other).astype(np.int64) * 2 + (scores > consistency_threshold)
-    return np.asarray(REGIMES)[differs]
+    regimes: NDArray[np.str_] = np.asarray(REGIMES)[differs]
+    return regimes
 
 
 def regime_shares(regimes: ArrayLike) -> dict[str, float]:
