@@ -141,7 +141,7 @@ def test_shares_come_with_their_monte_carlo_error():
 
 
 def test_asking_the_model_again_clears_any_model_of_financial_features():
-    cell = Cell("network", n=200, shift=1.0, n_irrelevant=0, n_simulations=2)
+    cell = Cell("network", n=200, shift=1.0, n_irrelevant=0, n_simulations=2, control="weights")
     assert not run_cell(cell)["is_exact"]
     assert run_cell(replace(cell, control="reevaluated"))["is_exact"]
 
