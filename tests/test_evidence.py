@@ -44,6 +44,22 @@ def test_an_even_handed_model_shows_no_excess_though_its_cec_is_large():
     assert data["cec"]["p_value"] > 0.05
 
 
+def test_a_network_of_financial_features_only_has_no_excess_however_it_bends(rng):
+    X = rng.normal(size=(400, 3))
+    group = np.where(rng.random(400) < 0.3, "b", "a")
+    X[group == "b"] += 1.0
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 1))
+    with torch.no_grad():
+        model[-1].bias -= model(torch.tensor(X, dtype=torch.float32)).median()
+    data = eh.audit(
+        model, X, rng.integers(0, 2, 400), sensitive_features=group, financial_features=["x0", "x1", "x2"]
+    ).to_dict()
+    assert data["cec"]["reasoning_gap"] > 0.02
+    assert abs(data["cec"]["excess"]) < 1e-6
+    assert data["cec"]["p_value"] > 0.05
+
+
 def test_contributions_of_the_features_sum_to_the_excess(biased):
     evidence = biased[1].evidence
     assert sum(f.estimate.value for f in evidence.features) == pytest.approx(evidence.cec.value, abs=1e-6)

@@ -147,7 +147,7 @@ def test_asking_the_model_again_clears_any_model_of_financial_features():
 
 
 def test_asking_again_changes_nothing_for_a_linear_model():
-    cell = Cell(n=200, shift=1.0, n_simulations=2)
+    cell = Cell(n=200, shift=1.0, n_simulations=2, control="weights")
     plain, again = run_cell(cell), run_cell(replace(cell, control="reevaluated"))
     assert again["excess"] == pytest.approx(plain["excess"], abs=1e-6)
     assert again["standard_error"] == pytest.approx(plain["standard_error"], rel=1e-4)
