@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
-from torch import nn
 
 settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("dev"), max_examples=150, derandomize=True)
@@ -20,18 +19,14 @@ def _no_user_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
+@pytest.fixture(autouse=True)
+def _same_draws_in_every_run():
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
-
-
-def relu_network(d, hidden=(16, 8), seed=0, dtype=torch.float64, activation=nn.ReLU):
-    torch.manual_seed(seed)
-    layers, width = [], d
-    for h in hidden:
-        layers += [nn.Linear(width, h), activation(), nn.Dropout(0.5)]
-        width = h
-    return nn.Sequential(*layers, nn.Linear(width, 1)).to(dtype)
 
 
 @pytest.fixture

@@ -149,6 +149,7 @@ def audit(
     --------
     >>> import evenhand as eh, torch
     >>> data = eh.load_dataset("synthetic", n=500)
+    >>> _ = torch.manual_seed(0)
     >>> model = torch.nn.Linear(data.X.shape[1], 1)
     >>> result = eh.audit(model, data.X, data.y, sensitive_features=data.group,
     ...                   financial_features=data.financial_features)
