@@ -19,7 +19,7 @@ ALLOWED = {
     "regimes": set(),
     "outcome_metrics": set(),
     "inference": set(),
-    "disparity": {"outcome_metrics"},
+    "disparity": {"inference", "outcome_metrics"},
     "procedural_metrics": {"outcome_metrics"},
     "proxies": {"outcome_metrics"},
     "validation": set(),

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.inference import holm
 
 __all__ = [
     "FOUR_FIFTHS",
@@ -366,7 +367,7 @@ def approval_disparity(
     compare = _weighted_comparison if members.is_soft else _counted_comparison
     others = [code for code in range(len(members.names)) if code != reference_code]
     comparisons = {code: compare(approved, members, code, reference_code, test, confidence) for code in others}
-    adjusted = dict(zip(others, _holm([comparisons[code].p_value for code in others]), strict=True))
+    adjusted = dict(zip(others, holm([comparisons[code].p_value for code in others]), strict=True))
     comparisons[reference_code] = _no_comparison("this is the reference group")
     adjusted[reference_code] = _NAN
 
@@ -668,7 +669,7 @@ def segmented_approvals(
         _segmented(counts[:, code], counts[:, reference_code], segment_names, confidence, small_group)
         for code in others
     ]
-    adjusted = _holm([row["p_value"] for row in rows])
+    adjusted = holm([row["p_value"] for row in rows])
     return [
         SegmentedApproval(
             group=members.names[code], reference=members.names[reference_code], p_value_holm=float(p_holm), **row
@@ -1307,17 +1308,6 @@ def _root_sum_square(influence: Floats) -> float:
 
 def _quantile(confidence: float) -> float:
     return float(special.ndtri(0.5 + confidence / 2))
-
-
-def _holm(p_values: Sequence[float]) -> Floats:
-    """Holm's step-down adjustment over the p-values that exist; NaN stays NaN."""
-    values = np.asarray(p_values, dtype=np.float64)
-    adjusted = np.full(len(values), _NAN)
-    present = np.flatnonzero(~np.isnan(values))
-    order = present[np.argsort(values[present], kind="stable")]
-    factors = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(np.maximum.accumulate(factors * values[order]), 1.0)
-    return adjusted
 
 
 def _binary(values: ArrayLike, name: str) -> Ints:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from evenhand.exceptions import ModelFileError
+from evenhand.files import write_atomically
 from evenhand.training.network import Layout, StackedNetwork
 
 __all__ = ["TrainerState"]
@@ -127,14 +126,8 @@ class TrainerState:
 
         tensors, metadata = self.to_dict()
         content = save({k: v.contiguous() for k, v in tensors.items()}, {"evenhand": json.dumps(metadata)})
-        target = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            Path(temporary).replace(target)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+        with write_atomically(path) as temporary:
+            temporary.write_bytes(content)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TrainerState:
