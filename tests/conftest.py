@@ -1,7 +1,6 @@
 """Tiny models and people shared by the tests."""
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,12 +36,3 @@ def people():
     y = np.tile([0, 1], 20)
     group = np.repeat(["a", "b"], 20)
     return X, y, group
-
-
-@pytest.fixture
-def data_dir():
-    """The folder of raw data files, where there is one."""
-    folder = os.environ.get("EVENHAND_DATA")
-    if not folder:
-        pytest.skip("EVENHAND_DATA is not set: no raw data files at hand")
-    return Path(folder)
