@@ -15,7 +15,7 @@ from torch import nn
 import evenhand as eh
 from evenhand.encoding import TableEncoder
 from evenhand.exceptions import EvenhandWarning, InvalidInputError, InvalidTypeError
-from evenhand.models import AuditedModel
+from evenhand.models import DifferentiableModel
 
 FINANCIAL = ["x0", "x1", "x2"]
 
@@ -211,7 +211,7 @@ def test_an_encoded_model_is_reported_by_original_column(rng):
     )
     table.loc[::9, "debt"] = np.nan
     encoder = TableEncoder.fit(table)
-    model = AuditedModel(network(len(encoder.encoded_names)), "encoded", encoder)
+    model = DifferentiableModel(network(len(encoder.encoded_names)), "encoded", encoder)
     y, group = rng.integers(0, 2, 80), rng.choice(["a", "b"], 80)
     result = eh.audit(model, table, y, sensitive_features=group, financial_features=["income", "job", "debt"])
     assert sorted(result.features["feature"]) == ["debt", "income", "job"]
@@ -227,7 +227,7 @@ def test_ordinal_models_are_matched_on_integer_codes(rng):
     table = pd.DataFrame({"job": rng.choice(list("abcdefgh"), 60), "debt": rng.normal(size=60)})
     encoder = TableEncoder.fit(table, "ordinal")
     y, group = rng.integers(0, 2, 60), rng.choice(["a", "b"], 60)
-    model = AuditedModel(network(2), "ordinal", encoder)
+    model = DifferentiableModel(network(2), "ordinal", encoder)
     pairs = eh.audit(model, table, y, sensitive_features=group, financial_features=["job", "debt"]).pairs
     codes = table.assign(job=table["job"].map(ord))
     expected = eh.match_pairs(codes, y, group)

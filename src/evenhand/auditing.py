@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evenhand.attribution import Attribution
+from evenhand.attribution import Explanation
 from evenhand.attribution.gradients import Method
 from evenhand.disparity import (
     approval_disparity,
@@ -31,7 +31,7 @@ from evenhand.outcome_metrics import Figure, group_outcomes, outcome_figures
 from evenhand.proxies import ProxyScreen, proxy_screen
 from evenhand.regimes import assign_regimes
 from evenhand.result import AuditResult, Outcome, Provenance
-from evenhand.scoring import reason_overlap, score_pairs
+from evenhand.scoring import reason_overlap, score_contributions
 from evenhand.validation import as_groups, as_labels, as_table, check_columns, check_fraction
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["AuditSettings", "audit", "sensitivity"]
 
 _PAIR_BLOCK = 16_384  # pairs scored at once: bounds memory whatever the number of people
-_PAIR_FIGURES = ("cec", "input_gap", "reasoning_gap", "match_logit", "shared_reasons")
+_PAIR_FIGURES = ("cec", "input_gap", "reasoning_gap", "match_score", "shared_reasons")
 _SMALL_GROUP = 30
 _PROXY_PEOPLE = 5_000  # the screen for proxies is a screen: a sample will do
 _PROXY_FOLDS, _PROXY_TREES = 3, 25
@@ -73,7 +73,7 @@ class _ScoredPairs:
     reasoning_gap: NDArray[np.float64]
     is_negligible: NDArray[np.bool_]
     contributions: NDArray[np.float32]
-    match_logit: NDArray[np.float64]
+    match_score: NDArray[np.float64]
     match_attributions: NDArray[np.float32]
     shared_reasons: NDArray[np.float64]
 
@@ -323,12 +323,12 @@ def _matched(
     names = np.asarray(people.groups.names)
     reference = None if F_pool is None else (F_pool, pool.labels, names[pool.groups.codes])
     # A bare network refuses missing values anyway; a model with an encoder of its own has a place for them.
-    missing: Missing = "error" if model.encoder is None else "indicator"
+    missing: Missing = "indicator" if model.accepts_missing else "error"
     pairs = match_pairs(F, people.labels, names[people.groups.codes], reference, max_distance, missing=missing)
     return pairs, match_diagnostics(pairs, F, F_pool)
 
 
-def _scored(explainer: Explainer, own: Attribution, people: People, pool: People, pairs: Pairs) -> _ScoredPairs:
+def _scored(explainer: Explainer, own: Explanation, people: People, pool: People, pairs: Pairs) -> _ScoredPairs:
     """Scores of every pair whose person has a baseline and a match."""
     usable = np.flatnonzero((pairs.match >= 0) & explainer.has_baseline(people)[pairs.person])
     other = explainer.see(pool, pairs.match[usable], people.cells[pairs.person[usable]])
@@ -341,23 +341,22 @@ def _scored(explainer: Explainer, own: Attribution, people: People, pool: People
         contributions=np.zeros(shape, dtype=np.float32),
         match_attributions=np.full(shape, np.nan, dtype=np.float32),
     )
-    scored.match_logit[usable] = other.logit.double().cpu().numpy()
+    scored.match_score[usable] = explainer.model.probability(other.logit).cpu().numpy()
     for start in range(0, len(usable), _PAIR_BLOCK):
         block = usable[start : start + _PAIR_BLOCK]
         first = torch.as_tensor(pairs.person[block], device=people.x.device)
-        offset, gradients = other[slice(start, start + _PAIR_BLOCK)]
-        part = score_pairs(own.offset[first].double(), own.gradients[first].double(), offset, gradients, join)
+        me, them = own.rows(first), other[slice(start, start + _PAIR_BLOCK)]
+        part = score_contributions(me.values, them.values, me.with_inputs_of(them), them.with_inputs_of(me), join)
         for field in fields(part):
             getattr(scored, field.name)[block] = getattr(part, field.name).cpu().numpy()
-        values = offset * gradients
-        scored.match_attributions[block] = (values if join is None else values @ join).cpu().numpy()
-        scored.shared_reasons[block] = reason_overlap(own.values[first].double(), values, join).cpu().numpy()
+        scored.match_attributions[block] = (them.values if join is None else them.values @ join).cpu().numpy()
+        scored.shared_reasons[block] = reason_overlap(me.values, them.values, join).cpu().numpy()
     return scored
 
 
 def _assembled(
     explainer: Explainer,
-    own: Attribution,
+    own: Explanation,
     people: People,
     pool: People,
     pairs: Pairs,
@@ -369,7 +368,7 @@ def _assembled(
     settings: AuditSettings,
 ) -> AuditResult:
     """Tables and figures of a finished audit."""
-    score = torch.sigmoid(own.logit.double()).cpu().numpy()
+    score = explainer.model.probability(own.logit).cpu().numpy()
     decision = (score >= settings.decision_threshold).astype(np.int64)
     outcome = _outcome(people, score, decision, by, settings.random_state)
     provenance = Provenance(
@@ -440,7 +439,7 @@ def _screened(people: People, random_state: int) -> ProxyScreen | None:
     )
 
 
-def _joined_attributions(model: AuditedModel, own: Attribution) -> NDArray[np.float32]:
+def _joined_attributions(model: AuditedModel, own: Explanation) -> NDArray[np.float32]:
     join = model.join_matrix()
     joined: NDArray[np.float32] = (own.values if join is None else own.values @ join).float().cpu().numpy()
     return joined
@@ -459,8 +458,7 @@ def _pair_table(
 
     cell = (pairs.person, pairs.other_group)
 
-    match_score = 1 / (1 + np.exp(-scored.match_logit))
-    match_decision = match_score >= settings.decision_threshold
+    match_decision = scored.match_score >= settings.decision_threshold
     done = scored.is_scored
     regime = np.full(len(done), None, dtype=object)
     regime[done] = assign_regimes(
@@ -479,7 +477,7 @@ def _pair_table(
             "other_group": names[pairs.other_group],
             "label": people.labels[pairs.person],
             "score": score[pairs.person],
-            "match_score": match_score,
+            "match_score": scored.match_score,
             "decision": decision[pairs.person],
             "match_decision": pd.Series(match_decision.astype(np.int64), dtype="Int64").mask(~done),
             "cec": scored.cec,
@@ -523,7 +521,7 @@ def _feature_table(
     return pd.DataFrame(columns).sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
 
 
-def _relative_gap(own: Attribution) -> float:
+def _relative_gap(own: Explanation) -> float:
     """Mean completeness gap as a share of the mean distance of the logit from the baseline's."""
     moved = float((own.logit - own.baseline_logit).abs().mean())
     return float(own.completeness_gap.mean()) / moved if moved > 0 else 0.0

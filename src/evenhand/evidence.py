@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.attribution import Attribution
+from evenhand.attribution import Explanation
 from evenhand.explaining import Explainer, People, Seen
 from evenhand.inference import (
     ExcessEstimate,
@@ -24,8 +24,8 @@ from evenhand.inference import (
     practical_significance,
     statistical_significance,
 )
-from evenhand.placebo import PlaceboPairs, financial_gap, offset_leaving_out, placebo_pairs
-from evenhand.scoring import PairScores, reason_overlap, score_pairs
+from evenhand.placebo import PlaceboPairs, placebo_pairs
+from evenhand.scoring import cec_scores, reason_overlap, score_contributions
 
 __all__ = ["Evidence", "FeatureEvidence", "SplitExcess", "WeightDifference", "gather_evidence"]
 
@@ -200,7 +200,7 @@ class _Comparisons:
 
 def gather_evidence(
     explainer: Explainer,
-    own: Attribution,
+    own: Explanation,
     people: People,
     pool: People,
     points: Floats,
@@ -240,7 +240,7 @@ def gather_evidence(
     nodes, control = pairs.nodes, found.control
     cec, input_gap, reasoning_gap, overlap = excess_columns(found.pair, found.placebo, nodes, control=control)
     parts = excess_columns(found.contributions, np.zeros_like(found.contributions), nodes, control=control)
-    decision = _decisions(own.logit, decision_threshold)
+    decision = _decisions(explainer.model.probability(own.logit), decision_threshold)
     placebo_cec = pairs.person_mean(found.placebo[:, 0])
     return Evidence(
         cec=cec,
@@ -276,7 +276,7 @@ def _with_baseline(pairs: PlaceboPairs, explainer: Explainer, people: People) ->
 
 def _scored(
     explainer: Explainer,
-    own: Attribution,
+    own: Explanation,
     people: People,
     pool: People,
     pairs: PlaceboPairs,
@@ -293,75 +293,82 @@ def _scored(
         if pool is people
         else explainer.see(pool, pairs.own, cells)
     )
-    person = torch.as_tensor(pairs.person, device=device)
+    person, rows = torch.as_tensor(pairs.person, device=device), torch.as_tensor(pairs.other, device=device)
+    placebo_rows, cell = torch.as_tensor(pairs.own, device=device), torch.as_tensor(cells, device=device)
     sizes = torch.as_tensor(explainer.cell_sizes[cells], device=device)
     join = explainer.model.join_matrix()
     join = None if join is None else join.double()
     is_financial = is_financial.to(device)
-    spread = pool.x.double().var(0, correction=0)
-    cell = torch.as_tensor(cells, device=device)
+    deviation = _deviation(pool.x)
+    probability = explainer.model.probability
+    decided = _decisions(probability(own.logit), decision_threshold)[pairs.person]
     result = _Comparisons(
         pair=np.empty((n, 4)),
         placebo=np.empty((n, 4)),
         gap=np.empty(n),
         placebo_gap=np.empty(n),
-        is_same_decision=_same(own, person, other.logit, decision_threshold),
-        is_same_placebo_decision=_same(own, person, placebo.logit, decision_threshold),
+        is_same_decision=decided == _decisions(probability(other.logit), decision_threshold),
+        is_same_placebo_decision=decided == _decisions(probability(placebo.logit), decision_threshold),
         contributions=np.empty((n, n_features), dtype=np.float32),
         weights=np.empty((n, n_features), dtype=np.float32),
     )
     for start in range(0, n, _BLOCK):
         block = slice(start, start + _BLOCK)
-        offset, gradients = own.offset[person[block]].double(), own.gradients[person[block]].double()
-        other_offset, other_gradients = other[block]
-        own_offset, own_gradients = placebo[block]
-        left_out = offset_leaving_out(offset, own_offset, sizes[block])
-        pair = score_pairs(offset, gradients, other_offset, other_gradients, join)
-        null = score_pairs(left_out, gradients, own_offset, own_gradients, join)
-        result.pair[block] = _columns(pair, reason_overlap(offset * gradients, other_offset * other_gradients, join))
-        result.placebo[block] = _columns(null, reason_overlap(left_out * gradients, own_offset * own_gradients, join))
-        baseline = explainer.baselines[cell[block]]
-        moved, moved_placebo = (
-            _moved_gradients(explainer, baseline, torch.where(is_financial, end, offset))
-            for end in (other_offset, own_offset)
+        me, them, like_me = own.rows(person[block]), other[block], placebo[block]
+        x, baseline = people.x[person[block]], explainer.baselines[cell[block]]
+        with_theirs, with_placebos = (
+            explainer.model.attribute(
+                torch.where(is_financial, counterpart, x), baseline, explainer.n_steps, explainer.method
+            ).rows(torch.arange(len(x), device=device))
+            for counterpart in (pool.x[rows[block]], pool.x[placebo_rows[block]])
         )
-        result.gap[block] = financial_gap(offset, gradients, other_offset, is_financial, join, moved).cpu()
-        result.placebo_gap[block] = financial_gap(
-            left_out, gradients, own_offset, is_financial, join, moved_placebo
+        apart = [each.leaving_out(like_me, sizes[block]) for each in (me, like_me, with_placebos)]
+        pair, result.pair[block], result.gap[block] = _compared(me, them, with_theirs, join)
+        null, result.placebo[block], result.placebo_gap[block] = _compared(apart[0], apart[1], apart[2], join)
+        result.contributions[block] = (pair - null).cpu()
+        result.weights[block] = (
+            _weights(them.per_deviation(deviation), join) - _weights(like_me.per_deviation(deviation), join)
         ).cpu()
-        result.contributions[block] = (pair.contributions - null.contributions).cpu()
-        result.weights[block] = (_weights(other_gradients, spread, join) - _weights(own_gradients, spread, join)).cpu()
     return result
 
 
-def _moved_gradients(explainer: Explainer, baseline: Tensor, offset: Tensor) -> Tensor:
-    """Gradients of people who have their counterparts' finances, from their own baselines."""
-    offset = offset.to(baseline.dtype)
-    found = explainer.model.attribute(baseline + offset, baseline, explainer.n_steps, explainer.method)
-    return found.gradients.double()
+def _compared(
+    me: Explanation, them: Explanation, with_their_finances: Explanation, join: Tensor | None
+) -> tuple[Tensor, Floats, Floats]:
+    """Feature contributions, figures and financial gaps of pairs.
+
+    The financial gap is the CEC score that a pair's unlike finances alone would give: that of a person and of the same
+    person with the counterpart's financial features. Its difference between a pair and its placebo pair is no
+    evidence of anything but unlike neighbours, and is the control that `inference.excess` takes out. For a model that
+    sees financial features only, it is the CEC score itself.
+    """
+    own, other, moved = me.values, them.values, with_their_finances.values
+    scores = score_contributions(own, other, me.with_inputs_of(them), them.with_inputs_of(me), join)
+    overlap = reason_overlap(own, other, join)
+    gap = cec_scores(own, moved) if join is None else cec_scores(own @ join, moved @ join)
+    columns = torch.stack((scores.cec, scores.input_gap, scores.reasoning_gap, overlap), dim=1)
+    return scores.contributions, columns.cpu().numpy(), gap.cpu().numpy()
 
 
-def _columns(scores: PairScores, overlap: Tensor) -> Floats:
-    stacked: Floats = torch.stack((scores.cec, scores.input_gap, scores.reasoning_gap, overlap), dim=1).cpu().numpy()
-    return stacked
+def _deviation(x: Tensor) -> Tensor:
+    """Standard deviation of each input over its known values, of shape (d,)."""
+    known = ~x.isnan()
+    n = known.sum(0).clamp_min(1)
+    mean = torch.nansum(x, 0, dtype=torch.float64) / n
+    squares = torch.stack([torch.nansum((part.double() - mean).square(), 0) for part in x.split(_BLOCK)]).sum(0)
+    return (squares / n).sqrt()
 
 
-def _weights(gradients: Tensor, spread: Tensor, join: Tensor | None) -> Tensor:
-    """Change of the logit for one standard deviation of each feature."""
+def _weights(steps: Tensor, join: Tensor | None) -> Tensor:
+    """Change of the logit for one standard deviation of each feature; a feature of several columns has no sign."""
     if join is None:
-        return gradients * spread.sqrt()
-    size = ((gradients.square() * spread) @ join).sqrt()
+        return steps
     is_single = join.sum(0) == 1
-    return torch.where(is_single, (gradients * spread.sqrt()) @ join, size)
+    return torch.where(is_single, steps @ join, (steps.square() @ join).sqrt())
 
 
-def _same(own: Attribution, person: Tensor, logit: Tensor, threshold: float) -> NDArray[np.bool_]:
-    same: NDArray[np.bool_] = _decisions(own.logit[person], threshold) == _decisions(logit, threshold)
-    return same
-
-
-def _decisions(logit: Tensor, threshold: float) -> NDArray[np.bool_]:
-    decided: NDArray[np.bool_] = (torch.sigmoid(logit.double()) >= threshold).cpu().numpy()
+def _decisions(probability: Tensor, threshold: float) -> NDArray[np.bool_]:
+    decided: NDArray[np.bool_] = (probability >= threshold).cpu().numpy()
     return decided
 
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.attribution import Attribution, label_group_baselines
+from evenhand.attribution import Explanation, label_group_baselines
 from evenhand.attribution.gradients import Method
 from evenhand.models import AuditedModel
 from evenhand.validation import Groups
@@ -53,13 +53,12 @@ class Seen:
         Where in `attribution` each asked-for row is.
     """
 
-    attribution: Attribution
+    attribution: Explanation
     position: Tensor
 
-    def __getitem__(self, part: slice) -> tuple[Tensor, Tensor]:
-        """Offsets and gradients of a part of the rows asked for, in float64."""
-        where = self.position[part]
-        return self.attribution.offset[where].double(), self.attribution.gradients[where].double()
+    def __getitem__(self, part: slice) -> Explanation:
+        """A part of the rows asked for, in float64."""
+        return self.attribution.rows(self.position[part])
 
     @property
     def logit(self) -> Tensor:
@@ -88,7 +87,9 @@ class Explainer:
     @classmethod
     def of(cls, model: AuditedModel, pool: People, n_steps: int, method: Method) -> Explainer:
         """Take the baselines from a pool."""
-        means = label_group_baselines(pool.x.cpu().numpy(), pool.labels, pool.groups.codes)
+        means = label_group_baselines(
+            pool.x.cpu().numpy(), pool.labels, pool.groups.codes, skip_missing=model.accepts_missing
+        )
         flat = torch.as_tensor(means.reshape(-1, means.shape[-1]), dtype=pool.x.dtype, device=pool.x.device)
         return cls(model, flat, np.bincount(pool.cells, minlength=len(flat)), n_steps, method)
 
@@ -96,9 +97,11 @@ class Explainer:
         """Whether the pool has anyone in each person's cell."""
         return self.cell_sizes[people.cells] > 0
 
-    def explain(self, x: Tensor, cells: Ints) -> Attribution:
+    def explain(self, x: Tensor, cells: Ints) -> Explanation:
         """Attributions of the rows of `x`; from the origin where a cell is empty, to be left out by the caller."""
-        baseline = torch.nan_to_num(self.baselines)[torch.as_tensor(cells, device=x.device)]
+        is_empty = torch.as_tensor(self.cell_sizes == 0, device=x.device).unsqueeze(-1)
+        baselines = self.baselines.masked_fill(is_empty, 0.0)
+        baseline = baselines[torch.as_tensor(cells, device=x.device)]
         return self.model.attribute(x, baseline, self.n_steps, self.method)
 
     def see(self, pool: People, rows: Ints, cells: Ints) -> Seen:

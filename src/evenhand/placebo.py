@@ -11,21 +11,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching import NeighborIndex
-from evenhand.scoring import cec_scores
 
 __all__ = [
     "NO_ONE_IN_OTHER_GROUP",
     "NO_ONE_IN_OWN_GROUP",
     "NO_PLACEBO_AT_DISTANCE",
     "PlaceboPairs",
-    "financial_gap",
-    "offset_leaving_out",
     "placebo_pairs",
 ]
 
@@ -216,71 +211,6 @@ def placebo_pairs(
         is_same_people=reference is None,
         n_reference=len(pool.groups),
     )
-
-
-def financial_gap(
-    offset: Tensor,
-    gradients: Tensor,
-    match_offset: Tensor,
-    is_financial: Tensor,
-    join: Tensor | None = None,
-    moved_gradients: Tensor | None = None,
-) -> Tensor:
-    r"""CEC score that a pair's unlike finances alone would give; of shape (n,).
-
-    Half the distance between the unit vectors of (x - b) * g(x) and (z - b) * g(z), where z has the match's
-    financial features and the person's others. Its difference between a pair and its placebo pair is no evidence
-    of anything but unlike neighbours, and is the control that `inference.excess` takes out. For a model that
-    sees financial features only, it is the CEC score itself.
-
-    Parameters
-    ----------
-    offset, match_offset
-        x - b and x' - b, of shape (n, d), with the person's b in both.
-    gradients
-        Path-averaged gradients g(x) of the person, of shape (n, d).
-    is_financial
-        Which of the d inputs are financial features, of shape (d,).
-    join
-        Matrix of shape (d, n_features) that sums encoded columns into the features people read; None for none.
-    moved_gradients
-        Path-averaged gradients g(z), of shape (n, d); None to keep the person's, g(x), which is the same for a linear
-        model.
-
-    Examples
-    --------
-    >>> x, g = torch.tensor([[1.0, 0.0, 2.0]]), torch.ones(1, 3)
-    >>> match = torch.tensor([[0.0, 1.0, 9.0]])
-    >>> round(financial_gap(x, g, match, torch.tensor([True, True, False])).item(), 3)
-    0.316
-    """
-    weights = gradients if moved_gradients is None else moved_gradients
-    moved = torch.where(is_financial, match_offset, offset) * weights
-    own = offset * gradients
-    return cec_scores(own, moved) if join is None else cec_scores(own @ join, moved @ join)
-
-
-def offset_leaving_out(offset: Tensor, placebo_offset: Tensor, cell_size: Tensor) -> Tensor:
-    r"""Each person's x - b with the placebo left out of the mean b, of shape (n, d).
-
-    A placebo is one of those whose mean the baseline is; a match is not. That alone makes placebo pairs look less
-    alike, by the inverse of the size of the cell. Without the placebo k the baseline is
-    :math:`b - (x_k - b) / (n - 1)`: the person's offset gains :math:`(x_k - b) / (n - 1)`, and the placebo's own
-    only changes its length, which no score sees.
-
-    Parameters
-    ----------
-    offset, placebo_offset
-        x - b and x_k - b, of shape (n, d).
-    cell_size
-        Number of people whose mean b is, of shape (n,), at least 2.
-
-    Examples
-    --------
-    >>> offset_leaving_out(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 2.0]]), torch.tensor([5]))
-    tensor([[1.0000, 0.5000]])
-    """
-    return offset + placebo_offset / (cell_size - 1).unsqueeze(-1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ __all__ = [
     "cec_scores",
     "feature_contributions",
     "reason_overlap",
+    "score_contributions",
     "score_pairs",
     "squared_cec",
     "unit_vectors",
@@ -133,7 +134,7 @@ def score_pairs(
     match_gradients: Tensor,
     join: Tensor | None = None,
 ) -> PairScores:
-    """Score pairs from the factors of their attributions.
+    """Score pairs from the factors of their integrated gradients.
 
     Parameters
     ----------
@@ -144,13 +145,29 @@ def score_pairs(
     join
         Matrix of shape (d, n_features) that sums encoded columns into the features people read; None for none.
     """
+    return score_contributions(
+        offset * gradients, match_offset * match_gradients, match_offset * gradients, offset * match_gradients, join
+    )
 
-    def joined(values: Tensor) -> Tensor:
-        return values if join is None else values @ join
 
-    own, other = joined(offset * gradients), joined(match_offset * match_gradients)
-    moved = joined(match_offset * gradients)  # the match's inputs under the person's weights
-    swapped = joined(offset * match_gradients)  # the person's inputs under the match's weights
+def score_contributions(
+    own: Tensor, other: Tensor, moved: Tensor, swapped: Tensor, join: Tensor | None = None
+) -> PairScores:
+    """Score pairs from their attributions, and from what those would be with each other's inputs.
+
+    Parameters
+    ----------
+    own, other
+        Attributions of the person and of the match, of shape (n, d), both from the person's baseline.
+    moved
+        Contributions of the match's inputs in the person's context.
+    swapped
+        Contributions of the person's inputs in the match's context.
+    join
+        Matrix of shape (d, n_features) that sums encoded columns into the features people read; None for none.
+    """
+    if join is not None:
+        own, other, moved, swapped = own @ join, other @ join, moved @ join, swapped @ join
     shortest = torch.minimum(own.norm(dim=-1), other.norm(dim=-1))
     return PairScores(
         cec=cec_scores(own, other),

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 
@@ -95,13 +95,15 @@ def as_table(X: Any, name: str = "X") -> pd.DataFrame:  # noqa: ANN401 - any dat
     return table.set_axis(names, axis=1).reset_index(drop=True)
 
 
-def as_matrix(table: pd.DataFrame, name: str = "X") -> NDArray[np.float32]:
-    """Columns in order as float32, for a model that takes the table as it is.
+def as_matrix(
+    table: pd.DataFrame, name: str = "X", *, dtype: DTypeLike = np.float32, allow_missing: bool = False
+) -> NDArray[np.floating]:
+    """Columns in order as a matrix, for a model that takes the table as it is.
 
     Raises
     ------
     InvalidInputError
-        If a column is not numeric, or holds missing or infinite values.
+        If a column is not numeric, or holds infinite values, or missing ones that the model does not take.
     """
     text = [c for c in table.columns if not (is_number_column(table[c]) or table[c].dtype == bool)]
     if text:
@@ -109,12 +111,12 @@ def as_matrix(table: pd.DataFrame, name: str = "X") -> NDArray[np.float32]:
             f"`{name}` has columns that are not numbers: {text}. Encode them first, for example with "
             "`evenhand.TableEncoder.fit(X).transform(X)`, or audit a `CECClassifier`, which encodes by itself."
         )
-    values: NDArray[np.float32] = table.to_numpy(dtype=np.float32, na_value=np.nan)
-    bad = {c: int(n) for c, n in zip(table.columns, (~np.isfinite(values)).sum(axis=0), strict=True) if n}
+    values: NDArray[np.floating] = table.to_numpy(dtype=dtype, na_value=np.nan)
+    is_bad = np.isinf(values) if allow_missing else ~np.isfinite(values)
+    bad = {c: int(n) for c, n in zip(table.columns, is_bad.sum(axis=0), strict=True) if n}
     if bad:
-        raise InvalidInputError(
-            f"`{name}` holds missing or infinite values (column: count): {bad}. Drop those rows or fill them."
-        )
+        what = "infinite" if allow_missing else "missing or infinite"
+        raise InvalidInputError(f"`{name}` holds {what} values (column: count): {bad}. Drop those rows or fill them.")
     return values
 
 

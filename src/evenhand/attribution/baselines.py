@@ -10,7 +10,9 @@ from evenhand.exceptions import InvalidInputError
 __all__ = ["label_group_baselines"]
 
 
-def label_group_baselines(X: ArrayLike, y: ArrayLike, group: ArrayLike) -> NDArray[np.float64]:
+def label_group_baselines(
+    X: ArrayLike, y: ArrayLike, group: ArrayLike, *, skip_missing: bool = False
+) -> NDArray[np.float64]:
     """Mean features of each (label, group) cell (the paper's Principle 1).
 
     Both people of a pair are explained from the cell mean of the *person*, never of the match.
@@ -23,10 +25,12 @@ def label_group_baselines(X: ArrayLike, y: ArrayLike, group: ArrayLike) -> NDArr
         Labels 0 or 1, of shape (n,).
     group
         Group codes 0..G-1, of shape (n,).
+    skip_missing
+        Whether means are of the known values alone, for models that take missing values.
 
     Returns
     -------
-    ndarray of shape (2, G, d); NaN where a cell has no one in it.
+    ndarray of shape (2, G, d); NaN where a cell has no one in it, or no known value.
 
     Raises
     ------
@@ -54,8 +58,11 @@ def label_group_baselines(X: ArrayLike, y: ArrayLike, group: ArrayLike) -> NDArr
     cell = labels.astype(np.int64) * n_groups + codes
     counts = np.bincount(cell, minlength=2 * n_groups)
     sums = np.zeros((2 * n_groups, values.shape[1]))
+    known = np.tile(counts[:, None], values.shape[1])
     for index in np.flatnonzero(counts):
-        sums[index] = values[cell == index].sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        means = np.where(counts[:, None] > 0, sums / counts[:, None], np.nan)
+        members = values[cell == index]
+        sums[index] = np.nansum(members, axis=0) if skip_missing else members.sum(axis=0)
+        known[index] -= np.isnan(members).sum(axis=0) if skip_missing else 0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = np.where(known > 0, sums / known, np.nan)
     return means.reshape(2, n_groups, -1)

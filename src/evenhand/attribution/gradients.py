@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, TypeVar, get_args
+from typing import Literal, Self, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -72,6 +72,33 @@ class Attribution:
     def completeness_gap(self) -> Tensor:
         """|sum of attributions - (f(x) - f(b))|, of shape (n,); 0 for a perfect integral."""
         return (self.values.sum(-1) - (self.logit - self.baseline_logit)).abs()
+
+    @property
+    def standard_error(self) -> None:
+        """None: nothing is sampled."""
+        return
+
+    def rows(self, index: Tensor) -> Self:
+        """The people of `index`, in float64."""
+        return replace(
+            self,
+            gradients=self.gradients[index].double(),
+            offset=self.offset[index].double(),
+            logit=self.logit[index].double(),
+            baseline_logit=self.baseline_logit[index].double(),
+        )
+
+    def with_inputs_of(self, other: Self) -> Tensor:
+        """Contributions (z - b) * g(x) of the inputs z of `other` under the gradients of these people."""
+        return other.offset * self.gradients
+
+    def per_deviation(self, deviation: Tensor) -> Tensor:
+        """Change of the logit for a step of `deviation` under the gradients of each person."""
+        return deviation * self.gradients
+
+    def leaving_out(self, placebo: Self, cell_size: Tensor) -> Self:
+        """The same people and gradients, with offsets from the means of their cells without the placebo."""
+        return replace(self, offset=self.offset + placebo.offset / (cell_size - 1).unsqueeze(-1))
 
 
 def integrated_gradients(

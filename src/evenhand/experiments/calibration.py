@@ -31,7 +31,7 @@ from evenhand.data.synthetic import make_planted_bias
 from evenhand.exceptions import InvalidInputError
 from evenhand.inference import ExcessEstimate, excess, excess_by, holm
 from evenhand.matching import MatchingSpace, NeighborIndex
-from evenhand.placebo import financial_gap, offset_leaving_out, placebo_pairs
+from evenhand.placebo import placebo_pairs
 from evenhand.scoring import cec_scores
 
 __all__ = ["Cell", "Simulation", "full_study", "quick_study", "run_cell", "run_study", "simulate"]
@@ -599,15 +599,13 @@ class _Scored:
         cell = self.group[i]
         offset, gradients = self.offset[cell, i].double(), self.gradients[cell, i].double()
         match_offset = self.offset[cell, j].double()
-        if is_placebo:
-            offset = offset_leaving_out(offset, match_offset, self.cell_size[i])
-        cec = cec_scores(offset * gradients, match_offset * self.gradients[cell, j].double())
-        if self.moved_gradients is None:
-            gap = financial_gap(offset, gradients, match_offset, self.is_financial)
-        else:
-            reached = torch.where(self.is_financial, self.offset[cell, j], self.offset[cell, i])
-            moved = torch.where(self.is_financial, match_offset, offset) * self.moved_gradients(cell, i, reached)
-            gap = cec_scores(offset * gradients, moved)
+        reached = torch.where(self.is_financial, self.offset[cell, j], self.offset[cell, i])
+        moved_gradients = gradients if self.moved_gradients is None else self.moved_gradients(cell, i, reached)
+        # The mean of the cell without the placebo, as in `Explanation.leaving_out`.
+        shift = match_offset / (self.cell_size[i] - 1).unsqueeze(-1) if is_placebo else 0.0
+        own = (offset + shift) * gradients
+        cec = cec_scores(own, (match_offset + shift) * self.gradients[cell, j].double())
+        gap = cec_scores(own, (reached + shift) * moved_gradients)
         return cec.numpy(), gap.numpy()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from evenhand.attribution import Attribution, label_group_baselines
+from evenhand.attribution import Explanation, label_group_baselines
 from evenhand.experiments.folds import Fold
 from evenhand.experiments.settings import ProtocolSettings
-from evenhand.models import AuditedModel
+from evenhand.models import AuditedModel, DifferentiableModel
 from evenhand.outcome_metrics import group_outcomes, outcome_figures
 from evenhand.regimes import assign_regimes, regime_shares
-from evenhand.scoring import score_pairs
+from evenhand.scoring import score_contributions
 
 __all__ = ["METRICS", "Decisions", "evaluate", "evaluate_network"]
 
@@ -71,7 +70,7 @@ def evaluate_network(fold: Fold, network: nn.Module, settings: ProtocolSettings)
 
     test, train = logits(fold.x_test), logits(fold.x_train)
     decisions = Decisions(test, (test >= 0).astype(np.int64), (train >= 0).astype(np.int64))
-    return evaluate(fold, AuditedModel(network, ""), fold.x_train, fold.x_test, decisions, settings)
+    return evaluate(fold, DifferentiableModel(network, ""), fold.x_train, fold.x_test, decisions, settings)
 
 
 def evaluate(
@@ -111,17 +110,17 @@ def evaluate(
     baselines = label_group_baselines(x_train, fold.y_train, fold.group_train).reshape(2 * n_groups, -1)
     cell = y * n_groups + group
 
-    def attributed(x: NDArray[np.float32], rows: Ints, cells: Ints) -> Callable[[str], Tensor]:
+    def attributed(x: NDArray[np.float32], rows: Ints, cells: Ints) -> Explanation:
         # A person who is the match of many is explained once from each baseline.
         keys, place = np.unique(rows * 2 * n_groups + cells, return_inverse=True)
         start = torch.as_tensor(baselines[keys % (2 * n_groups)], dtype=torch.float32)
         ends = torch.from_numpy(x[keys // (2 * n_groups)])
-        found: Attribution = model.attribute(ends, start, settings.n_steps, settings.integration)
-        return lambda name: getattr(found, name)[torch.from_numpy(place)]
+        found = model.attribute(ends, start, settings.n_steps, settings.integration)
+        return found.rows(torch.from_numpy(place))
 
     own, other = attributed(x_test, person, cell[person]), attributed(x_train, match, cell[person])
-    join = torch.as_tensor(fold.join, dtype=torch.float32)
-    scores = score_pairs(own("offset"), own("gradients"), other("offset"), other("gradients"), join)
+    join = torch.as_tensor(fold.join, dtype=torch.float64)
+    scores = score_contributions(own.values, other.values, own.with_inputs_of(other), other.with_inputs_of(own), join)
     cec = scores.cec.double().numpy().clip(0, 1)
     decided, decided_match = decisions.test[person], decisions.train[match]
     shares = regime_shares(assign_regimes(decided, decided_match, cec, settings.consistency_threshold))

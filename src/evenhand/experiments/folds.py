@@ -16,7 +16,7 @@ from evenhand.encoding import TableEncoder
 from evenhand.exceptions import DataFileError
 from evenhand.files import write_atomically
 from evenhand.matching import match_pairs
-from evenhand.models import AuditedModel
+from evenhand.models import DifferentiableModel
 from evenhand.splitting import stratified_folds
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def prepare_folds(data: Dataset, settings: ProtocolSettings) -> Prepared:
 def _prepare(data: Dataset, group: Ints, train: Ints, test: Ints, settings: ProtocolSettings) -> Fold:
     encoder = TableEncoder.fit(data.X.iloc[train], settings.encoding)
     x_train, x_test = encoder.transform(data.X.iloc[train]), encoder.transform(data.X.iloc[test])
-    F = AuditedModel(torch.nn.Identity(), "", encoder).financial_table(data.X, list(data.financial_features))
+    F = DifferentiableModel(torch.nn.Identity(), "", encoder).financial_table(data.X, list(data.financial_features))
     y = data.y
     pool = (F.iloc[train], y[train], group[train])
     of_train = match_pairs(*pool, missing="indicator")

@@ -17,7 +17,7 @@ from evenhand.attribution.gradients import Method as Integration
 from evenhand.methods.extra import fairlearn_module
 from evenhand.methods.hardt import drawn_decisions
 from evenhand.methods.network import NetworkMethod, NetworkSettings, train_network, two_columns
-from evenhand.models import AuditedModel
+from evenhand.models import AuditedModel, DifferentiableModel
 
 __all__ = ["AgarwalReduction", "AverageLogit"]
 
@@ -120,7 +120,7 @@ class AverageLogit(nn.Module):
 
 
 @dataclass(frozen=True)
-class _AuditedAverage(AuditedModel):
+class _AuditedAverage(DifferentiableModel):
     """Integrated gradients are linear in the model: those of an average are the average of the members'."""
 
     def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Integration) -> Attribution:

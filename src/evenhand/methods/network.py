@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from evenhand.encoding import Encoding, TableEncoder
 from evenhand.exceptions import InvalidInputError
-from evenhand.models import AuditedModel
+from evenhand.models import AuditedModel, DifferentiableModel
 from evenhand.training import StackedNetwork, TrainingData, TrainingSettings, train
 from evenhand.validation import as_groups, as_labels, as_table
 
@@ -99,7 +99,7 @@ class NetworkMethod(ABC):
 
     def audited_model(self) -> AuditedModel:
         """The network's logit over the encoded table."""
-        return AuditedModel(self.network_, type(self).__name__, self.encoder_)
+        return DifferentiableModel(self.network_, type(self).__name__, self.encoder_)
 
     def audited_table(self, X: Any, sensitive_features: Any = None) -> pd.DataFrame:  # noqa: ANN401
         """The table that the network takes."""

@@ -21,14 +21,15 @@ from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fi
 from evenhand.attribution import FeedForward, feed_forward, label_group_baselines
 from evenhand.encoding import Encoding, TableEncoder
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
-from evenhand.matching import match_pairs
-from evenhand.models import AuditedModel
+from evenhand.matching import MatchingSpace, match_pairs
+from evenhand.models import AuditedModel, DifferentiableModel
 from evenhand.progress import progress
 from evenhand.splitting import split_people
+from evenhand.training.comparisons import training_comparisons
 from evenhand.training.data import TrainingData, ValidationData
 from evenhand.training.loop import Trainer
 from evenhand.training.model_file import read_model, write_model
-from evenhand.training.settings import Monitor, TrainingMethod, TrainingSettings
+from evenhand.training.settings import Monitor, Procedure, TrainingMethod, TrainingSettings
 from evenhand.training.state import TrainerState
 from evenhand.validation import Groups, as_groups, as_table, check_columns
 
@@ -53,6 +54,9 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Columns on which people are matched; names, or positions for an array. None for all columns.
     cec_weight, equalized_odds_weight
         The paper's lambdas. Both 0: plain training.
+    objective
+        What `cec_weight` weighs: the square of the CEC score (``"cec"``, the paper's) or of the ``"reasoning_gap"``
+        over pairs, or what either has over placebo pairs (``"excess"``, ``"reasoning_excess"``).
     n_steps, method
         How attributions are integrated in training; ``method="midpoint", n_steps=32`` is the paper's.
     cec_every
@@ -62,7 +66,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     encoding
         Categories as ``"onehot"`` columns, or as integer codes, ``"ordinal"``, the paper's choice.
     max_distance
-        Farthest match that enters the CEC term; None for no limit.
+        Farthest match, or comparison, that enters the term of `cec_weight`; None for no limit.
     validation_fraction
         Share of the people held out of training, to follow the figures of each epoch; 0 for none.
     patience
@@ -96,7 +100,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     group_names_
         Groups seen at fit.
     n_unmatched_
-        Comparisons at fit that had no match.
+        Comparisons at fit that had no match; with an objective that goes by placebo pairs, no placebo comparison.
     n_features_in_, feature_names_in_
         Columns seen at fit; names only where the table had some.
 
@@ -115,6 +119,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         financial_features: Sequence[str] | Sequence[int] | None = None,
         cec_weight: float = 1.0,
         equalized_odds_weight: float = 1.0,
+        objective: Procedure = "cec",
         n_steps: int = 1,
         method: TrainingMethod = "segments",
         cec_every: int = 1,
@@ -136,6 +141,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.financial_features = financial_features
         self.cec_weight = cec_weight
         self.equalized_odds_weight = equalized_odds_weight
+        self.objective = objective
         self.n_steps = n_steps
         self.method = method
         self.cec_every = cec_every
@@ -224,7 +230,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def audited_model(self) -> AuditedModel:
         """The fitted model as `evenhand.audit` sees it: attributed in encoded columns, reported by the table's."""
         check_is_fitted(self)
-        return AuditedModel(self.network_, type(self).__name__, self.encoder_)
+        return DifferentiableModel(self.network_, type(self).__name__, self.encoder_)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the fitted model, whole or not at all, and return the file's path.
@@ -304,9 +310,11 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.encoder_ = TableEncoder.fit(table.iloc[train], self.encoding)
         financial = self._financial_names(list(table.columns))
         x = self.encoder_.transform(table)
-        F = AuditedModel(torch.nn.Identity(), "", self.encoder_).financial_table(table, financial)
+        F = DifferentiableModel(torch.nn.Identity(), "", self.encoder_).financial_table(table, financial)
         match = self._matches(F, labels, groups, train, train)
-        self.n_unmatched_ = int((match < 0).sum()) if self.cec_weight else 0
+        comparisons, of_held_out = self._comparisons(F, labels, groups, train, held_out)
+        partner = match if comparisons is None else comparisons[:, :, 0, 0]
+        self.n_unmatched_ = int((partner < 0).sum()) if self.cec_weight else 0
         validation = None
         if len(held_out):
             validation = ValidationData(
@@ -315,6 +323,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 group=_one_table(groups.codes[held_out]),
                 match=_one_table(self._matches(F, labels, groups, held_out, train)),
                 weight=_one_table(weight[held_out]),
+                comparisons=None if of_held_out is None else _one_table(of_held_out),
             )
         joined = len(self.encoder_.encoded_names) > len(self.encoder_.columns)
         return TrainingData(
@@ -326,6 +335,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weight=_one_table(weight[train]),
             join=torch.as_tensor(self.encoder_.join_matrix) if joined else None,
             validation=validation,
+            comparisons=None if comparisons is None else _one_table(comparisons),
         )
 
     def _matches(
@@ -350,6 +360,27 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return pairs.match.reshape(len(people), -1)
 
+    def _comparisons(
+        self,
+        F: Any,  # noqa: ANN401
+        labels: NDArray[np.int64],
+        groups: Groups,
+        train: NDArray[np.int64],
+        held_out: NDArray[np.int64],
+    ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
+        """Placebo comparisons of those trained on and of those held out; None where no objective asks for them."""
+        if not self.cec_weight or not str(self.objective).endswith("excess"):
+            return None, None
+        space = MatchingSpace.fit(F.iloc[train], missing="indicator")
+        points = space.transform(F)
+        pool = (points[train], labels[train], groups.codes[train])
+        options: dict[str, Any] = {"max_distance": self.max_distance}
+        comparisons = training_comparisons(*pool, len(groups.names), **options)
+        if not len(held_out):
+            return comparisons, None
+        asking = (points[held_out], labels[held_out], groups.codes[held_out])
+        return comparisons, training_comparisons(*asking, len(groups.names), pool, **options)
+
     def _financial_names(self, columns: list[str]) -> list[str]:
         if self.financial_features is None:
             return columns
@@ -367,6 +398,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed=seed,
             cec_weight=self.cec_weight,
             equalized_odds_weight=self.equalized_odds_weight,
+            objective=self.objective,
             learning_rate=self.learning_rate,
             hidden=tuple(self.hidden),
             dropout=self.dropout,
@@ -433,8 +465,9 @@ class _Checkpoint:
         # Epochs may grow between the two calls, and where it runs changes nothing of what is learned.
         decisive = {k: v for k, v in settings.to_dict().items() if k not in ("epochs", "device", "n_threads")}
         digest = hashlib.sha256(repr(sorted(decisive.items())).encode())
-        for tensor in (data.X, data.y, data.group, data.match, data.baselines, data.weights):
-            digest.update(tensor.numpy().tobytes())
+        for tensor in (data.X, data.y, data.group, data.match, data.baselines, data.weights, data.comparisons):
+            if tensor is not None:
+                digest.update(tensor.numpy().tobytes())
         return cls(Path(folder) / f"fit-{digest.hexdigest()[:16]}.safetensors")
 
     def state(self) -> TrainerState | None:

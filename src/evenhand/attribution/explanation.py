@@ -1,0 +1,79 @@
+"""What the audit needs of an explanation, whichever way it was computed."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+from torch import Tensor
+
+__all__ = ["Explanation"]
+
+
+class Explanation(Protocol):
+    """Attributions of n people, each from a baseline row of their own, and what they would be with other inputs.
+
+    The contribution of a feature to a person's score has two sides: the person's value, and the weight that the model
+    gives it in the company of the person's other values, the context. Gaps between two people are told apart by
+    taking one side from the one and the other side from the other.
+    """
+
+    @property
+    def values(self) -> Tensor:
+        """Attributions, of shape (n, d); rows sum to the logit less the baseline's."""
+        ...
+
+    @property
+    def logit(self) -> Tensor:
+        """The score that is explained, of shape (n,)."""
+        ...
+
+    @property
+    def baseline_logit(self) -> Tensor:
+        """The score at the baselines, of shape (n,)."""
+        ...
+
+    @property
+    def completeness_gap(self) -> Tensor:
+        """|sum of attributions - (f(x) - f(b))|, of shape (n,)."""
+        ...
+
+    @property
+    def standard_error(self) -> Tensor | None:
+        """Of each attribution, of shape (n, d), where they were estimated from a sample; else None."""
+        ...
+
+    @property
+    def method(self) -> str:
+        """How they were computed."""
+        ...
+
+    def rows(self, index: Tensor) -> Self:
+        """The people of `index`, in float64."""
+        ...
+
+    def with_inputs_of(self, other: Self) -> Tensor:
+        """Contributions of the inputs of `other` in the contexts of these people, of shape (n, d).
+
+        Both must be explained from the same baselines, row by row.
+        """
+        ...
+
+    def per_deviation(self, deviation: Tensor) -> Tensor:
+        """Contribution of a step of `deviation`, of shape (d,), from the baseline in each context, of shape (n, d)."""
+        ...
+
+    def leaving_out(self, placebo: Self, cell_size: Tensor) -> Self:
+        r"""The same people, explained from baselines that leave a person of the cell out of the mean.
+
+        A placebo is one of those whose mean the baseline is; a match is not. That alone makes placebo pairs look less
+        alike, by the inverse of the size n of the cell. Without the placebo k the baseline is
+        :math:`b - (x_k - b) / (n - 1)`.
+
+        Parameters
+        ----------
+        placebo
+            Those to leave out, explained from the same baselines, row by row.
+        cell_size
+            Number of people whose mean each baseline is, of shape (n,), at least 2.
+        """
+        ...

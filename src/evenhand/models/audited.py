@@ -1,0 +1,149 @@
+"""What the audit needs of a model, whatever it is made of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.attribution import Explanation
+from evenhand.attribution.gradients import Method
+from evenhand.encoding import CategoryColumn, TableEncoder
+from evenhand.exceptions import InvalidInputError
+from evenhand.validation import as_matrix
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["AuditedModel", "EncodesTables", "OffersAuditedModel", "Output"]
+
+# What the explained score is: log-odds of the favourable outcome, or its probability.
+Output = Literal["log-odds", "probability"]
+
+
+@runtime_checkable
+class EncodesTables(Protocol):
+    """A fitted map from a user's table to the matrix that a model sees, and back to the table's columns."""
+
+    @property
+    def names(self) -> list[str]:
+        """The table's columns."""
+        ...
+
+    @property
+    def encoded_names(self) -> list[str]:
+        """Columns of the matrix."""
+        ...
+
+    @property
+    def join_matrix(self) -> NDArray[np.floating]:
+        """1 where an encoded column (row) comes from a column of the table (column), else 0."""
+        ...
+
+    def transform(self, table: pd.DataFrame) -> NDArray[np.floating]:
+        """The matrix of a table."""
+        ...
+
+
+@runtime_checkable
+class OffersAuditedModel(Protocol):
+    """A fitted estimator that knows how it is to be audited."""
+
+    def audited_model(self) -> AuditedModel:
+        """Return the model as the audit sees it."""
+        ...
+
+
+class AuditedModel(ABC):
+    """A score over a table of people that can be explained from a baseline.
+
+    Attributes
+    ----------
+    kind
+        What it was made from, in words.
+    encoder
+        Encoding of the table; None where the model takes the columns as they are.
+    """
+
+    kind: str
+    encoder: EncodesTables | None
+
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype:
+        """Type of the matrix that the model sees."""
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Where the model computes."""
+
+    @abstractmethod
+    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Explanation:
+        """Attributions of encoded people from encoded baselines, both of shape (n, d).
+
+        `n_steps` and `method` say how gradients are integrated, where they are.
+        """
+
+    @property
+    def output(self) -> Output:
+        """What the explained score is."""
+        return "log-odds"
+
+    @property
+    def accepts_missing(self) -> bool:
+        """Whether a value of the table may be missing."""
+        return self.encoder is not None
+
+    def probability(self, logit: Tensor) -> Tensor:
+        """Probability of the favourable outcome from the explained score, in float64."""
+        return torch.sigmoid(logit.double()) if self.output == "log-odds" else logit.double()
+
+    def encode(self, table: pd.DataFrame, name: str = "X") -> Tensor:
+        """Return the table as the model sees it, on the model's device."""
+        if self.encoder is None:
+            kind = np.dtype(np.float64 if self.dtype == torch.float64 else np.float32)
+            values: NDArray[np.floating] = as_matrix(table, name, dtype=kind, allow_missing=self.accepts_missing)
+        else:
+            values = self.encoder.transform(table)
+        return torch.tensor(values, dtype=self.dtype, device=self.device)
+
+    def join_matrix(self) -> Tensor | None:
+        """Matrix that sums encoded columns into the table's columns; None where they are the same."""
+        if self.encoder is None:
+            return None
+        join = self.encoder.join_matrix
+        if join.shape[0] == join.shape[1] and np.array_equal(join, np.eye(len(join))):
+            return None
+        return torch.as_tensor(join, dtype=self.dtype, device=self.device)
+
+    def financial_table(self, table: pd.DataFrame, financial_features: list[str]) -> pd.DataFrame:
+        """Columns on which people are matched; integer codes where the model is fed integer codes."""
+        chosen = table[financial_features]
+        if not isinstance(self.encoder, TableEncoder) or self.encoder.encoding != "ordinal":
+            return chosen
+        codes = {
+            column.name: column.codes(chosen[column.name])
+            for column in self.encoder.columns
+            if isinstance(column, CategoryColumn) and column.name in financial_features
+        }
+        return chosen.assign(**codes)
+
+    def is_financial(self, columns: list[str], financial_features: list[str]) -> NDArray[np.bool_]:
+        """Which inputs of the model belong to financial features, of shape (d,)."""
+        if self.encoder is None:
+            return np.isin(columns, financial_features)
+        chosen = np.isin(self.encoder.names, financial_features)
+        source: NDArray[np.int64] = self.encoder.join_matrix.argmax(axis=1)
+        return chosen[source]
+
+
+def check_finite(logit: Tensor) -> None:
+    """Refuse scores that are missing or infinite."""
+    if not torch.isfinite(logit).all():
+        n_bad = int((~torch.isfinite(logit)).sum())
+        raise InvalidInputError(f"The model returned {n_bad} logits that are missing or infinite.")

@@ -1,0 +1,40 @@
+"""Models explained by integrated gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from evenhand.attribution import Attribution, FeedForward, attribute
+from evenhand.attribution.gradients import Method, placement
+from evenhand.models.audited import AuditedModel, EncodesTables, check_finite
+
+__all__ = ["DifferentiableModel"]
+
+
+@dataclass(frozen=True)
+class DifferentiableModel(AuditedModel):
+    """A network that maps the encoded table, of shape (n, d), to one logit per row."""
+
+    network: nn.Module | FeedForward
+    kind: str
+    encoder: EncodesTables | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the network's parameters."""
+        return placement(self.network)[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network's parameters are."""
+        return placement(self.network)[1]
+
+    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Attribution:
+        """Integrated gradients of encoded people from encoded baselines, without a graph."""
+        with torch.no_grad():
+            found = attribute(self.network, x, baseline, n_steps, method)
+        check_finite(found.logit)
+        return found

@@ -1,0 +1,66 @@
+"""Models explained by Shapley values: any score that can be asked about a mixture of a person and a baseline row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evenhand.attribution.gradients import Method
+from evenhand.attribution.shapley import Game, ShapleyAttribution, shapley_attribution
+from evenhand.models.audited import AuditedModel, EncodesTables, Output, check_finite
+
+__all__ = ["PlayableModel"]
+
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class PlayableModel(AuditedModel):
+    """A score with the game that explains it: a tree ensemble, or a function of which nothing else is known.
+
+    Attributes
+    ----------
+    game
+        The score and its Shapley values.
+    explained
+        Whether the score is log-odds or a probability.
+    takes_missing
+        Whether the score is defined where an input is missing.
+    precision
+        Type in which inputs are compared.
+    """
+
+    game: Game
+    kind: str
+    encoder: EncodesTables | None = None
+    explained: Output = "log-odds"
+    takes_missing: bool = False
+    precision: torch.dtype = torch.float64
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type in which inputs are compared."""
+        return self.precision
+
+    @property
+    def device(self) -> torch.device:
+        """The CPU."""
+        return _CPU
+
+    @property
+    def output(self) -> Output:
+        """What the explained score is."""
+        return self.explained
+
+    @property
+    def accepts_missing(self) -> bool:
+        """Whether a value of the table may be missing."""
+        return self.takes_missing or self.encoder is not None
+
+    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> ShapleyAttribution:
+        """Shapley values of encoded people from encoded baselines; nothing is integrated."""
+        found = shapley_attribution(self.game, x, baseline)
+        check_finite(found.logit)
+        return found
