@@ -27,10 +27,11 @@ ALLOWED = {
     "progress": set(),
     "encoding": {"validation"},
     "matching": {"validation"},
-    "placebo": {"matching", "scoring"},
+    "placebo": {"matching"},
     "data": {"validation", "files"},
     "tables": {"validation"},
     "gates": {"validation"},
+    "fingerprints": {"validation"},
     "models": {"attribution", "encoding", "validation"},
     "training": {
         "attribution", "encoding", "files", "matching", "models", "outcome_metrics", "progress", "scoring", "splitting",

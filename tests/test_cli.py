@@ -1,12 +1,14 @@
 """The command line as its user meets it: real processes where exit codes matter, real files throughout."""
 
 import json
+import shlex
 import subprocess
 import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 
 from evenhand import cli
 
@@ -53,22 +55,52 @@ def evenhand(monkeypatch, capsys):
     return lambda *arguments: run(*arguments, monkeypatch=monkeypatch, capsys=capsys)
 
 
-def test_help_is_there_for_every_command():
-    for command in (
-        [],
-        ["audit"],
-        ["train"],
-        ["demo"],
-        ["data"],
-        ["data", "list"],
-        ["data", "fetch"],
-        ["reproduce"],
-        ["calibrate"],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "evenhand", *command, "--help"], capture_output=True, text=True, check=True
-        )
-        assert "Usage" in done.stdout
+def commands(command=None, path=()):
+    """Every command with its path, groups excluded."""
+    command = typer.main.get_command(cli.app) if command is None else command
+    if not hasattr(command, "commands"):
+        return {path: command}
+    found = {}
+    for name, part in command.commands.items():
+        found |= commands(part, (*path, name))
+    return found
+
+
+def example_of(command):
+    """The example in a command's help, as it is pasted."""
+    lines = command.help.replace("\\\n", " ").splitlines()
+    (found,) = [line.strip() for line in lines if line.strip().startswith("evenhand ")]
+    return shlex.split(found)[1:]
+
+
+@pytest.mark.parametrize("path", commands(), ids=" ".join)
+def test_help_is_there_for_every_command(path, evenhand):
+    code, out, _ = evenhand(*path, "--help")
+    assert code == 0
+    assert "Usage" in out
+    if path != ("version",):
+        assert tuple(example_of(commands()[path])[: len(path)]) == path
+
+
+NETWORK, MINUTES = {("data", "fetch")}, {("calibrate",), ("reproduce",), ("search",)}
+
+
+def test_the_examples_of_the_help_run_one_after_the_other(evenhand, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    examples = {path: example_of(c) for path, c in commands().items() if path not in {("version",)} | NETWORK | MINUTES}
+    order = [("data", "save"), ("data", "list"), ("demo",), ("audit",), ("train",)]
+    for path in [*order, *(p for p in examples if p not in order)]:
+        code, _, err = evenhand(*examples[path])
+        assert code == 0, (path, err)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(MINUTES), ids=" ".join)
+def test_the_long_examples_of_the_help_run(path, evenhand, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert evenhand(*example_of(commands()[("data", "save")]))[0] == 0
+    code, _, err = evenhand(*example_of(commands()[path]))
+    assert code == 0, err
 
 
 def test_an_audit_of_a_messy_csv_without_a_model(evenhand, loans, tmp_path):

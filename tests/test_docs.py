@@ -132,13 +132,13 @@ def test_the_index_links_every_page():
 def test_the_toml_of_the_documentation_has_every_key_and_no_other(tmp_path):
     from dataclasses import fields
 
-    from evenhand.cli import _AuditPlan, _plan_from_toml
+    from evenhand.cli.plan import AuditPlan, plan_from_toml
 
     (text,) = blocks(ROOT / "docs" / "auditing.md", "toml")
     file = tmp_path / "audit.toml"
     file.write_text(text, encoding="utf-8")
-    assert _plan_from_toml(file).label == "approved"
-    assert set(tomllib.loads(text)) == {field.name for field in fields(_AuditPlan)}
+    assert plan_from_toml(file).label == "approved"
+    assert set(tomllib.loads(text)) == {field.name for field in fields(AuditPlan)}
 
 
 def test_every_field_of_the_json_is_documented():

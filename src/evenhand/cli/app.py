@@ -1,0 +1,61 @@
+"""The commands together, and their exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import typer
+
+from evenhand.cli.auditing import audit, demo
+from evenhand.cli.datasets import data_app
+from evenhand.cli.research import calibrate, reproduce
+from evenhand.cli.training import train
+from evenhand.exceptions import EvenhandError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="evenhand",
+    help="Audit how a credit model decides, not only what it decides.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (audit, demo, train, reproduce, calibrate):
+    app.command()(command)
+app.add_typer(data_app, name="data")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from evenhand._version import __version__
+
+    typer.echo(__version__)
+
+
+def main() -> NoReturn:
+    """Run the command line: 0 done, 1 a gate was crossed, 2 bad input, 130 interrupted."""
+    code: object = 0
+    try:
+        code = app(standalone_mode=False)
+    except (EvenhandError, OSError) as error:
+        _fail(str(error))
+    except typer.Exit as done:
+        code = done.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    except Exception as error:  # wrong options: the parser's own messages
+        if not hasattr(error, "format_message"):
+            raise
+        _fail(error.format_message())
+    if code == 130:
+        typer.echo("Interrupted; what was finished is kept.", err=True)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"Error: {message}", err=True)
+    sys.exit(2)

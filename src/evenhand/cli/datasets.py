@@ -1,0 +1,88 @@
+"""`evenhand data`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenhand.cli.names import names_in
+from evenhand.exceptions import InvalidInputError
+
+__all__ = ["data_app"]
+
+data_app = typer.Typer(help="List the datasets, or fetch one.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """List the datasets with their sizes and sources.
+
+    \b
+    Example:
+      evenhand data list
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from evenhand.data import dataset_descriptions
+
+    table = Table("name", "what", box=None, pad_edge=False)
+    for name, what in dataset_descriptions().items():
+        table.add_row(name, what)
+    Console().print(table)
+
+
+@data_app.command("save")
+def data_save(
+    name: Annotated[str, typer.Argument(help="Dataset to save.")],
+    out: Annotated[Path, typer.Option(help="CSV or Parquet file.")],
+) -> None:
+    """Save a dataset as a table with its label, `outcome`, and its group.
+
+    \b
+    Example:
+      evenhand data save german --out german.csv
+    """
+    from evenhand.data import load_dataset
+    from evenhand.files import write_atomically
+
+    if out.suffix not in {".csv", ".parquet"}:
+        raise InvalidInputError(f"--out must end in .csv or .parquet, got {str(out)!r}.")
+    data = load_dataset(name)
+    table = data.X.assign(**{"outcome": data.y, data.group_name: data.group})
+    with write_atomically(out) as temporary:
+        if out.suffix == ".csv":
+            table.to_csv(temporary, index=False)
+        else:
+            table.to_parquet(temporary, index=False)
+    typer.echo(
+        f"Written: {out}, {len(data):,} people; label outcome (1 = {data.positive_label}), group {data.group_name}, "
+        f"financial features {','.join(data.financial_features)}"
+    )
+
+
+@data_app.command("fetch")
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="Dataset to fetch; only hmda needs the network.")],
+    state: Annotated[str, typer.Option(help="States of the HMDA export: NY or NY,NJ.")] = "DC",
+    year: Annotated[int, typer.Option(help="Year of the HMDA export.")] = 2024,
+) -> None:
+    """Fetch a dataset into the user's cache.
+
+    \b
+    Example, over the network:
+      evenhand data fetch hmda --state DC --year 2024
+    """
+    from evenhand.data import dataset_descriptions, load_dataset
+    from evenhand.data.hmda import fetch_hmda
+
+    if name == "hmda":
+        for path in fetch_hmda(names_in(state) or (), year):
+            typer.echo(str(path))
+        return
+    if name in dataset_descriptions():
+        typer.echo(f"{name} needs no download: {load_dataset(name)!r}")
+        return
+    raise InvalidInputError(f"There is no dataset {name!r}; see `evenhand data list`.")

@@ -1,0 +1,69 @@
+"""`evenhand train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenhand.cli.names import names_in
+
+__all__ = ["train"]
+
+
+def train(
+    data: Annotated[Path, typer.Argument(help="CSV (plain or gzip) or Parquet file, one row per applicant.")],
+    label: Annotated[str, typer.Option(help="Column of the true outcome.")],
+    group: Annotated[str, typer.Option(help="Column of the protected attribute; a,b for an intersection.")],
+    financial: Annotated[str, typer.Option(help="Columns on which people are comparable: a,b,c.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("model"),
+    drop: Annotated[str, typer.Option(help="Columns to leave out: a,b.")] = "",
+    positive_label: Annotated[
+        str | None, typer.Option(help="Value of the label that is the favourable outcome.")
+    ] = None,
+    keep_group: Annotated[bool, typer.Option("--keep-group", help="The model also sees the group.")] = False,
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out, and count, rows without label or group.")
+    ] = False,
+    cec_weight: Annotated[float, typer.Option(help="Weight of explanation consistency; 0 for none.")] = 1.0,
+    equalized_odds_weight: Annotated[float, typer.Option(help="Weight of equalized odds; 0 for none.")] = 1.0,
+    epochs: Annotated[int, typer.Option(help="Passes over the people.")] = 30,
+    encoding: Annotated[str, typer.Option(help="Categories as onehot columns or ordinal codes.")] = "onehot",
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder that keeps an unfinished fit; run again to go on.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
+) -> None:
+    """Train a classifier on a table of applicants and save it.
+
+    \b
+    Example, after `evenhand data save german --out german.csv`:
+      evenhand train german.csv --label outcome --group sex \\
+          --financial credit_amount,duration,installment_rate --out model
+    """
+    from evenhand.running import train_table
+
+    model, exclusions = train_table(
+        data,
+        label=label,
+        group=names_in(group) or (),
+        financial=names_in(financial) or (),
+        drop=names_in(drop) or (),
+        positive_label=positive_label,
+        keep_group=keep_group,
+        drop_missing=drop_missing,
+        cec_weight=cec_weight,
+        equalized_odds_weight=equalized_odds_weight,
+        epochs=epochs,
+        encoding=encoding,
+        checkpoint=checkpoint,
+        device=device,
+        random_state=random_state,
+    )
+    for reason, count in exclusions.items():
+        typer.echo(f"Left out: {count} rows, {reason}.")
+    last = {name: values[-1] for name, values in model.history_.items() if len(values)}
+    typer.echo(", ".join(f"{name} {value:.4f}" for name, value in last.items() if value == value))
+    typer.echo(f"Written: {model.save(out)}")
