@@ -5,7 +5,7 @@ import platform
 import sys
 from pathlib import Path
 
-NAMES = ("attribution", "matching", "audit", "evidence", "training")
+NAMES = ("attribution", "matching", "audit", "evidence", "training", "trees")
 
 
 def show(rows: list[dict]) -> None:

@@ -14,6 +14,7 @@ ALLOWED = {
     "exceptions": set(),
     "_version": set(),
     "files": set(),
+    "trees": set(),
     "attribution": set(),
     "scoring": set(),
     "regimes": set(),
