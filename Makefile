@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC := pyproject.toml constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint type check bench slow clean help
+.PHONY: demo test lint type docs check bench slow browser clean help
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -29,12 +29,26 @@ test: $(VENV)/.dev  ## all default tests and doctests, a process per core
 slow: $(VENV)/.dev  ## the minutes-long tests: five-fold figures on real data
 	$(BIN)/python -m pytest -m slow -s
 
+$(VENV)/.browser: $(VENV)/.dev
+	@test -n "$$EVENHAND_CHROMIUM" || command -v chromium >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install -y -qq chromium poppler-utils; \
+	  else echo "make browser needs Chromium: install it, or give its path in EVENHAND_CHROMIUM." >&2; exit 1; fi; }
+	@touch $@
+
+browser: $(VENV)/.browser  ## the report in Chromium: layout, keyboard, explorer, print, speed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
+
 lint: $(VENV)/.dev  ## ruff format and check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
 type: $(VENV)/.dev  ## mypy --strict on src
 	$(BIN)/mypy
+
+# The banner that the variable turns off is advice on another site generator; it would stand on top of every build.
+docs: $(VENV)/.dev  ## the documentation site in site/; any warning, or anything fetched from elsewhere, stops it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 check: lint type test  ## everything CI runs
 

@@ -155,7 +155,7 @@ def test_a_crossed_gate_exits_with_one_and_writes_the_result(evenhand, loans, tm
         (["--label", "outcme"], "--label names columns absent from the data: ['outcme']. Did you mean 'outcome'?"),
         (["--financial", "incme"], "financial_features names columns absent from the data: ['incme']"),
         (["--positive-label", "yes"], "'yes' does not occur in the label, which has ['Approved', 'denied']"),
-        (["--model", "nowhere"], "There is no model at 'nowhere'"),
+        (["--model", "nowhere"], "There is no model file 'nowhere'"),
         (["--reference", "x.csv"], "--reference goes with --model"),
         (["--fail-on", "nonsense"], "A gate reads like"),
         (["--decision-threshold", "3"], "`decision_threshold` must be a number in [0, 1], got 3.0"),

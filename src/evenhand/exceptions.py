@@ -8,6 +8,7 @@ __all__ = [
     "InvalidInputError",
     "InvalidTypeError",
     "ModelFileError",
+    "StreamError",
 ]
 
 
@@ -33,6 +34,14 @@ class DownloadError(EvenhandError, OSError):
 
 class ModelFileError(EvenhandError, ValueError):
     """A model file is truncated, altered, foreign or of an unknown version."""
+
+
+class MissingExtraError(EvenhandError, ImportError):
+    """A library that only some work needs is not installed; the message names the extra that brings it."""
+
+
+class StreamError(EvenhandError, OSError):
+    """A streamed audit could not go on; the message says why and what of it is kept."""
 
 
 class EvenhandWarning(UserWarning):

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import RenderableType
 
+    from evenhand.report.pair_sample import PairSample
+    from evenhand.report.plots import Plots
+
 __all__ = ["SCHEMA", "AuditResult", "Outcome", "Provenance"]
 
 SCHEMA = "evenhand.audit/1"
@@ -174,6 +177,8 @@ class AuditResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the pair table as plain data; a figure that could not be estimated is NaN with a note."""
+        from evenhand.report.distributions import pair_distributions
+
         scored = self.pairs[self.pairs["cec"].notna()]
         shares = regime_shares(scored["regime"])
         return {
@@ -189,6 +194,7 @@ class AuditResult:
             "features": self.features.to_dict("records"),
             "evidence": None if self.evidence is None else self.evidence.to_dict(),
             "proxies": None if self.proxies is None else self.proxies.to_dict(),
+            "distributions": pair_distributions(self.pairs),
             "warnings": list(self.warnings),
         }
 
@@ -367,6 +373,80 @@ class AuditResult:
         """Write the pair table as Parquet, whole or not at all."""
         with write_atomically(path) as temporary:
             self.pairs.to_parquet(temporary, index=False)
+
+    def pair_sample(self, max_pairs: int = 2000, random_state: int = 0) -> PairSample:
+        """Pairs to look at one by one: a fifth are the strongest cases, the rest are drawn over regimes and groups.
+
+        Parameters
+        ----------
+        max_pairs
+            Most pairs to take.
+        random_state
+            Seed of the draw.
+
+        Returns
+        -------
+        The pairs, the values and attributions of the two people of each, and in words how they were drawn.
+        """
+        return self._sample(self.pairs, self.match_attributions, max_pairs, random_state)
+
+    def _sample(
+        self, pairs: pd.DataFrame, match_attributions: NDArray[np.float32], max_pairs: int, random_state: int = 0
+    ) -> PairSample:
+        from evenhand.report.pair_sample import draw_pair_sample
+
+        return draw_pair_sample(
+            pairs,
+            self.table,
+            self.reference_table,
+            self.attributions,
+            match_attributions,
+            max_pairs=max_pairs,
+            random_state=random_state,
+        )
+
+    @property
+    def plot(self) -> Plots:
+        """Charts of the result by name, such as `result.plot.regimes()`; they show in notebooks and can be saved."""
+        from evenhand.report.plots import Plots
+
+        def sample_of(person: int) -> PairSample:
+            rows = np.flatnonzero(self.pairs["person"].to_numpy() == person)
+            return self._sample(self.pairs.iloc[rows], self.match_attributions[rows], max(1, len(rows)))
+
+        return Plots(self.to_dict(), sample_of)
+
+    def to_html(self, path: str | os.PathLike[str], *, title: str | None = None, pairs_file: str | None = None) -> None:
+        """Write the report as one HTML file that needs no network, whole or not at all.
+
+        Parameters
+        ----------
+        path
+            Of the file.
+        title
+            Of the page; by default it names the model.
+        pairs_file
+            Name of the file of `to_parquet`, if it lies beside the page.
+        """
+        from evenhand.report.contents import pairs_to_show, report_contents
+        from evenhand.report.page import render_page
+
+        sample = self.pair_sample(pairs_to_show(len(self.table.columns)))
+        text = render_page(report_contents(self.to_dict(), sample, title=title, pairs_file=pairs_file))
+        with write_atomically(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+    def to_excel(self, path: str | os.PathLike[str]) -> None:
+        """Write the figures and tables as an Excel workbook, whole or not at all; needs the extra `excel`."""
+        from evenhand.report.excel import write_workbook
+
+        write_workbook(self, path)
+
+    def _repr_html_(self) -> str:
+        """A card for notebooks: the verdict, the key figures and the warnings."""
+        from evenhand.report.page import render_card
+
+        return render_card(self.to_dict())
 
     def __repr__(self) -> str:
         data = self.to_dict()

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import evenhand as eh
-from evenhand.exceptions import InvalidInputError
+from evenhand.exceptions import InvalidInputError, MissingExtraError
 from evenhand.methods import (
     CEC,
     AdversarialDebiasing,
@@ -20,7 +20,6 @@ from evenhand.methods import (
     HardtPostProcessing,
     LagrangianConstraints,
     Method,
-    MissingExtraError,
     NetworkSettings,
     RepairsTable,
     Unconstrained,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.exceptions import InvalidInputError
-from evenhand.trees import CompilerMissingError, Tree, TreeEnsemble, contributions
+from evenhand.exceptions import InvalidInputError, MissingExtraError
+from evenhand.trees import Tree, TreeEnsemble, contributions
 from evenhand.trees.shapley import leaf_weights
 
 TOLERANCE = 1e-9
@@ -267,14 +267,15 @@ def test_without_numba_a_sentence_says_what_to_install():
 import sys
 sys.modules["numba"] = None
 import numpy as np
-from evenhand.trees import CompilerMissingError, read_trees
+from evenhand.exceptions import MissingExtraError
+from evenhand.trees import read_trees
 from sklearn.tree import DecisionTreeClassifier
 ensemble = read_trees(DecisionTreeClassifier().fit([[0.0], [1.0]], [0, 1]))
 try:
     ensemble.margin(np.zeros((1, 1)))
-except CompilerMissingError as error:
+except MissingExtraError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "Tree models need numba, which is not installed: pip install 'evenhand[trees]'.\n"
-    assert issubclass(CompilerMissingError, ImportError)
+    assert issubclass(MissingExtraError, ImportError)

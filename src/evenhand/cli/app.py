@@ -8,6 +8,7 @@ from typing import NoReturn
 import typer
 
 from evenhand.cli.auditing import audit, demo
+from evenhand.cli.comparing import compare, monitor
 from evenhand.cli.datasets import data_app
 from evenhand.cli.research import calibrate, reproduce
 from evenhand.cli.training import train
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (audit, demo, train, reproduce, calibrate):
+for command in (audit, demo, compare, monitor, train, reproduce, calibrate):
     app.command()(command)
 app.add_typer(data_app, name="data")
 

@@ -4,7 +4,6 @@ from evenhand.methods.adversarial import AdversarialDebiasing
 from evenhand.methods.agarwal import AgarwalReduction
 from evenhand.methods.cec import CEC
 from evenhand.methods.disparate_impact_remover import DisparateImpactRemover
-from evenhand.methods.extra import MissingExtraError
 from evenhand.methods.hardt import HardtPostProcessing
 from evenhand.methods.lagrangian import LagrangianConstraints
 from evenhand.methods.network import NetworkMethod, NetworkSettings
@@ -20,7 +19,6 @@ __all__ = [
     "HardtPostProcessing",
     "LagrangianConstraints",
     "Method",
-    "MissingExtraError",
     "NetworkMethod",
     "NetworkSettings",
     "RepairsTable",

@@ -5,13 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from evenhand.exceptions import EvenhandError
+from evenhand.exceptions import MissingExtraError
 
-__all__ = ["MissingExtraError", "cooper_module", "fairlearn_module"]
-
-
-class MissingExtraError(EvenhandError, ImportError):
-    """A library that only some methods need is not installed."""
+__all__ = ["cooper_module", "fairlearn_module"]
 
 
 def fairlearn_module(name: str) -> Any:  # noqa: ANN401

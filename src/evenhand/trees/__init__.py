@@ -1,12 +1,11 @@
 """Tree ensembles of any of four libraries, and exact Shapley values of them with a baseline for each person."""
 
 from evenhand.trees.coding import coded_matrix
-from evenhand.trees.ensemble import CompilerMissingError, Tree, TreeEnsemble
+from evenhand.trees.ensemble import Tree, TreeEnsemble
 from evenhand.trees.reading import read_trees, tree_library
 from evenhand.trees.shapley import contributions
 
 __all__ = [
-    "CompilerMissingError",
     "Tree",
     "TreeEnsemble",
     "coded_matrix",

@@ -13,9 +13,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.exceptions import EvenhandError, InvalidInputError
+from evenhand.exceptions import InvalidInputError, MissingExtraError
 
-__all__ = ["CompilerMissingError", "Tree", "TreeEnsemble"]
+__all__ = ["Tree", "TreeEnsemble"]
 
 Output = Literal["log-odds", "probability"]
 FloatArray = NDArray[np.float64]
@@ -44,10 +44,6 @@ NODE = np.dtype(
 
 # People walked through the trees together: their rows and one tree stay in the innermost cache.
 BLOCK = 256
-
-
-class CompilerMissingError(EvenhandError, ImportError):
-    """numba, which compiles the walks through the trees, is not installed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +255,7 @@ class TreeEnsemble:
         ------
         InvalidInputError
             If `X` has another number of columns.
-        CompilerMissingError
+        MissingExtraError
             If numba is not installed.
         """
         kernel, nodes = kernel_module(), self.nodes
@@ -286,7 +282,7 @@ def kernel_module() -> Any:  # noqa: ANN401 - its functions are compiled
     try:
         return import_module("evenhand.trees.kernel")
     except ImportError as error:
-        raise CompilerMissingError(
+        raise MissingExtraError(
             "Tree models need numba, which is not installed: pip install 'evenhand[trees]'."
         ) from error
 

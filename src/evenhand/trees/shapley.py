@@ -49,7 +49,7 @@ def contributions(
     ------
     InvalidInputError
         If the shapes differ.
-    CompilerMissingError
+    MissingExtraError
         If numba is not installed.
 
     Examples

@@ -1,0 +1,69 @@
+"""`evenhand compare` and `evenhand monitor`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["compare", "monitor"]
+
+
+def compare(
+    audits: Annotated[list[Path], typer.Argument(help="Two or more audit.json files, the one to compare with first.")],
+    out: Annotated[Path, typer.Option(help="Page to write.")] = Path("comparison.html"),
+    allow_different_settings: Annotated[
+        bool, typer.Option("--allow-different-settings", help="Compare audits made with other thresholds or features.")
+    ] = False,
+) -> None:
+    """Compare audits: what moved, and is it more than noise.
+
+    \b
+    Example, after the examples of `evenhand audit` and `evenhand demo`:
+      evenhand compare demo/audit.json report/audit.json \\
+          --allow-different-settings --out comparison.html
+    """
+    from evenhand.comparing import compare_audits
+    from evenhand.report.comparison_page import write_comparison
+
+    names = _distinct_names(audits)
+    found = compare_audits(dict(zip(names, audits, strict=True)), allow_different_settings=allow_different_settings)
+    for sentence in (*found.sentences, *(f"! {warning}" for warning in found.warnings)):
+        typer.echo(sentence)
+    write_comparison(found, out)
+    typer.echo(f"\nWritten: {out}")
+
+
+def monitor(
+    folder: Annotated[Path, typer.Argument(help="Folder of audit files (JSON), also in folders of their own.")],
+    out: Annotated[Path, typer.Option(help="Page to write.")] = Path("monitoring.html"),
+    false_alarm_rate: Annotated[
+        float, typer.Option(help="Chance that a history in which nothing changed gives any alarm.")
+    ] = 0.05,
+) -> None:
+    """Watch a history of audits: trends with limits, and the first audit that departed from the past.
+
+    \b
+    Example, with this month's audit beside those of the months before:
+      evenhand monitor . --out monitoring.html
+    """
+    from evenhand.comparing import monitor as watch
+    from evenhand.comparing import read_history
+    from evenhand.report.comparison_page import write_monitoring
+
+    found = watch(read_history(folder), false_alarm_rate=false_alarm_rate)
+    for sentence in found.sentences:
+        typer.echo(sentence)
+    write_monitoring(found, out)
+    typer.echo(f"\nWritten: {out}")
+
+
+def _distinct_names(paths: Sequence[Path]) -> list[str]:
+    """Short names that tell the files apart: their own, else with the folder's, else the whole path."""
+    for name in (lambda p: p.stem, lambda p: "/".join(p.with_suffix("").parts[-2:]), str):
+        names = [name(path) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{path} ({k})" for k, path in enumerate(paths, 1)]

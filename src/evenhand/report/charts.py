@@ -1,0 +1,625 @@
+"""Charts of an audit: plain data in, an Altair chart out.
+
+Every function takes the plain data of an audit (`AuditResult.to_dict`) and returns a chart with a description for
+screen readers. Charts are of one view, so that a page can give them any width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenhand.inference import SMALLEST_EXCESS_OF_INTEREST
+from evenhand.regimes import REGIMES
+from evenhand.report.drawing import (
+    STEP,
+    NothingToDrawError,
+    chart_of,
+    check_any,
+    finished,
+    forest,
+    group_colour,
+    guide_x,
+    guide_y,
+    label_of,
+    labels_of,
+    lines_of,
+    save,
+    specification,
+)
+from evenhand.report.formatting import decimal, is_number, shortened
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from evenhand.report.pair_sample import PairSample
+
+__all__ = [
+    "NothingToDrawError",
+    "approvals",
+    "balance",
+    "cec_distribution",
+    "cutoffs",
+    "density",
+    "distances",
+    "drivers",
+    "error_rates",
+    "excess",
+    "excess_by",
+    "pair",
+    "plane",
+    "proxies",
+    "ratios",
+    "regimes",
+    "save",
+    "score_distribution",
+    "sensitivity",
+    "shares",
+    "specification",
+    "thresholds",
+    "weights",
+]
+
+Data = Mapping[str, Any]
+Row = dict[str, Any]
+
+MOST_FEATURES = 15
+_MOST_ROWS = 40
+_EVERYONE = "all pairs"
+_REGIME_WORDS = {
+    "A": "A: same decision, same reasoning",
+    "B": "B: same decision, different reasoning",
+    "C": "C: different decision, same reasoning",
+    "D": "D: decision and reasoning differ",
+}
+
+
+def regimes(data: Data) -> alt.Chart:
+    """Share of pairs in each regime, of everyone and by group of the person."""
+    import altair as alt
+
+    counts = _regime_counts(data)
+    rows = [
+        {"group": name, "regime": _REGIME_WORDS[r], "share": n[r] / sum(n.values()), "pairs": n[r], "place": place}
+        for name, n in counts.items()
+        if sum(n.values())
+        for place, r in enumerate(REGIMES)
+    ]
+    check_any(rows, "no pair was scored")
+    chart = (
+        chart_of(rows)
+        .mark_bar(height={"band": 0.7})
+        .encode(
+            x=alt.X("share:Q", title="Share of pairs", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
+            y=lines_of(list(counts), "group"),
+            color=alt.Color(
+                "regime:N",
+                scale=alt.Scale(domain=list(_REGIME_WORDS.values()), range="ordinal"),
+                legend=alt.Legend(columns=2, labelLimit=260),
+            ),
+            order=alt.Order("place:Q"),
+            tooltip=["group:N", "regime:N", alt.Tooltip("share:Q", format=".1%"), alt.Tooltip("pairs:Q", format=",")],
+        )
+    )
+    return finished(
+        chart, "Stacked bars: share of pairs in the regimes A to D, for all pairs and by group.", 30 * len(counts)
+    )
+
+
+def plane(data: Data) -> alt.Chart:
+    """Each group by how often decisions flip and how far reasoning differs, with the placebo floor."""
+    import altair as alt
+
+    counts, means = _regime_counts(data), data["cec"]["by_group"]
+    rows = [
+        {
+            "group": name,
+            "pfr": (n["C"] + n["D"]) / sum(n.values()),
+            "cec": data["cec"]["mean"] if name == _EVERYONE else means.get(name),
+            "pairs": sum(n.values()),
+        }
+        for name, n in counts.items()
+        if sum(n.values())
+    ]
+    rows = [row for row in rows if is_number(row["cec"])]
+    check_any(rows, "no pair was scored")
+    tau = data["settings"]["consistency_threshold"]
+    top = min(1.0, max(0.2, 1.25 * max(row["pfr"] for row in rows)))
+    x = alt.X("pfr:Q", title="Prediction flip rate", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, top]))
+    y = alt.Y("cec:Q", title="Mean CEC score", scale=alt.Scale(domain=[0, 1]))
+    corners = [
+        {
+            "letter": letter,
+            "pfr": top * (0.06 if letter in "AB" else 0.94),
+            "cec": tau / 2 if letter in "AC" else (3 + tau) / 4,
+        }
+        for letter in REGIMES
+    ]
+    points = (
+        chart_of(rows)
+        .mark_point(size=150)
+        .encode(
+            x=x,
+            y=y,
+            color=group_colour(list(counts)),
+            shape=alt.Shape("group:N", sort=None, scale=alt.Scale(domain=list(counts)), legend=alt.Legend()),
+            tooltip=[
+                "group:N",
+                alt.Tooltip("pfr:Q", format=".1%", title="flip rate"),
+                alt.Tooltip("cec:Q", format=".3f", title="mean CEC"),
+                alt.Tooltip("pairs:Q", format=","),
+            ],
+        )
+    )
+    layers: list[Any] = [
+        chart_of(corners).mark_text(style="corner").encode(x=x, y=y, text="letter:N"),
+        *guide_y(tau, f"consistency threshold {tau:g}", "guide"),
+    ]
+    found = data["evidence"]
+    if found is not None and is_number(found["placebo_mean"]):
+        lines = {"placebo": ("floor", found["placebo_mean"]), "compared": ("compared", found["compared_mean"])}
+        highest = max(lines, key=lambda name: lines[name][1])
+        for name, (style, value) in lines.items():
+            words = f"{name} pairs {decimal(value)}"
+            layers += guide_y(value, words, style, side="left", is_above=name == highest)
+    return finished(
+        alt.layer(*layers, points),
+        "Points: prediction flip rate and mean CEC score of all pairs and of each group, with the consistency "
+        "threshold, compared pairs and placebo pairs as horizontal lines.",
+        height=300,
+    )
+
+
+def density(data: Data) -> alt.Chart:
+    """How many pairs lie at each difference of scores and CEC score."""
+    import altair as alt
+
+    found = data["distributions"]["plane"]
+    across, up = found["difference_edges"], found["cec_edges"]
+    rows = [
+        {"left": across[i], "right": across[i + 1], "low": up[j], "high": up[j + 1], "pairs": n}
+        for i, j, n in found["cells"]
+    ]
+    check_any(rows, "no pair was scored")
+    tau = data["settings"]["consistency_threshold"]
+    x = alt.X("left:Q", title="Score of the match minus score of the person", scale=alt.Scale(domain=[-1, 1]))
+    cells = (
+        chart_of(rows)
+        .mark_rect(style="heat")
+        .encode(
+            x=x,
+            x2="right:Q",
+            y=alt.Y("low:Q", title="CEC score", scale=alt.Scale(domain=[0, 1])),
+            y2="high:Q",
+            fillOpacity=alt.FillOpacity(
+                "pairs:Q",
+                scale=alt.Scale(type="sqrt", domain=[0, max(r["pairs"] for r in rows)], range=[0.05, 1]),
+                legend=None,
+            ),
+            tooltip=[
+                alt.Tooltip("left:Q", title="difference from"),
+                alt.Tooltip("right:Q", title="to"),
+                alt.Tooltip("low:Q", title="CEC from"),
+                alt.Tooltip("high:Q", title="to"),
+                alt.Tooltip("pairs:Q", format=","),
+            ],
+        )
+    )
+    return finished(
+        alt.layer(cells, *guide_y(tau, f"consistency threshold {tau:g}", "guide")),
+        "Heat map: number of pairs by difference of scores and CEC score; darker means more pairs.",
+        height=300,
+    )
+
+
+def cec_distribution(data: Data) -> alt.Chart:
+    """CEC scores of pairs, and of the placebo pairs of the same people."""
+    import altair as alt
+
+    x = alt.X("cec:Q", title="CEC score", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("share:Q", title="Share of pairs", axis=alt.Axis(format="%"))
+    pairs, placebo = (_histogram(data["distributions"][key]) for key in ("cec", "placebo_cec"))
+    check_any(pairs, "no pair was scored")
+    layers: list[Any] = [chart_of(pairs).mark_area(style="pairs", interpolate="step-after", line=True).encode(x=x, y=y)]
+    if placebo:
+        layers.append(chart_of(placebo).mark_line(style="floor", interpolate="step-after").encode(x=x, y=y))
+    tau = data["settings"]["consistency_threshold"]
+    return finished(
+        alt.layer(*layers, *guide_x(tau, f"threshold {tau:g}")),
+        "Histogram: CEC scores of pairs across groups (filled) and of placebo pairs (dashed line).",
+        height=220,
+    )
+
+
+def excess(data: Data) -> alt.Chart:
+    """The excess over placebo pairs of each measure, with 95 % intervals."""
+    found = _evidence(data)
+    parts = (
+        ("CEC score", "cec"),
+        ("input gap", "input_gap"),
+        ("reasoning gap", "reasoning_gap"),
+        ("regime B share", "regime_b"),
+        ("shared reasons", "reason_overlap"),
+    )
+    rows = [_estimate_row(label, found[name]) for label, name in parts]
+    return forest(
+        rows,
+        "Excess over placebo pairs",
+        "Points with 95 % intervals: excess over placebo pairs of the CEC score, its two parts, regime B and shared "
+        "reasons.",
+        band=SMALLEST_EXCESS_OF_INTEREST,
+    )
+
+
+def excess_by(data: Data) -> alt.Chart:
+    """The excess of the CEC score within each group, label, decision and further column."""
+    splits = _evidence(data)["splits"]
+    rows = [_estimate_row("everyone", data["evidence"]["cec"])]
+    rows += [_estimate_row(f"{s['split']}: {s['value']}", s["estimate"]) for s in splits]
+    return forest(
+        rows[:_MOST_ROWS],
+        "Excess over placebo pairs",
+        "Points with 95 % intervals: excess of the CEC score among everyone and within each group, label, decision "
+        "and further column.",
+        band=SMALLEST_EXCESS_OF_INTEREST,
+    )
+
+
+def drivers(data: Data) -> alt.Chart:
+    """What each feature contributes to the excess, with 95 % intervals; the largest in size."""
+    found = sorted(_evidence(data)["features"], key=lambda f: -_size(f["estimate"]["value"]))
+    rows = [_estimate_row(f["feature"], f["estimate"]) for f in found[:MOST_FEATURES]]
+    return forest(
+        rows, "Contribution to the excess", "Points with 95 % intervals: contribution of each feature to the excess."
+    )
+
+
+def shares(data: Data) -> alt.Chart:
+    """Each feature's share of the CEC score; the largest first."""
+    import altair as alt
+
+    found = [f for f in data["features"] if is_number(f["share"])][:MOST_FEATURES]
+    check_any(found, "no pair was scored")
+    names = labels_of([f["feature"] for f in found])
+    rows = [{"label": name, "share": f["share"]} for name, f in zip(names, found, strict=True)]
+    chart = (
+        chart_of(rows)
+        .mark_bar(height={"band": 0.65})
+        .encode(
+            x=alt.X("share:Q", title="Share of the mean CEC score", axis=alt.Axis(format="%")),
+            y=lines_of(names),
+            tooltip=["label:N", alt.Tooltip("share:Q", format=".1%")],
+        )
+    )
+    return finished(chart, "Bars: share of each feature in the mean CEC score, largest first.", STEP * len(rows))
+
+
+def weights(data: Data) -> alt.Chart:
+    """How differently features are weighed in comparable people of two groups; the clearest differences."""
+    found = [w for w in _evidence(data)["weights"] if is_number(w["estimate"]["value"])]
+    found.sort(key=lambda w: -abs(w["estimate"]["value"]) / max(w["estimate"]["standard_error"] or 0.0, 1e-9))
+    several = len({(w["group"], w["other_group"]) for w in found}) > 1
+    rows = [
+        _estimate_row(f"{w['feature']}: {w['group']} − {w['other_group']}" if several else w["feature"], w["estimate"])
+        for w in found[:MOST_FEATURES]
+    ]
+    title = "Difference of weights, over placebo pairs"
+    if found and not several:
+        title = f"Weight, {shortened(found[0]['group'], 16)} minus {shortened(found[0]['other_group'], 16)}"
+    return forest(
+        rows, title, "Points with 95 % intervals: difference between two groups in the weight of each feature."
+    )
+
+
+def proxies(data: Data) -> alt.Chart:
+    """How well each feature alone tells the group; 0.5 is not at all."""
+    screen = data["proxies"]
+    if screen is None:
+        raise NothingToDrawError("There is no proxy screen: groups were too small, or the audit ran without evidence.")
+    known = sorted((f for f in screen["features"] if is_number(f["auc"])), key=lambda f: -f["auc"])
+    rows = [
+        {"label": f["feature"], "value": f["auc"], "low": f["low"], "high": f["high"]}
+        for f in [screen["all_features"], *known[:MOST_FEATURES]]
+        if f is not None and is_number(f["auc"])
+    ]
+    return forest(
+        rows,
+        "AUC of predicting the group",
+        "Points with 95 % intervals: how well each feature predicts the group; 0.5 is not at all, 1 perfectly.",
+        zero=0.5,
+    )
+
+
+def distances(data: Data) -> alt.Chart:
+    """Share of pairs within each distance, by group of the person."""
+    import altair as alt
+
+    found = data["distributions"]["distance"]
+    total = np.sum(list(found["counts"].values()), axis=0) if found["counts"] else np.zeros(1)
+    if not total.sum():
+        raise NothingToDrawError("There is no distance to draw: no pair was scored.")
+    last = int(np.searchsorted(np.cumsum(total) / total.sum(), 0.995)) + 1
+    rows = []
+    for name, counts in found["counts"].items():
+        if sum(counts):
+            share = np.cumsum([0, *counts[:last]]) / sum(counts)
+            rows += [
+                {"group": label_of(name), "distance": d, "share": s}
+                for d, s in zip(found["edges"][: last + 1], share.tolist(), strict=True)
+            ]
+    chart = (
+        chart_of(rows)
+        .mark_line()
+        .encode(
+            x=alt.X("distance:Q", title="Distance to the match, in standard deviations"),
+            y=alt.Y("share:Q", title="Share within it", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
+            color=group_colour([label_of(name) for name in found["counts"]]),
+            strokeDash=alt.StrokeDash("group:N", legend=None),
+            tooltip=[
+                "group:N",
+                alt.Tooltip("distance:Q", format=".2f"),
+                alt.Tooltip("share:Q", format=".1%", title="share within"),
+            ],
+        )
+    )
+    return finished(chart, "Lines: share of pairs whose match is within each distance, by group.", height=240)
+
+
+def balance(data: Data) -> alt.Chart:
+    """Love plot: standardised mean difference of each financial feature before and after matching."""
+    import altair as alt
+
+    found: dict[str, list[Row]] = {}
+    for row in data["matching"]["balance"]:
+        if is_number(row["before"]) or is_number(row["after"]):
+            found.setdefault(row["feature"], []).append(row)
+    check_any(found, "no difference between groups could be estimated")
+    order = sorted(found, key=lambda name: -max(_size(r["before"]) for r in found[name]))[: MOST_FEATURES + 5]
+    names = dict(zip(order, labels_of(order), strict=True))
+    kinds = {"after": "after matching", "before": "before matching"}
+    rows = [
+        {
+            "label": names[name],
+            "difference": abs(row[key]),
+            "when": words,
+            "groups": f"{shortened(row['group'], 40)} and {shortened(row['other_group'], 40)}",
+        }
+        for name in order
+        for row in found[name]
+        for key, words in kinds.items()
+        if is_number(row[key])
+    ]
+    when = list(kinds.values())
+    points = (
+        chart_of(rows)
+        .mark_point(size=70, strokeWidth=2)
+        .encode(
+            x=alt.X("difference:Q", title="Absolute standardised mean difference", scale=alt.Scale(zero=True)),
+            y=lines_of(list(names.values())),
+            color=group_colour(when, "when"),
+            shape=alt.Shape("when:N", sort=None, scale=alt.Scale(domain=when), legend=alt.Legend()),
+            tooltip=["label:N", "when:N", "groups:N", alt.Tooltip("difference:Q", format=".3f")],
+        )
+    )
+    return finished(
+        alt.layer(*guide_x(0.1, "0.1"), points),
+        "Love plot: standardised mean difference of each financial feature between groups before and after matching.",
+        STEP * len(order),
+    )
+
+
+def approvals(data: Data) -> alt.Chart:
+    """Share of favourable decisions in each group, with 95 % intervals."""
+    rows = [_estimate_row(g["group"], g["approval_rate"]) for g in data["outcome"]["approvals"]["groups"]]
+    return forest(
+        rows,
+        "Share of favourable decisions",
+        "Points with 95 % intervals: share of favourable decisions by group.",
+        zero=None,
+        percent_axis=True,
+    )
+
+
+def ratios(data: Data) -> alt.Chart:
+    """Approval rate of each group over that of the reference group, with 95 % intervals."""
+    table = data["outcome"]["approvals"]
+    rows = [
+        _estimate_row(g["group"], g["approval_ratio_group_over_reference"])
+        for g in table["groups"]
+        if not g["is_reference"]
+    ]
+    limit = table["four_fifths_threshold"]
+    return forest(
+        rows,
+        f"Approval rate over that of {shortened(table['reference'], 30)}",
+        "Points with 95 % intervals: approval ratio of each group to the reference group.",
+        zero=1.0,
+        guides=((limit, f"{limit:g}"),),
+    )
+
+
+def error_rates(data: Data) -> alt.Chart:
+    """True and false positive rate of each group, with 95 % intervals."""
+    rows = [
+        _estimate_row(f"{words}: {g['group']}", g[name])
+        for name, words in (("true_positive_rate", "TPR"), ("false_positive_rate", "FPR"))
+        for g in data["outcome"]["error_rates"]
+    ]
+    return forest(
+        rows,
+        "Rate",
+        "Points with 95 % intervals: true and false positive rate of each group.",
+        zero=None,
+        percent_axis=True,
+    )
+
+
+def cutoffs(data: Data) -> alt.Chart:
+    """Approval ratio of each group if the cut-off were at each decile of the score."""
+    import altair as alt
+
+    rows = [
+        {
+            "group": label_of(g["group"]),
+            "rate": cut["overall_approval_rate"],
+            "ratio": g["approval_ratio_group_over_reference"]["value"],
+            "cutoff": cut["cutoff"],
+        }
+        for cut in data["outcome"]["cutoffs"]
+        for g in cut["table"]["groups"]
+        if not g["is_reference"] and is_number(g["approval_ratio_group_over_reference"]["value"])
+    ]
+    check_any(rows, "no approval ratio could be estimated at any cut-off")
+    names = list(dict.fromkeys(row["group"] for row in rows))
+    lines = (
+        chart_of(rows)
+        .mark_line(point={"size": 50})
+        .encode(
+            x=alt.X("rate:Q", title="Share of everyone approved at the cut-off", axis=alt.Axis(format="%")),
+            y=alt.Y("ratio:Q", title="Approval ratio", scale=alt.Scale(zero=False)),
+            color=group_colour(names),
+            strokeDash=alt.StrokeDash("group:N", legend=None),
+            tooltip=[
+                "group:N",
+                alt.Tooltip("rate:Q", format=".0%", title="approved in all"),
+                alt.Tooltip("cutoff:Q", format=".3f"),
+                alt.Tooltip("ratio:Q", format=".3f"),
+            ],
+        )
+    )
+    limit = data["outcome"]["approvals"]["four_fifths_threshold"]
+    return finished(
+        alt.layer(*guide_y(limit, f"{limit:g}", "guide"), *guide_y(1.0, "equal rates", "guide"), lines),
+        "Lines: approval ratio of each group to the reference group as the cut-off moves.",
+        height=240,
+    )
+
+
+def score_distribution(data: Data) -> alt.Chart:
+    """Distribution of scores in each group."""
+    import altair as alt
+
+    found = data["distributions"]["score"]
+    rows = [
+        {"group": label_of(name), "score": edge, "share": n / sum(counts)}
+        for name, counts in found["counts"].items()
+        if sum(counts)
+        for edge, n in zip(found["edges"], [*counts, 0], strict=True)
+    ]
+    check_any(rows, "no one has a score")
+    threshold = data["settings"]["decision_threshold"]
+    lines = (
+        chart_of(rows)
+        .mark_line(interpolate="step-after", strokeWidth=2)
+        .encode(
+            x=alt.X("score:Q", title="Score", scale=alt.Scale(domain=[0, 1])),
+            y=alt.Y("share:Q", title="Share of the group", axis=alt.Axis(format="%")),
+            color=group_colour([label_of(name) for name in found["counts"]]),
+            strokeDash=alt.StrokeDash("group:N", legend=None),
+            tooltip=["group:N", alt.Tooltip("score:Q", format=".3f"), alt.Tooltip("share:Q", format=".1%")],
+        )
+    )
+    return finished(
+        alt.layer(*guide_x(threshold, f"decision threshold {threshold:g}"), lines),
+        "Lines: histogram of scores in each group, with the decision threshold.",
+        height=220,
+    )
+
+
+def sensitivity(data: Data) -> alt.Chart:
+    """The excess under other choices of comparisons, with 95 % intervals."""
+    found = _evidence(data)["sensitivity"]
+    rows = [_estimate_row("as audited", data["evidence"]["cec"])]
+    rows += [_estimate_row(f"distance up to {e['max_distance']:.2f}", e) for e in found["max_distance"]]
+    rows += [_estimate_row(f"nearest {e['n_matches']} each", e) for e in found["n_matches"]]
+    return forest(
+        rows,
+        "Excess over placebo pairs",
+        "Points with 95 % intervals: excess of the CEC score with nearer or fewer comparisons.",
+        band=SMALLEST_EXCESS_OF_INTEREST,
+    )
+
+
+def thresholds(data: Data) -> alt.Chart:
+    """The excess share in regime B at other consistency thresholds, with 95 % intervals."""
+    found = _evidence(data)["sensitivity"]["consistency_threshold"]
+    rows = [_estimate_row(f"CEC above {e['consistency_threshold']:g}", e) for e in found]
+    return forest(
+        rows,
+        "Excess share in regime B",
+        "Points with 95 % intervals: excess share in regime B at other consistency thresholds.",
+        percent_axis=True,
+    )
+
+
+def pair(sample: PairSample, row: int) -> alt.Chart:
+    """Attributions of the two people of a sampled pair side by side, as parts of unit vectors."""
+    import altair as alt
+
+    chosen = sample.pairs.iloc[row]
+    sides = {
+        f"person {chosen['person']}, {label_of(chosen['group'])}": (sample.attributions[row], sample.values.iloc[row]),
+        f"match {chosen['match']}, {label_of(chosen['other_group'])}": (
+            sample.match_attributions[row],
+            sample.match_values.iloc[row],
+        ),
+    }
+    units = [attributions / max(float(np.linalg.norm(attributions)), 1e-30) for attributions, _ in sides.values()]
+    order = np.argsort(-np.maximum(*map(np.abs, units)), kind="stable")[:MOST_FEATURES]
+    names = labels_of([str(sample.values.columns[j]) for j in order])
+    rows = [
+        {"label": name, "who": who, "part": float(unit[j]), "value": shortened(values.iloc[j], 40)}
+        for name, j in zip(names, order, strict=True)
+        for (who, (_, values)), unit in zip(sides.items(), units, strict=True)
+    ]
+    chart = (
+        chart_of(rows)
+        .mark_bar()
+        .encode(
+            x=alt.X("part:Q", title="Attribution, as part of the whole explanation"),
+            y=lines_of(names),
+            yOffset=alt.YOffset("who:N", sort=None, scale=alt.Scale(domain=list(sides))),
+            color=group_colour(list(sides), "who"),
+            tooltip=["label:N", "who:N", "value:N", alt.Tooltip("part:Q", format=".3f")],
+        )
+    )
+    return finished(
+        chart,
+        f"Grouped bars: attributions of person {chosen['person']} and match {chosen['match']}, CEC score "
+        f"{decimal(float(chosen['cec']))}.",
+        30 * len(names),
+    )
+
+
+def _histogram(found: Mapping[str, Any]) -> list[Row]:
+    """Share of everyone in each bin, at its left edge, and nothing at the last."""
+    counts = np.sum(list(found["counts"].values()), axis=0) if found["counts"] else np.zeros(0)
+    if not counts.sum():
+        return []
+    shares = [*(counts / counts.sum()).tolist(), 0.0]
+    return [{"cec": edge, "share": share} for edge, share in zip(found["edges"], shares, strict=True)]
+
+
+def _estimate_row(label: str, estimate: Mapping[str, Any]) -> Row:
+    low, high = (estimate.get(f"ci_{end}", estimate.get(end)) for end in ("low", "high"))
+    return {"label": str(label), "value": estimate["value"], "low": low, "high": high}
+
+
+def _evidence(data: Data) -> Mapping[str, Any]:
+    if data["evidence"] is None:
+        raise NothingToDrawError("The audit was run without evidence: run `audit` with `evidence=True` for this chart.")
+    found: Mapping[str, Any] = data["evidence"]
+    return found
+
+
+def _regime_counts(data: Data) -> dict[str, dict[str, int]]:
+    """Pairs by regime, of everyone and of each group."""
+    by_group = {label_of(name): counts for name, counts in data["distributions"]["regimes"].items()}
+    everyone = {r: sum(counts[r] for counts in by_group.values()) for r in REGIMES}
+    return {**by_group, _EVERYONE: everyone}
+
+
+def _size(value: object) -> float:
+    return abs(value) if is_number(value) else -1.0  # type: ignore[arg-type]

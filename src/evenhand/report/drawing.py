@@ -1,0 +1,218 @@
+"""What charts are drawn with: points with intervals, guides, labels, and files to save them in."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.files import write_atomically
+from evenhand.report.formatting import is_number, shortened
+from evenhand.report.theme import LIGHT, Palette, theme
+
+if TYPE_CHECKING:
+    import altair as alt
+
+__all__ = [
+    "STEP",
+    "NothingToDrawError",
+    "chart_of",
+    "check_any",
+    "finished",
+    "forest",
+    "group_colour",
+    "guide_x",
+    "guide_y",
+    "label_of",
+    "labels_of",
+    "lines_of",
+    "save",
+    "specification",
+]
+
+Row = dict[str, Any]
+
+STEP = 24
+"""Height of a line of a chart."""
+_WIDTH = 560
+_LONGEST_LABEL = 80
+
+
+class NothingToDrawError(InvalidInputError):
+    """The audit has no figures for this chart."""
+
+
+def specification(chart: alt.Chart, palette: Palette | None = None) -> dict[str, Any]:
+    """The Vega-Lite specification of a chart; with a palette, in its colours instead of the chart's own."""
+    with warnings.catch_warnings():
+        # Altair looks over its own classes with functions that Python is about to drop.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        plain: dict[str, Any] = chart.to_dict(validate=False)  # validating takes ten times as long
+    if palette is not None:
+        plain["config"] = theme(palette)
+    return plain
+
+
+def save(chart: alt.Chart, path: str | os.PathLike[str], palette: Palette = LIGHT) -> None:
+    """Write a chart as SVG, PNG or PDF, by the ending of the name, without a browser or the network.
+
+    Raises
+    ------
+    InvalidInputError
+        If the name has another ending.
+    """
+    import vl_convert
+
+    target = Path(path)
+    write: dict[str, Callable[[dict[str, Any]], bytes]] = {
+        ".svg": lambda spec: str(vl_convert.vegalite_to_svg(spec)).encode(),
+        ".png": lambda spec: bytes(vl_convert.vegalite_to_png(spec, ppi=200, scale=1)),
+        ".pdf": lambda spec: bytes(vl_convert.vegalite_to_pdf(spec)),
+    }
+    suffix = target.suffix.lower()
+    if suffix not in write:
+        raise InvalidInputError(f"A chart is saved as .svg, .png or .pdf, got {target.name!r}; change the ending.")
+    content = write[suffix](specification(chart, palette))
+    with write_atomically(target) as temporary:
+        temporary.write_bytes(content)
+
+
+def forest(
+    rows: Sequence[Row],
+    title: str,
+    description: str,
+    *,
+    zero: float | None = 0.0,
+    band: float | None = None,
+    guides: Sequence[tuple[float, str]] = (),
+    percent_axis: bool = False,
+) -> alt.Chart:
+    """Points with intervals, one line each; rows that were not estimated are left out."""
+    import altair as alt
+
+    known = [row for row in rows if is_number(row["value"])]
+    check_any(known, "none of its figures could be estimated")
+    names = labels_of([row["label"] for row in known])
+    shown = [
+        {
+            "label": name,
+            "value": row["value"],
+            "low": row["low"] if is_number(row["low"]) else row["value"],
+            "high": row["high"] if is_number(row["high"]) else row["value"],
+        }
+        for name, row in zip(names, known, strict=True)
+    ]
+    axis = alt.Axis(format="%") if percent_axis else alt.Axis()
+    ends = [row[key] for row in shown for key in ("low", "high")] + ([] if zero is None else [zero])
+    margin = 0.05 * (max(ends) - min(ends) or 1.0)
+    domain = [min(ends) - margin, max(ends) + margin]
+    x = alt.X("low:Q", title=title, axis=axis, scale=alt.Scale(domain=domain, zero=False))
+    y = lines_of(names)
+    form = ".1%" if percent_axis else ".3f"
+    tooltip = [
+        "label:N",
+        alt.Tooltip("value:Q", format=form),
+        alt.Tooltip("low:Q", format=form, title="95 % from"),
+        alt.Tooltip("high:Q", format=form, title="to"),
+    ]
+    layers: list[Any] = []
+    if band is not None:
+        ends_of_band = [{"left": max(-band, domain[0]), "right": min(band, domain[1])}]
+        layers.append(chart_of(ends_of_band).mark_rect(style="band", clip=True).encode(x=alt.X("left:Q"), x2="right:Q"))
+    if zero is not None:
+        layers.append(chart_of([{"at": zero}]).mark_rule(style="zero").encode(x=alt.X("at:Q")))
+    for value, words in guides:
+        layers += guide_x(value, words)
+    base = chart_of(shown)
+    layers += [
+        base.mark_rule(style="interval").encode(x=x, x2="high:Q", y=y, tooltip=tooltip),
+        base.mark_point().encode(x=alt.X("value:Q", title=title), y=y, tooltip=tooltip),
+    ]
+    return finished(alt.layer(*layers), description, STEP * len(shown))
+
+
+def finished(chart: Any, description: str, height: int) -> alt.Chart:  # noqa: ANN401 - of one layer or several
+    """The chart with its size, its description and the light colours."""
+    sized: alt.Chart = chart.properties(width=_WIDTH, height=height, description=description)
+    sized.config = _configuration()
+    return sized
+
+
+@cache
+def _configuration() -> alt.Config:
+    import altair as alt
+
+    return alt.Config(**theme(LIGHT))
+
+
+def chart_of(rows: Sequence[Row]) -> alt.Chart:
+    """A chart of plain rows, without marks yet."""
+    import altair as alt
+
+    return alt.Chart(alt.InlineData(values=list(rows)))
+
+
+def lines_of(names: Sequence[str], field: str = "label") -> alt.Y:
+    """One line for each name, in order. The order is the scale's domain: a sort would put the names into code."""
+    import altair as alt
+
+    return alt.Y(f"{field}:N", title=None, sort=None, scale=alt.Scale(domain=list(names)))
+
+
+def group_colour(names: Sequence[str], field: str = "group") -> alt.Color:
+    """The colour of each name, in their order."""
+    import altair as alt
+
+    return alt.Color(f"{field}:N", sort=None, scale=alt.Scale(domain=list(names)), legend=alt.Legend())
+
+
+def guide_y(
+    value: float, words: str, style: str, side: Literal["left", "right"] = "right", is_above: bool = True
+) -> list[alt.Chart]:
+    """A horizontal line with its name at one end."""
+    import altair as alt
+
+    base = chart_of([{"at": value, "words": words}])
+    dx, dy = (4 if side == "left" else 0), (-7 if is_above else 9)
+    text = base.mark_text(style=f"{style}-text", align=side, dx=dx, dy=dy).encode(
+        y=alt.Y("at:Q"), x=alt.value("width" if side == "right" else 0), text="words:N"
+    )
+    return [base.mark_rule(style=style).encode(y=alt.Y("at:Q")), text]
+
+
+def guide_x(value: float, words: str) -> list[alt.Chart]:
+    """A vertical line with its name at the top."""
+    import altair as alt
+
+    base = chart_of([{"at": value, "words": words}])
+    text = base.mark_text(style="guide-text", align="left", baseline="bottom", dx=3, dy=-2).encode(
+        x=alt.X("at:Q"), y=alt.value(0), text="words:N"
+    )
+    return [base.mark_rule(style="guide").encode(x=alt.X("at:Q")), text]
+
+
+def check_any(rows: object, why: str) -> None:
+    """Raise `NothingToDrawError` if there are no rows."""
+    if not rows:
+        raise NothingToDrawError(f"There is nothing to draw: {why}.")
+
+
+def label_of(name: object) -> str:
+    """Printable and of bounded length."""
+    printable = "".join(character if character.isprintable() else " " for character in str(name))
+    return shortened(printable, _LONGEST_LABEL)
+
+
+def labels_of(names: Sequence[str]) -> list[str]:
+    """Labels of bounded length that stay different."""
+    seen: dict[str, int] = {}
+    labels = []
+    for name in names:
+        label = label_of(name)
+        seen[label] = seen.get(label, 0) + 1
+        labels.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+    return labels

@@ -1,0 +1,134 @@
+"""Numbers as the report writes them; a number that could not be estimated says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = [
+    "MISSING",
+    "count",
+    "decimal",
+    "estimate_interval",
+    "interval",
+    "is_number",
+    "listed",
+    "p_value",
+    "percent",
+    "shortened",
+]
+
+MISSING = "not estimated"
+_MINUS = "\N{MINUS SIGN}"
+
+
+def is_number(value: object) -> bool:
+    """Whether the value is a finite number.
+
+    Examples
+    --------
+    >>> is_number(0.3), is_number(float("nan")), is_number(None)
+    (True, False, False)
+    """
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def decimal(value: float | None, places: int = 3) -> str:
+    """A number with a true minus sign, or "not estimated".
+
+    Examples
+    --------
+    >>> decimal(0.12345), decimal(-0.0001, 2), decimal(None)
+    ('0.123', '0.00', 'not estimated')
+    """
+    if value is None or not is_number(value):
+        return MISSING
+    text = f"{value:,.{places}f}"
+    if text.startswith("-"):
+        text = text[1:] if not text.strip("-0.,") else _MINUS + text[1:]
+    return text
+
+
+def percent(value: float | None, places: int = 1) -> str:
+    """A share as a percentage.
+
+    Examples
+    --------
+    >>> percent(0.7166), percent(float("nan"))
+    ('71.7 %', 'not estimated')
+    """
+    if value is None or not is_number(value):
+        return MISSING
+    return f"{decimal(100 * value, places)} %"
+
+
+def count(value: float | None) -> str:
+    """A whole number with thousands separated.
+
+    Examples
+    --------
+    >>> count(100000)
+    '100,000'
+    """
+    return MISSING if value is None or not is_number(value) else f"{value:,.0f}"
+
+
+def p_value(value: float | None) -> str:
+    """A p-value, never shown as zero.
+
+    Examples
+    --------
+    >>> p_value(0.00002), p_value(0.0412), p_value(0.99991)
+    ('< 0.001', '0.041', '> 0.999')
+    """
+    if value is None or not is_number(value):
+        return MISSING
+    return "< 0.001" if value < 0.001 else "> 0.999" if value > 0.999 else f"{value:.3f}"
+
+
+def interval(low: float | None, high: float | None, places: int = 3) -> str:
+    """Two ends, or nothing where neither is known.
+
+    Examples
+    --------
+    >>> interval(-0.015, 0.011)
+    '−0.015 to 0.011'
+    """
+    if not is_number(low) and not is_number(high):
+        return ""
+    return f"{decimal(low, places)} to {decimal(high, places)}"
+
+
+def estimate_interval(estimate: Mapping[str, Any], places: int = 3, scale: float = 1.0) -> str:
+    """The interval of an estimate with the keys low and high, or ci_low and ci_high."""
+    low, high = (estimate.get(key, estimate.get(f"ci_{key}")) for key in ("low", "high"))
+    return interval(_scaled(low, scale), _scaled(high, scale), places)
+
+
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else value * scale
+
+
+def listed(names: list[str], most: int = 3) -> str:
+    """Names in a sentence, the rest counted.
+
+    Examples
+    --------
+    >>> listed(["age", "income"]), listed(["a", "b", "c", "d"], 2)
+    ('age and income', 'a, b and 2 more')
+    """
+    shown = names[:most] + ([f"{len(names) - most} more"] if len(names) > most else [])
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"
+
+
+def shortened(text: object, most: int = 60) -> str:
+    """A text of at most so many characters.
+
+    Examples
+    --------
+    >>> shortened("a_very_long_column_name", 10)
+    'a_very_lo…'
+    """
+    words = str(text)
+    return words if len(words) <= most else words[: most - 1] + "…"

@@ -1,0 +1,133 @@
+"""Pairs to look at one by one: the strongest cases, and others at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evenhand.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+__all__ = ["MAX_PAIRS", "PairSample", "draw_pair_sample"]
+
+MAX_PAIRS = 2000
+_STRONGEST_SHARE = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class PairSample:
+    """Some pairs of an audit with everything about the two people.
+
+    Attributes
+    ----------
+    pairs
+        Rows of the pair table; strongest evidence first.
+    values, match_values
+        Columns of the person and of the match, a row per sampled pair.
+    attributions, match_attributions
+        By feature, of shape (n_sampled, n_features), both from the person's baseline.
+    n_pairs, n_scored
+        Pairs of the audit, and those with a score: the sample is drawn from the latter.
+    n_strongest
+        How many of the sample, from its start, were taken because their evidence is strongest.
+    how
+        How the sample was drawn, in words.
+    """
+
+    pairs: pd.DataFrame
+    values: pd.DataFrame
+    match_values: pd.DataFrame
+    attributions: NDArray[np.float32]
+    match_attributions: NDArray[np.float32]
+    n_pairs: int
+    n_scored: int
+    n_strongest: int
+    how: str
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+
+def draw_pair_sample(
+    pairs: pd.DataFrame,
+    table: pd.DataFrame,
+    reference_table: pd.DataFrame,
+    attributions: NDArray[np.float32],
+    match_attributions: NDArray[np.float32],
+    *,
+    max_pairs: int = MAX_PAIRS,
+    random_state: int = 0,
+) -> PairSample:
+    """A sample of scored pairs.
+
+    A fifth of it are the pairs with the lowest `q_value`, ties by CEC score over placebo score. The others are drawn
+    at random, as nearly as possible the same number from every regime and group, so that rare ones can be seen too.
+
+    Parameters
+    ----------
+    pairs, table, reference_table, attributions, match_attributions
+        As in `AuditResult`.
+    max_pairs
+        Most pairs to take; all are taken when there are no more.
+    random_state
+        Seed of the draw.
+
+    Raises
+    ------
+    InvalidInputError
+        If `max_pairs` is below 1.
+    """
+    if max_pairs < 1:
+        raise InvalidInputError(f"`max_pairs` must be at least 1, got {max_pairs}.")
+    scored = np.flatnonzero(pairs["cec"].notna().to_numpy())
+    ranked = _by_strength(pairs, scored)
+    n_strongest = len(scored) if len(scored) <= max_pairs else int(np.ceil(max_pairs * _STRONGEST_SHARE))
+    rows = ranked[:n_strongest]
+    if len(scored) > max_pairs:
+        rng = np.random.default_rng(random_state)
+        others = _spread(pairs, ranked[n_strongest:], max_pairs - n_strongest, rng)
+        place = np.empty(len(pairs), dtype=np.int64)
+        place[ranked] = np.arange(len(ranked))
+        rows = np.concatenate([rows, others[np.argsort(place[others])]])
+    chosen = pairs.iloc[rows].reset_index(drop=True)
+    return PairSample(
+        pairs=chosen,
+        values=table.iloc[chosen["person"].to_numpy()].reset_index(drop=True),
+        match_values=reference_table.iloc[chosen["match"].to_numpy()].reset_index(drop=True),
+        attributions=attributions[chosen["person"].to_numpy()],
+        match_attributions=match_attributions[rows],
+        n_pairs=len(pairs),
+        n_scored=len(scored),
+        n_strongest=n_strongest,
+        how=_how(len(rows), n_strongest, len(scored), random_state),
+    )
+
+
+def _by_strength(pairs: pd.DataFrame, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    part = pairs.iloc[rows]
+    over = (part["cec"] - part["placebo_cec"].fillna(0)).to_numpy(dtype=float)
+    q_value = part["q_value"].to_numpy(dtype=float)
+    # NaN sorts last; the row itself makes the order total.
+    return rows[np.lexsort((rows, -over, q_value))]
+
+
+def _spread(pairs: pd.DataFrame, rows: NDArray[np.intp], n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Random rows, as evenly as possible over regimes and groups: one of each in turn until there are enough."""
+    rows = rng.permutation(rows)
+    part = pairs.iloc[rows]
+    turn = part.groupby(["regime", "group"], sort=False).cumcount().to_numpy()
+    return rows[np.argsort(turn, kind="stable")[:n]]
+
+
+def _how(n: int, n_strongest: int, n_scored: int, random_state: int) -> str:
+    if n == n_scored:
+        return f"All {n_scored:,} scored pairs."
+    return (
+        f"{n:,} of {n_scored:,} scored pairs: the {n_strongest:,} with the strongest evidence, and {n - n_strongest:,} "
+        f"at random, as evenly as possible over regimes and groups (seed {random_state})."
+    )

@@ -1,0 +1,152 @@
+"""The verdict of an audit in three plain sentences: what was measured, how sure it is, what it does not show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evenhand.inference import FEW_INDEPENDENT_PEOPLE, SMALLEST_EXCESS_OF_INTEREST
+from evenhand.report.formatting import count, decimal, is_number, p_value, percent
+
+__all__ = ["Verdict", "verdict"]
+
+_LEVEL = 0.05
+
+Kind = Literal["no evidence", "not estimated", "none found", "tiny", "unsettled", "sizeable"]
+
+_HEADLINES: dict[Kind, str] = {
+    "no evidence": "Not compared with noise",
+    "not estimated": "Excess not estimated",
+    "none found": "No excess over the placebo floor was found",
+    "tiny": "A tiny excess, unlikely to be noise",
+    "unsettled": "An excess whose size is not settled",
+    "sizeable": "An excess of practical size",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Three sentences on an audit.
+
+    Attributes
+    ----------
+    kind
+        Which of the possible findings it is.
+    headline
+        A few words.
+    measured, certainty, limits
+        What was measured, how sure that is, and what it does not show.
+    is_constant
+        Whether decisions are (almost) the same for everyone, so that agreement says little.
+    """
+
+    kind: Kind
+    headline: str
+    measured: str
+    certainty: str
+    limits: str
+    is_constant: bool
+
+    @property
+    def sentences(self) -> tuple[str, str, str]:
+        """The three sentences in order."""
+        return self.measured, self.certainty, self.limits
+
+
+def verdict(data: Mapping[str, Any]) -> Verdict:
+    """The verdict on the plain data of an audit (`AuditResult.to_dict`).
+
+    An excess is called at the 5 % level, one-sided, and judged by its interval against 0.02, the smallest excess of
+    interest. Decisions that hardly vary are named in the headline and the last sentence, whatever the excess.
+    """
+    kind = _kind(data)
+    is_constant = bool(data["outcome"]["notes"].get("positive_rate"))
+    headline = _HEADLINES[kind] + ("; decisions hardly vary" if is_constant else "")
+    return Verdict(
+        kind, headline, _measured(data, kind), _certainty(data, kind), _limits(data, kind, is_constant), is_constant
+    )
+
+
+def _kind(data: Mapping[str, Any]) -> Kind:
+    if data["evidence"] is None:
+        return "no evidence"
+    found = data["evidence"]["cec"]
+    if not is_number(found["value"]) or not is_number(found["p_value"]):
+        return "not estimated"
+    if found["p_value"] > _LEVEL:
+        return "none found"
+    if found["ci_high"] < SMALLEST_EXCESS_OF_INTEREST:
+        return "tiny"
+    return "sizeable" if found["ci_low"] > SMALLEST_EXCESS_OF_INTEREST else "unsettled"
+
+
+def _measured(data: Mapping[str, Any], kind: Kind) -> str:
+    cec, regime_b = data["cec"], percent(data["regimes"]["B"])
+    if kind in ("no evidence", "not estimated"):
+        return (
+            f"Over {count(cec['n_pairs'])} pairs of comparable people from different groups the mean CEC score is "
+            f"{decimal(cec['mean'])} (0 identical reasoning, 1 opposed), and {regime_b} of pairs get the same decision "
+            "for different reasons."
+        )
+    found = data["evidence"]
+    excess = found["cec"]["value"]
+    same = decimal(abs(excess)) == "0.000"
+    size = "as much" if same else f"by {decimal(abs(excess))} {'more' if excess > 0 else 'less'}"
+    return (
+        f"The model's reasons differ {size} between comparable people of different groups {'as' if same else 'than'} "
+        "between people of the same group who are as far apart: the mean CEC score is "
+        f"{decimal(found['compared_mean'])} across groups and {decimal(found['placebo_mean'])} within them, before "
+        "adjustment for unlike finances."
+    )
+
+
+def _certainty(data: Mapping[str, Any], kind: Kind) -> str:
+    if kind == "no evidence":
+        return (
+            "How much of this is match noise is not known: the audit was run without evidence, so there are no placebo "
+            "pairs to compare with."
+        )
+    found = data["evidence"]["cec"]
+    if kind == "not estimated":
+        return f"How sure this is cannot be said: {found['note'] or 'the excess could not be estimated'}."
+    sureness = (
+        f"95 % interval {decimal(found['ci_low'])} to {decimal(found['ci_high'])}, one-sided p {_p(found['p_value'])}, "
+        f"{count(found['n'])} people compared"
+    )
+    if found["n_effective"] < FEW_INDEPENDENT_PEOPLE:
+        sureness += f" who are worth only {count(found['n_effective'])} independent ones"
+    limit = f"{SMALLEST_EXCESS_OF_INTEREST:.2f}, the smallest excess of interest"
+    high = decimal(found["ci_high"])
+    beyond = (
+        f"and an excess above {high} is implausible"
+        if found["ci_high"] < SMALLEST_EXCESS_OF_INTEREST
+        else f"but an excess of up to {high} remains plausible"
+    )
+    words = {
+        "none found": f"This is no more than chance alone would give, {beyond}",
+        "tiny": f"This is more than chance alone would give, but the whole interval lies below {limit}",
+        "unsettled": f"This is more than chance alone would give; whether it exceeds {limit}, is open",
+        "sizeable": f"This is more than chance alone would give, and the whole interval lies above {limit}",
+    }
+    return f"{words[kind]} ({sureness})."
+
+
+def _p(value: float) -> str:
+    shown = p_value(value)
+    return shown if shown[0] in "<>" else f"= {shown}"
+
+
+def _limits(data: Mapping[str, Any], kind: Kind, is_constant: bool) -> str:
+    if is_constant:
+        return (
+            f"Decisions hardly vary ({percent(data['outcome']['positive_rate'])} are favourable), so that agreement "
+            "between people follows from that alone and says nothing good of the model."
+        )
+    n = len(data["settings"]["financial_features"])
+    scope = f"people are comparable here by {n} financial feature{'' if n == 1 else 's'} and the label, and by no other"
+    if kind in ("no evidence", "not estimated"):
+        return f"This is a description and supports no conclusion about groups: {scope}."
+    if kind == "none found":
+        return f"It does not show that the model treats groups alike in every way, or lawfully: {scope}."
+    return f"It does not show why the reasons differ, or that anyone was treated unlawfully: {scope}."

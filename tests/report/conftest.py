@@ -1,0 +1,74 @@
+"""Audits that the report must be able to show."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import evenhand as eh
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</script><script>alert(2)</script>",
+    '"><img src=x onerror=alert(3)>',
+    "{{7*7}}",
+    "a\u2028b\u2029c & 'quoted'",
+    "very_long_" * 60,
+)
+
+
+@pytest.fixture(scope="session")
+def result():
+    """Two groups, a model that weighs them unlike, some numbers and some categories."""
+    planted = eh.make_planted_bias(300, strength=1.0, random_state=0)
+    people = planted.dataset
+    found = eh.audit(
+        planted.model,
+        people.X,
+        people.y,
+        sensitive_features=people.group,
+        financial_features=people.financial_features,
+        by=pd.Series([f"branch {i % 3}" for i in range(len(people.y))], name="branch"),
+    )
+    table = found.table.copy()
+    first = table.columns[0]
+    table[first] = pd.Categorical(np.where(table[first] > 0, "own home", "rented"))
+    return replace(found, table=table, reference_table=table)
+
+
+@pytest.fixture(scope="session")
+def without_evidence(result):
+    features = result.features.drop(columns=[c for c in result.features if c.startswith("excess")])
+    pairs = result.pairs.assign(placebo_cec=np.nan, q_value=np.nan)
+    return replace(result, evidence=None, proxies=None, features=features, pairs=pairs)
+
+
+@pytest.fixture(scope="session")
+def hostile():
+    """Five groups and sixty features whose names, and some values, would like to be code; some values are missing."""
+    rng = np.random.default_rng(5)
+    n, d = 400, 60
+    names = [*HOSTILE, *(f"feature_{j}" for j in range(d - len(HOSTILE)))]
+    X = pd.DataFrame(rng.normal(size=(n, d)), columns=names)
+    y = (X["feature_0"] + rng.normal(size=n) > 0).astype(int)
+    group = np.asarray([*HOSTILE[:4], "plain"], dtype=object)[np.arange(n) % 5]
+    torch.manual_seed(0)
+    found = eh.audit(
+        torch.nn.Linear(d, 1),
+        X,
+        y,
+        sensitive_features=group,
+        financial_features=[*HOSTILE[:3], "feature_0"],
+        by=pd.Series(np.resize(HOSTILE[:3], n), name=HOSTILE[0]),
+    )
+    table = found.table.astype({names[0]: object, "feature_1": object})
+    table[names[0]] = np.resize(np.asarray(HOSTILE, dtype=object), n)
+    table.loc[table.index % 7 == 0, "feature_1"] = None
+    table.loc[table.index % 5 == 0, "feature_2"] = math.nan
+    provenance = replace(found.provenance, model=HOSTILE[1], exclusions={HOSTILE[2]: 3})
+    return replace(
+        found, table=table, reference_table=table, provenance=provenance, warnings=(*found.warnings, *HOSTILE)
+    )

@@ -1,0 +1,241 @@
+"""Pages on several audits: complete in themselves, escaped, and with the figures of the comparison."""
+
+import copy
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import evenhand as eh
+from evenhand.comparing.changes import compare_audits
+from evenhand.comparing.history import History, RecordedAudit, read_history
+from evenhand.comparing.monitoring import monitor
+from evenhand.report import comparison_page, page
+from evenhand.report.comparison_page import (
+    render_comparison,
+    render_monitoring,
+    write_comparison,
+    write_monitoring,
+)
+
+HOSTILE = "</script><script>alert(1)</script>"
+
+
+def audited(seed, strength, *, evidence=True, hostile=False):
+    planted = eh.make_planted_bias(200, strength=strength, random_state=seed)
+    people = planted.dataset
+    group = np.where(np.asarray(people.group) == "group 0", HOSTILE, "b & c") if hostile else people.group
+    return eh.audit(
+        planted.model,
+        people.X,
+        people.y,
+        sensitive_features=group,
+        financial_features=people.financial_features,
+        evidence=evidence,
+    )
+
+
+@pytest.fixture(scope="module")
+def spring():
+    return audited(0, 0.1, hostile=True)
+
+
+@pytest.fixture(scope="module")
+def summer():
+    return audited(1, 0.6, hostile=True)
+
+
+@pytest.fixture(scope="module")
+def comparison(spring, summer):
+    return compare_audits({"spring": spring, HOSTILE: summer})
+
+
+@pytest.fixture(scope="module")
+def comparison_text(comparison):
+    return render_comparison(comparison)
+
+
+@pytest.fixture(scope="module")
+def monitoring(spring, summer):
+    audits = [(f"m{k} {HOSTILE}" if k == 1 else f"m{k}", spring if k < 4 else summer) for k in range(6)]
+    recorded = tuple(RecordedAudit(name, Path(name), None, result.to_dict()) for name, result in audits)
+    return monitor(History(recorded, "name", ("broken.json is not valid JSON",)))
+
+
+@pytest.fixture(scope="module")
+def monitoring_text(monitoring):
+    return render_monitoring(monitoring)
+
+
+@pytest.fixture(scope="module", params=["comparison_text", "monitoring_text"])
+def text(request):
+    return request.getfixturevalue(request.param)
+
+
+class Outline(HTMLParser):
+    """Ids, tags and the text outside of scripts and styles."""
+
+    def __init__(self):
+        super().__init__()
+        self.ids, self.tags, self.words, self.links, self.charts, self.inside = [], [], [], [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.tags.append(tag)
+        self.inside = tag if tag in ("script", "style") else self.inside
+        if "id" in found:
+            self.ids.append(found["id"])
+        if "data-chart" in found:
+            self.charts.append(found["data-chart"])
+        self.links += [found[name] for name in ("href", "src") if name in found]
+
+    def handle_endtag(self, tag):
+        if tag == self.inside:
+            self.inside = ""
+
+    def handle_data(self, data):
+        if not self.inside:
+            self.words.append(data)
+
+
+def outline(text):
+    found = Outline()
+    found.feed(text)
+    return found
+
+
+def test_a_page_fetches_nothing(text):
+    links = [link for link in outline(text).links if not link.startswith("#")]
+    assert links == ["data:,"]
+    assert "default-src 'none'" in text
+
+
+def test_a_page_runs_its_own_two_scripts_and_no_other(text):
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert len(scripts) == 2
+    policy = re.search(r"Content-Security-Policy\" content=\"(.*?)\"", text)[1]
+    assert all(page._hash(script).strip("'") in policy for script in scripts)
+
+
+def test_names_are_escaped_and_still_readable(text):
+    assert HOSTILE not in text
+    words = " ".join(outline(text).words)
+    assert HOSTILE in words
+    assert "alert(1)" not in "".join(re.findall(r"<script>(.*?)</script>", text, re.DOTALL))
+
+
+def test_ids_are_unique_and_every_link_and_chart_has_its_place(text):
+    found = outline(text)
+    assert len(set(found.ids)) == len(found.ids)
+    assert {link[1:] for link in found.links if link.startswith("#")} <= set(found.ids)
+    drawn = json.loads(re.search(r'id="chart-data">(.*?)</script>', text, re.DOTALL)[1])
+    assert set(found.charts) == set(drawn["charts"])
+    assert found.charts
+
+
+def test_the_script_is_that_of_the_report_without_its_explorer():
+    script = comparison_page._script()
+    assert script.endswith("})();\n")
+    assert "vegaEmbed" in script
+    assert "pair-data" not in script
+
+
+def test_a_report_script_without_the_mark_is_noticed(monkeypatch):
+    monkeypatch.setattr(page, "_template_text", lambda name: "nothing")
+    with pytest.raises(AssertionError, match=r"page.js has no line"):
+        comparison_page._script()
+
+
+def test_the_comparison_says_how_many_figures_moved_and_shows_every_one(comparison, comparison_text):
+    words = " ".join(outline(comparison_text).words)
+    n_moved = sum(c.verdict == "more than noise" for c in comparison.figures)
+    n_tested = sum(c.p_value == c.p_value for c in comparison.figures)
+    assert f"{n_moved} of {n_tested} figures moved by more than noise." in words
+    excess = next(c for c in comparison.figures if c.key == "excess")
+    assert excess.sentence in words
+    for change in comparison.figures:
+        assert change.words in words
+    assert "independence was assumed" in words
+
+
+def test_charts_of_the_comparison_hold_its_numbers(comparison, comparison_text):
+    drawn = json.loads(re.search(r'id="chart-data">(.*?)</script>', comparison_text, re.DOTALL)[1])["charts"]
+    assert set(drawn) == {"reasoning", "decisions", "ratios", "drivers", "shares"}
+    values = [row for layer in drawn["reasoning"]["layer"] for row in layer["data"]["values"] if "figure" in row]
+    excess = next(c for c in comparison.figures if c.key == "excess")
+    assert {row["change"] for row in values if row["figure"] == "excess"} == {excess.change}
+    assert all(layer["data"]["values"] for layer in drawn["reasoning"]["layer"])
+
+
+def test_several_audits_are_named_in_sentences_and_told_apart_by_shape(spring, summer):
+    text = render_comparison(compare_audits({"spring": spring, "summer": summer, "again": spring}))
+    assert "summer: excess rose from" in text
+    assert "again: excess stayed at" in text
+    drawn = json.loads(re.search(r'id="chart-data">(.*?)</script>', text, re.DOTALL)[1])["charts"]
+    assert any("shape" in layer.get("encoding", {}) for layer in drawn["reasoning"]["layer"])
+
+
+def test_what_cannot_be_drawn_is_said(spring):
+    plain = copy.deepcopy(spring.to_dict())
+    plain["evidence"] = None
+    plain["features"] = [{**row, "share": None} for row in plain["features"]]
+    text = render_comparison(compare_audits({"one": plain, "two": plain}))
+    assert "No audit has figures of reasoning with a standard error." in text
+    assert "The audits have no evidence by feature in common." in text
+    assert "No audit has scored pairs." in text
+    assert "one was audited without evidence, so its excess cannot be compared." in text
+
+
+def test_the_history_names_what_left_its_past_and_draws_every_monitored_figure(monitoring, monitoring_text):
+    words = " ".join(outline(monitoring_text).words)
+    assert monitoring.departures
+    for departure in monitoring.departures:
+        assert departure.sentence in words
+    drawn = json.loads(re.search(r'id="chart-data">(.*?)</script>', monitoring_text, re.DOTALL)[1])["charts"]
+    n_monitored = sum(trend.is_monitored for trend in monitoring.trends)
+    assert sum(name.startswith("trend-") for name in drawn) == n_monitored
+    assert {"cusum", "rates", "ratios", "areas", "excess-by-group"} <= set(drawn)
+    assert "broken.json is not valid JSON" in words
+    assert "at most 5 %" in words
+
+
+def test_a_history_of_one_audit_can_be_shown(spring):
+    text = render_monitoring(
+        monitor(History((RecordedAudit("only", Path("only"), None, spring.to_dict()),), "name", ()))
+    )
+    assert "One audit has no past to depart from." in text
+    assert "There are no two audits with the same figures." in text
+
+
+def test_a_history_without_alarms_says_so(spring):
+    recorded = tuple(RecordedAudit(f"m{k}", Path("m"), None, spring.to_dict()) for k in range(3))
+    assert "No monitored figure left its past in 3 audits." in render_monitoring(monitor(History(recorded, "name", ())))
+
+
+def test_many_groups_and_long_names_make_a_page():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(200, 3)), columns=["income", "very_long_" * 20, "other"])
+    y = (X["income"] > 0).astype(int)
+    group = np.array([f"group {k} " + "x" * 80 for k in range(5)])[np.arange(200) % 5]
+    torch.manual_seed(0)
+    result = eh.audit(
+        torch.nn.Linear(3, 1), X, y, sensitive_features=group, financial_features=["income"], evidence=False
+    )
+    text = render_comparison(compare_audits({"a": result, "b": result}))
+    assert len(outline(text).charts) >= 3
+
+
+def test_files_are_written_whole(comparison, monitoring, spring, summer, tmp_path):
+    write_comparison(comparison, tmp_path / "comparison.html")
+    write_monitoring(monitoring, tmp_path / "monitoring.html")
+    for month, result in enumerate((spring, summer)):
+        result.to_json(tmp_path / "history" / f"{month}.json")
+    write_monitoring(read_history(tmp_path / "history"), tmp_path / "history.html")
+    for name in ("comparison", "monitoring", "history"):
+        assert (tmp_path / f"{name}.html").read_text("utf-8").rstrip().endswith("</html>")
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
