@@ -1,0 +1,91 @@
+"""Build steps of the site: the command line's own help, and a check that nothing is fetched from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+COMMANDS = "<!-- commands -->"
+FOREIGN = re.compile(r"^(?:https?:)?//", re.IGNORECASE)
+IN_STYLE = re.compile(r"""(?:url\(\s*|@import\s+)["']?((?:https?:)?//[^"')\s]+)""", re.IGNORECASE)
+FETCHED = {
+    "audio": ("src",), "embed": ("src",), "iframe": ("src",), "image": ("href", "xlink:href"), "img": ("src", "srcset"),
+    "object": ("data",), "script": ("src",), "source": ("src", "srcset"), "track": ("src",), "video": ("src", "poster"),
+}  # fmt: skip
+FETCHED_LINKS = {"stylesheet", "icon", "preload", "prefetch", "preconnect", "dns-prefetch", "modulepreload", "manifest"}
+
+
+def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:  # noqa: ANN401 - mkdocs' signature
+    """Put the help of every command where a page asks for it."""
+    return markdown.replace(COMMANDS, "\n".join(command_sections())) if COMMANDS in markdown else markdown
+
+
+def command_sections() -> Iterator[str]:
+    """A heading and the help text of each command, in the order of ``evenhand --help``."""
+    import typer
+
+    from evenhand.cli import app
+
+    def sections(command: Any, name: str) -> Iterator[str]:  # noqa: ANN401 - typer bundles click and exports no type
+        context = command.context_class(command, info_name=name, terminal_width=96, max_content_width=96)
+        yield f"## `{name}`\n\n```text\n{command.get_help(context)}\n```\n"
+        for child in getattr(command, "commands", {}).values():
+            yield from sections(child, f"{name} {child.name}")
+
+    return sections(typer.main.get_command(app), "evenhand")
+
+
+def on_post_build(config: Any, **kwargs: Any) -> None:  # noqa: ANN401 - mkdocs' signature
+    """Stop the build where a page or style sheet would fetch something from another host."""
+    from mkdocs.exceptions import PluginError
+
+    found = foreign_assets(Path(config["site_dir"]))
+    if found:
+        raise PluginError("The site must not fetch from other hosts:\n" + "\n".join(found))
+
+
+def foreign_assets(site: Path) -> list[str]:
+    """``file: address`` of everything that a browser would fetch from another host on opening a page."""
+    found = []
+    for path in sorted(site.rglob("*")):
+        if path.suffix in {".html", ".svg"}:
+            collector = _Fetched()
+            collector.feed(path.read_text("utf-8"))
+            addresses = collector.addresses
+        elif path.suffix == ".css":
+            addresses = IN_STYLE.findall(path.read_text("utf-8"))
+        else:
+            continue
+        found += [f"{path.relative_to(site)}: {address}" for address in addresses]
+    return found
+
+
+class _Fetched(HTMLParser):
+    """Collects addresses on other hosts that are fetched without a click."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self._in_style = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        if tag == "link" and FETCHED_LINKS & set(values.get("rel", "").lower().split()):
+            self._add(values.get("href", ""))
+        for name in FETCHED.get(tag, ()):
+            for candidate in values.get(name, "").split(","):
+                self._add(candidate.strip())
+        self.addresses += IN_STYLE.findall(values.get("style", ""))
+        self._in_style = tag == "style"
+
+    def handle_data(self, data: str) -> None:
+        if self._in_style:
+            self.addresses += IN_STYLE.findall(data)
+            self._in_style = False
+
+    def _add(self, address: str) -> None:
+        if FOREIGN.match(address):
+            self.addresses.append(address.split()[0])
