@@ -204,7 +204,7 @@ def test_a_stopped_stack_goes_on_from_its_checkpoint(prepared, tmp_path, monkeyp
     settings = replace(TINY, epochs=3)
     data, members = training_data(prepared), [(0, 1.0, 1.0)]
     whole = train_members(data, members, settings)
-    monkeypatch.setattr(stacks, "_SECONDS_BETWEEN_CHECKPOINTS", 0)
+    monkeypatch.setattr("evenhand.searching.stack._SECONDS_BETWEEN_CHECKPOINTS", 0)
     checkpoint, seen = tmp_path / "stack.safetensors", []
 
     def stop(epoch):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import evenhand.data
-from evenhand.exceptions import InvalidInputError
+from evenhand.exceptions import InvalidInputError, MissingExtraError
 from evenhand.experiments import reproduce as reproduction
 from evenhand.experiments.evaluation import METRICS
 from evenhand.experiments.figures import (
@@ -41,7 +41,7 @@ from evenhand.experiments.tables import (
     table_main,
     table_pareto,
 )
-from evenhand.methods import MissingExtraError, method_names
+from evenhand.methods import method_names
 
 SETTINGS = ProtocolSettings()
 

@@ -7,7 +7,14 @@ from torch.nn import functional
 from evenhand.attribution.feed_forward import RELU, FeedForward
 from evenhand.attribution.gradients import path_gradients
 from evenhand.training.consistency import Pairs
-from evenhand.training.losses import bce_loss, cec_term, cell_shares, equalized_odds_form, equalized_odds_loss
+from evenhand.training.losses import (
+    bce_loss,
+    cec_term,
+    cell_shares,
+    equalized_odds_form,
+    equalized_odds_loss,
+    squared_reasoning_gap,
+)
 from evenhand.training.network import Layout
 from evenhand.training.optimizer import AdamState
 from evenhand.training.step import Batch, Objective, Stepper
@@ -17,11 +24,11 @@ ODDS_WEIGHT = torch.tensor([0.0, 1.0, 0.5], dtype=torch.float64)
 CEC_WEIGHT = torch.tensor([1.0, 0.0, 3.0], dtype=torch.float64)
 
 
-def problem(hidden=(7, 5), n_groups=2, n_pairs=12, dropout=True, joined=False, seed=0):
+def problem(hidden=(7, 5), n_groups=2, n_pairs=12, dropout=True, joined=False, seed=0, n_placebos=0):
     """A random batch of a stack in float64, and all that the plain formulas need."""
     torch.manual_seed(seed)
     torch.set_default_dtype(torch.float64)
-    n_matches, n_cells = n_groups - 1, 2 * n_groups
+    n_matches, n_cells = n_groups - 1 + n_placebos, 2 * n_groups
     x = torch.randn(K, M_PEOPLE, D_IN)
     match = torch.randn(K, n_matches * n_pairs, D_IN)
     baselines = torch.randn(K, n_cells, D_IN)
@@ -31,6 +38,7 @@ def problem(hidden=(7, 5), n_groups=2, n_pairs=12, dropout=True, joined=False, s
     weight[0, :3] = 0
     cell = functional.one_hot(y * n_groups + group, n_cells)[:, -n_pairs:].double()
     pair_weight = weight[:, None, -n_pairs:] * (torch.rand(K, n_matches, n_pairs) > 0.2)
+    pair_weight[:, n_groups - 1 :] *= -1
     ends = torch.cat((x[:, -n_pairs:], match), 1)
     own = (cell @ baselines).repeat(1, 1 + n_matches, 1)
     shares, present = cell_shares(y, group, n_groups, weight, torch.float64)
@@ -48,7 +56,7 @@ def problem(hidden=(7, 5), n_groups=2, n_pairs=12, dropout=True, joined=False, s
             torch.cat((ends, baselines), 1),
             ends - own,
             cell.repeat(1, 1 + n_matches, 1),
-            CEC_WEIGHT.view(-1, 1, 1) / 2 * pair_weight / pair_weight.sum((1, 2), keepdim=True),
+            CEC_WEIGHT.view(-1, 1, 1) / 2 * pair_weight / pair_weight.clamp_min(0).sum((1, 2), keepdim=True),
         ),
     )
     join = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1]]) if joined else None
@@ -62,7 +70,7 @@ def restore_dtype():
     torch.set_default_dtype(torch.float32)
 
 
-def plain_objective(flat, layout, batch, parts, n_groups, n_steps, method):
+def plain_objective(flat, layout, batch, parts, n_groups, n_steps, method, uses_reasoning=False):
     weights, biases = layout.views(flat)
     net = FeedForward(weights, biases, (RELU,) * (len(weights) - 1))
     values = batch.x
@@ -72,12 +80,23 @@ def plain_objective(flat, layout, batch, parts, n_groups, n_steps, method):
     logits = net.affine(len(weights) - 1, values).squeeze(-1)
     total = bce_loss(logits, parts["y"].double(), parts["weight"])
     total = total + ODDS_WEIGHT * equalized_odds_loss(logits, parts["y"], parts["group"], n_groups, parts["weight"])[0]
-    ig = (parts["ends"] - parts["own"]) * path_gradients(net, parts["ends"], parts["own"], n_steps, method)
-    ig = ig if parts["join"] is None else ig @ parts["join"]
-    by_person = ig.unflatten(1, (n_groups, -1))
+    signed = parts["pair_weight"].flatten(1)
+    shape = (1 + parts["pair_weight"].shape[1], -1)
+    offset = (parts["ends"] - parts["own"]).unflatten(1, shape)
+    gradients = path_gradients(net, parts["ends"], parts["own"], n_steps, method).unflatten(1, shape)
+    if uses_reasoning:
+        theirs = offset[:, 1:]
+        if (signed < 0).any():
+            theirs = torch.cat((offset[:, 1:n_groups],) * 2, 1)
+        squares = squared_reasoning_gap(offset[:, :1], gradients[:, :1], theirs, gradients[:, 1:], parts["join"])
+        return total + CEC_WEIGHT * (squares.flatten(1) * signed).sum(1) / signed.clamp_min(0).sum(1)
+    by_person = offset * gradients if parts["join"] is None else (offset * gradients) @ parts["join"]
     people = by_person[:, :1].expand_as(by_person[:, 1:]).flatten(1, 2)
-    cec, _ = cec_term(people, by_person[:, 1:].flatten(1, 2), parts["pair_weight"].flatten(1))
-    return total + CEC_WEIGHT * cec
+    partners = by_person[:, 1:].flatten(1, 2)
+    pairs, _ = cec_term(people, partners, signed.clamp_min(0))
+    placebos, _ = cec_term(people, partners, (-signed).clamp_min(0))
+    ratio = (-signed).clamp_min(0).sum(1) / signed.clamp_min(0).sum(1)
+    return total + CEC_WEIGHT * (pairs - ratio * placebos)
 
 
 @pytest.mark.parametrize("method", ["segments", "midpoint"])
@@ -93,17 +112,22 @@ def plain_objective(flat, layout, batch, parts, n_groups, n_steps, method):
         {"dropout": False},
         {"joined": True},
         {"n_groups": 3, "n_pairs": 4, "joined": True},
+        {"n_placebos": 1},
+        {"n_groups": 3, "n_placebos": 2, "n_pairs": 5, "joined": True},
     ],
     ids=str,
 )
-def test_written_out_gradient_equals_automatic_differentiation_of_the_plain_formulas(method, n_steps, case):
+@pytest.mark.parametrize("uses_reasoning", [False, True], ids=["attributions", "reasoning"])
+def test_written_out_gradient_equals_automatic_differentiation_of_the_plain_formulas(
+    method, n_steps, case, uses_reasoning
+):
     batch, parts = problem(**case)
     layout = Layout((D_IN, *case.get("hidden", (7, 5)), 1))
     flat = torch.randn(K, layout.n_parameters)
-    objective = Objective(n_steps, method, parts["join"])
+    objective = Objective(n_steps, method, parts["join"], uses_reasoning, uses_placebo="n_placebos" in case)
     stepper = Stepper(flat, AdamState(torch.zeros_like(flat), torch.zeros_like(flat)), layout, objective)
     stepper.compute_gradient(batch)
     leaf = flat.clone().requires_grad_()
-    loss = plain_objective(leaf, layout, batch, parts, case.get("n_groups", 2), n_steps, method)
+    loss = plain_objective(leaf, layout, batch, parts, case.get("n_groups", 2), n_steps, method, uses_reasoning)
     loss.sum().backward()
     torch.testing.assert_close(stepper.gradient, leaf.grad, rtol=1e-9, atol=1e-11)

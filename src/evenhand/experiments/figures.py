@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.exceptions import MissingExtraError
 from evenhand.experiments.settings import GRID_WEIGHTS, ProtocolSettings
 from evenhand.experiments.store import ResultRow
 from evenhand.experiments.tables import DATASET_NAMES, METHOD_NAMES, METRIC_NAMES, by_method, by_variant
 from evenhand.files import write_atomically
-from evenhand.methods.extra import MissingExtraError
 
 __all__ = [
     "HEATMAP_METRICS",

@@ -11,12 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evenhand.attribution import label_group_baselines
 from evenhand.encoding import TableEncoder
 from evenhand.exceptions import DataFileError
 from evenhand.files import write_atomically
-from evenhand.matching import match_pairs
 from evenhand.models import DifferentiableModel
+from evenhand.searching.folds import Fold, match_fold
 from evenhand.splitting import stratified_folds
 
 if TYPE_CHECKING:
@@ -26,41 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Fold", "Prepared", "load_folds", "prepare_folds", "save_folds"]
 
 Ints = NDArray[np.int64]
-Singles = NDArray[np.float32]
-
-
-@dataclass(frozen=True, eq=False)
-class Fold:
-    """People of one fold.
-
-    Attributes
-    ----------
-    train, test
-        Their rows in the dataset.
-    x_train, x_test
-        Encoded inputs, of shape (n, d).
-    y_train, y_test, group_train, group_test
-        Labels 0 or 1 and group codes.
-    match_train, match_test
-        Rows of the training fold matched to each person, one for each other group, -1 for none.
-    baselines
-        Means of the training fold's (label, group) cells, of shape (2, G, d).
-    join
-        Sums encoded columns into the table's, of shape (d, n_columns).
-    """
-
-    train: Ints
-    test: Ints
-    x_train: Singles
-    x_test: Singles
-    y_train: Ints
-    y_test: Ints
-    group_train: Ints
-    group_test: Ints
-    match_train: Ints
-    match_test: Ints
-    baselines: NDArray[np.float64]
-    join: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,26 +56,8 @@ def prepare_folds(data: Dataset, settings: ProtocolSettings) -> Prepared:
 
 def _prepare(data: Dataset, group: Ints, train: Ints, test: Ints, settings: ProtocolSettings) -> Fold:
     encoder = TableEncoder.fit(data.X.iloc[train], settings.encoding)
-    x_train, x_test = encoder.transform(data.X.iloc[train]), encoder.transform(data.X.iloc[test])
     F = DifferentiableModel(torch.nn.Identity(), "", encoder).financial_table(data.X, list(data.financial_features))
-    y = data.y
-    pool = (F.iloc[train], y[train], group[train])
-    of_train = match_pairs(*pool, missing="indicator")
-    of_test = match_pairs(F.iloc[test], y[test], group[test], pool, missing="indicator")
-    return Fold(
-        train=train,
-        test=test,
-        x_train=x_train,
-        x_test=x_test,
-        y_train=y[train],
-        y_test=y[test],
-        group_train=group[train],
-        group_test=group[test],
-        match_train=of_train.match.reshape(len(train), -1),
-        match_test=of_test.match.reshape(len(test), -1),
-        baselines=label_group_baselines(x_train, y[train], group[train]),
-        join=encoder.join_matrix,
-    )
+    return match_fold(encoder.transform(data.X), F, data.y, group, train, test, encoder.join_matrix)
 
 
 def _digest(data: Dataset) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.resources import files
 
+from evenhand.exceptions import MissingExtraError
 from evenhand.experiments.tables import Table
-from evenhand.methods.extra import MissingExtraError
 
 __all__ = ["render_page"]
 

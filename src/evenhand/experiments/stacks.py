@@ -1,4 +1,4 @@
-"""Our own trainer on all folds, and all lambda settings, at once.
+"""Our own trainer on all folds, and all lambda settings, at once: the search's stack, over two weights.
 
 Needs nothing but torch, numpy and scipy, so that folds prepared elsewhere can be trained on a bare machine::
 
@@ -14,23 +14,20 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from evenhand.exceptions import InvalidInputError
 from evenhand.experiments.evaluation import evaluate_network
 from evenhand.experiments.folds import Prepared, load_folds
 from evenhand.experiments.settings import GRID_WEIGHTS, ProtocolSettings, fingerprint, versions
 from evenhand.experiments.store import ResultRow, ResultStore
-from evenhand.training import Trainer, TrainerState, TrainingData
+from evenhand.searching.folds import stack_tables
+from evenhand.searching.stack import train_stack
+from evenhand.training import TrainingData
 
 __all__ = ["Member", "ablation_weights", "grid_weights", "main", "run_stacks", "train_members", "training_data"]
 
 Member: TypeAlias = tuple[int, float, float]
 """Fold, cec_weight and equalized_odds_weight of one model."""
-
-_SECONDS_BETWEEN_CHECKPOINTS = 20.0
 
 
 def grid_weights() -> list[tuple[float, float]]:
@@ -51,34 +48,8 @@ def ablation_weights(settings: ProtocolSettings) -> dict[str, tuple[float, float
 
 
 def training_data(prepared: Prepared) -> TrainingData:
-    """All training folds as the tables of one stack, padded to the longest with rows of weight 0."""
-    folds = prepared.folds
-    n_rows = max(len(fold.y_train) for fold in folds)
-
-    def padded(name: str, filler: int = 0) -> Tensor:
-        tables = []
-        for fold in folds:
-            values = getattr(fold, name)
-            widths = [(0, n_rows - len(values))] + [(0, 0)] * (values.ndim - 1)
-            tables.append(np.pad(values, widths, constant_values=filler))
-        return torch.from_numpy(np.stack(tables))
-
-    join = folds[0].join
-    if any(fold.join.shape != join.shape for fold in folds):
-        raise InvalidInputError(
-            "The folds differ in their number of encoded columns, so they cannot train as one stack: "
-            "a category or a missing value is absent from a training fold. Use encoding='ordinal' or fewer folds."
-        )
-    weight = torch.stack([(torch.arange(n_rows) < len(fold.y_train)).float() for fold in folds])
-    return TrainingData(
-        X=padded("x_train"),
-        y=padded("y_train"),
-        group=padded("group_train"),
-        match=padded("match_train", -1),
-        baselines=torch.from_numpy(np.stack([fold.baselines for fold in folds])),
-        weight=weight,
-        join=torch.from_numpy(join) if join.shape[0] > join.shape[1] else None,
-    )
+    """All training folds as the tables of one stack."""
+    return stack_tables(prepared.folds)
 
 
 def train_members(
@@ -105,21 +76,7 @@ def train_members(
         Called after each epoch with its number.
     """
     training = settings.training(list(members), device)
-    state = TrainerState.load(checkpoint) if checkpoint is not None and checkpoint.is_file() else None
-    trainer = Trainer(data, training, state)
-    saved_at = time.monotonic()
-
-    def after_epoch(epoch: int, figures: dict[str, Tensor]) -> None:
-        nonlocal saved_at
-        if checkpoint is not None and time.monotonic() - saved_at >= _SECONDS_BETWEEN_CHECKPOINTS:
-            trainer.state.save(checkpoint)
-            saved_at = time.monotonic()
-        if on_epoch is not None:
-            on_epoch(epoch)
-
-    stack = trainer.run(after_epoch).network()
-    if checkpoint is not None:
-        checkpoint.unlink(missing_ok=True)
+    stack = train_stack(data, training, checkpoint=checkpoint, on_epoch=on_epoch)[training.epochs]
     return [stack.member(index) for index in range(len(members))]
 
 

@@ -1,8 +1,9 @@
-"""Training: the paper's objective, for one model or hundreds at once."""
+"""Training: the paper's objective and three others, for one model or hundreds at once."""
 
+from evenhand.training.comparisons import balanced_weights, excess_gain, training_comparisons
 from evenhand.training.data import TrainingData, ValidationData
 from evenhand.training.loop import Trainer, TrainingDivergedError, train
-from evenhand.training.losses import bce_loss, cec_loss, cec_term, equalized_odds_loss
+from evenhand.training.losses import bce_loss, cec_loss, cec_term, equalized_odds_loss, squared_reasoning_gap
 from evenhand.training.network import StackedNetwork
 from evenhand.training.settings import TrainingSettings
 from evenhand.training.state import TrainerState
@@ -15,9 +16,13 @@ __all__ = [
     "TrainingDivergedError",
     "TrainingSettings",
     "ValidationData",
+    "balanced_weights",
     "bce_loss",
     "cec_loss",
     "cec_term",
     "equalized_odds_loss",
+    "excess_gain",
+    "squared_reasoning_gap",
     "train",
+    "training_comparisons",
 ]

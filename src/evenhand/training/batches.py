@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evenhand.training.comparisons import balanced_weights, comparisons_in_turn
 from evenhand.training.consistency import Pairs
 from evenhand.training.data import TrainingData
 from evenhand.training.losses import bce_loss, cell_shares, equalized_odds_form
@@ -65,7 +66,8 @@ class Block:
     has_pairs
         For each step, whether the CEC term is part of it.
     row_weight, is_active, odds_form, pair_weight
-        What `totals` needs: of shapes (S, K, m), (S, K), (S, K, C, C) and (S, K, M, q).
+        What `totals` needs: of shapes (S, K, m), (S, K), (S, K, C, C) and (S, K, M, q). Placebo pairs have negative
+        weights.
     n_unmatched, n_left_out
         Counts for the history, of shape (K,).
     """
@@ -97,7 +99,7 @@ class Block:
             by_step = (torch.einsum("skcd,skd->skc", self.odds_form, rates) * rates).sum(-1)
             odds = (by_step * steps).sum(0)
         if scores is not None and self.pair_weight is not None:
-            pair_weight = self.pair_weight.sum((0, 2, 3))
+            pair_weight = self.pair_weight.clamp_min(0).sum((0, 2, 3))
             cec = (scores * self.pair_weight).sum((0, 2, 3))
         return TermTotals(
             bce=(bce_loss(logits, self.fields["y"].squeeze(-1), self.row_weight) * weight).sum(0),
@@ -170,13 +172,22 @@ class BatchSource:
         self._group = data.group.flatten().to(device)
         self._weight = data.weights.flatten().to(device)
         self._match = data.match.flatten(0, 1).to(device)
+        self._uses_placebo = uses_cec and settings.uses_placebo
+        if self._uses_placebo:
+            assert data.comparisons is not None
+            comparisons = data.comparisons.flatten(0, 1).to(device)
+            self._comparisons = comparisons
+            self._n_comparisons = (comparisons[..., 0] >= 0).sum(-1)
+            is_compared = data.comparisons[..., 0, 0] >= 0
+            balanced = balanced_weights(data.y, data.group, data.weights, is_compared)
+            self._comparison_weight = balanced.flatten(0, 1).to(device)
         self._table = members.table.to(device)
         self._cec_weight = members.cec_weight.to(device, torch.float32)
         self._odds_weight = members.equalized_odds_weight.to(device, torch.float32)
         self.steps_per_epoch = -(-self._n_rows // settings.batch_size)
         self._generators = [torch.Generator(device) for _ in range(len(members))] if device.type == "cuda" else []
 
-    def epoch(self, epoch: int, n_done: Tensor, is_training: Tensor) -> Iterator[Block]:
+    def epoch(self, epoch: int, n_done: Tensor, is_training: Tensor, gain: Tensor | None = None) -> Iterator[Block]:
         """Blocks of one epoch.
 
         Parameters
@@ -187,7 +198,10 @@ class BatchSource:
             Optimiser steps taken by each member before this epoch, of shape (K,), on the CPU.
         is_training
             Whether each member still moves, of shape (K,), on the CPU.
+        gain
+            Share of the weight with which each member's term of `cec_weight` counts, of shape (K,); None for all of it.
         """
+        cec_weight = self._cec_weight if gain is None else self._cec_weight * gain.to(self._cec_weight)
         size = self._settings.batch_size
         n_steps = int(torch.where(is_training, self.steps_per_epoch, 0).max())
         generators = [np.random.Generator(np.random.SFC64([seed, epoch])) for seed in self._members.seed]
@@ -206,9 +220,17 @@ class BatchSource:
             part = slice(start, min(start + per_block, n_steps))
             fields = {"rates": rates[part].to(self._device), **self._kept_units(generators, is_active[part])}
             has_pairs = tuple(self._uses_cec and s % self._settings.cec_every == 0 for s in range(n_steps)[part])
-            yield self._block(on_device[part], fields, is_active[part].to(self._device), has_pairs)
+            yield self._block(on_device[part], fields, is_active[part].to(self._device), has_pairs, epoch, cec_weight)
 
-    def _block(self, order: Tensor, fields: dict[str, Tensor], is_active: Tensor, has_pairs: tuple[bool, ...]) -> Block:
+    def _block(
+        self,
+        order: Tensor,
+        fields: dict[str, Tensor],
+        is_active: Tensor,
+        has_pairs: tuple[bool, ...],
+        epoch: int,
+        cec_weight: Tensor,
+    ) -> Block:
         table = self._table.view(1, -1, 1)
         is_row = order >= 0
         row = order.clamp_min(0)
@@ -228,19 +250,36 @@ class BatchSource:
             fields["odds_form"] = shares @ odds_form * (2 * self._odds_weight.view(-1, 1, 1))
             n_left_out = (left_out * is_active).sum(0)
         if self._uses_cec:
-            match = self._match[flat].transpose(-1, -2)  # (S, K, M, m)
             is_used = torch.tensor(has_pairs, device=self._device).view(-1, 1, 1, 1)
             is_used = is_used & is_row.unsqueeze(-2)
-            pair_weight = weight.unsqueeze(-2) * (is_used & (match >= 0))
-            n_unmatched = (is_used & (match < 0)).sum((0, 2, 3))
+            scale = self._settings.cec_every * cec_weight.view(-1, 1, 1) / 2
+            if self._uses_placebo:
+                partner, share = self._compared(flat, epoch)
+                n_unmatched = (is_used & (share == 0)).sum((0, 2, 3))
+                pair_weight = weight.unsqueeze(-2) * is_used * share
+                pair_weight = torch.cat((pair_weight, -pair_weight), dim=-2)
+                # Divided by what is the same for every batch of a table, not by what a batch happens to hold of the
+                # rarer directions: the gradient stays unbiased.
+                normalised = pair_weight / _never_zero(weight.sum(-1)).view(*weight.shape[:-1], 1, 1)
+            else:
+                partner = self._match[flat].transpose(-1, -2)  # (S, K, M, m)
+                n_unmatched = (is_used & (partner < 0)).sum((0, 2, 3))
+                pair_weight = weight.unsqueeze(-2) * (is_used & (partner >= 0))
+                normalised = _normalised(pair_weight, 2)
             cell = y * self._n_groups + group
-            fields |= self._pairs(row, match, cell)
-            scale = self._settings.cec_every * self._cec_weight.view(-1, 1, 1) / 2
-            fields["pair_weight"] = _normalised(pair_weight, 2) * scale
+            fields |= self._pairs(row, partner, cell)
+            fields["pair_weight"] = normalised * scale
         return Block(fields, len(order), has_pairs, weight, is_active, odds_form, pair_weight, n_unmatched, n_left_out)
 
+    def _compared(self, flat: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
+        """Rows of others and then placebos, (S, K, 2M, m), and how much the comparisons count, (S, K, M, m)."""
+        row = flat % self._rows_per_table
+        rows = comparisons_in_turn(self._comparisons[flat], self._n_comparisons[flat], row, epoch)  # (S, K, m, M, 2)
+        partner = rows.movedim((-1, -2), (-3, -2)).flatten(-3, -2)
+        return partner, self._comparison_weight[flat].transpose(-1, -2)
+
     def _pairs(self, person: Tensor, match: Tensor, cell: Tensor) -> dict[str, Tensor]:
-        """Inputs of people (S, K, q), their matches (S, K, M, q) and the baselines, and what goes with them."""
+        """Inputs of people (S, K, q), their partners (S, K, M, q) and the baselines, and what goes with them."""
         start = self._table.view(1, -1, 1) * self._stride
         n_cells = 2 * self._n_groups
         # An unmatched person, of weight 0, is compared with themselves.
@@ -308,5 +347,8 @@ def _draw_kept(keep: list[NDArray[np.float32]], generator: np.random.Generator, 
 
 def _normalised(weight: Tensor, n_last: int) -> Tensor:
     """Weights that add up to 1 over the last dimensions, or stay all 0."""
-    total = weight.sum(tuple(range(-n_last, 0)), keepdim=True)
-    return weight / total.masked_fill(total == 0, 1)
+    return weight / _never_zero(weight.sum(tuple(range(-n_last, 0)), keepdim=True))
+
+
+def _never_zero(total: Tensor) -> Tensor:
+    return total.masked_fill(total == 0, 1)

@@ -19,6 +19,11 @@ switches between u and v is :math:`\max(u, v) / |u - v|`, so that
 
 which is 0, as it should be, for a unit that does not switch (S is then 0 or 1).
 
+The reasoning gap compares weights on the same inputs: with :math:`\mathrm{IG} = (x - b) \circ \gamma(x)` the pairs of
+vectors are :math:`(z - b) \circ \gamma(x)` and :math:`(z - b) \circ \gamma(\tilde x)`, for z = x and z = x~. The
+placebo's weights are compared on the inputs of the person and of the *match*: see `evenhand.training.comparisons`. The
+two objectives differ in how the derivative in :math:`\gamma` comes about, and in nothing after that.
+
 At these sizes making a view or a new tensor costs as much as the arithmetic, so all of them are made once; layers share
 flat buffers, and what is done to every layer is done in one operation.
 """
@@ -40,14 +45,16 @@ _TINY = 1e-30
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs of a batch, for K members: R = (1 + M) * q rows, the q people and then their M matches each.
+    """The pairs of a batch, for K members: R = (1 + M) * q rows, the q people and then their M partners each.
+
+    Partners are matches; for objectives that go by placebo pairs, matches and then placebos, of negative weight.
 
     Attributes
     ----------
     rows
         Inputs of people, matches and the C baselines, of shape (K, R + C, d).
     offset
-        x - b for the people and x~ - b for the matches, of shape (K, R, d).
+        x - b for the people and x~ - b for the partners, of shape (K, R, d).
     cell
         One-hot (label, group) cell of each row's person, of shape (K, R, C).
     weight
@@ -75,7 +82,7 @@ class _Layers:
 
 
 class ConsistencyTerm:
-    """The CEC term of a stack on batches of one shape.
+    """The CEC term of a stack, or another over the same pairs, on batches of one shape.
 
     Parameters
     ----------
@@ -89,6 +96,10 @@ class ConsistencyTerm:
         How each path is integrated.
     join
         Matrix of shape (d, n_features) that sums columns into features; None for none.
+    uses_reasoning
+        Whether weights on the same inputs are compared, rather than attributions.
+    uses_placebo
+        Whether the second half of the partners are placebos.
     """
 
     def __init__(
@@ -104,6 +115,8 @@ class ConsistencyTerm:
         n_steps: int,
         method: TrainingMethod,
         join: Tensor | None = None,
+        uses_reasoning: bool = False,
+        uses_placebo: bool = False,
     ) -> None:
         like = weights[0]
         n_members, n_inputs = like.shape[0], like.shape[1]
@@ -142,6 +155,8 @@ class ConsistencyTerm:
         n_features = n_inputs if join is None else join.shape[1]
         by_person = (n_members, 1 + n_matches, n_pairs, n_features)
         self._by_person = by_person
+        self._uses_reasoning, self._n_placebos = uses_reasoning, n_matches // 2 if uses_placebo else 0
+        self._of_gradients_by_person = self._of_gradients.view(n_members, 1 + n_matches, n_pairs, n_inputs)
         self._upstream = like.new_zeros(by_person)
         self._upstream_of_person, self._upstream_of_match = self._upstream[:, 0], self._upstream[:, 1:]
         self._upstream_rows = self._upstream.view(n_members, n_ends, n_features)
@@ -157,18 +172,52 @@ class ConsistencyTerm:
         self._alphas = alphas.view(-1, 1, 1)
 
     def add_gradient(self, pairs: Pairs) -> Tensor:
-        """Add the term's gradient to the gradients given; return the pairs' squared CEC scores, (K, M, q)."""
+        """Add the term's gradient to the gradients given; return the pairs' squared scores, (K, M, q)."""
         gradients = self._follow_paths(pairs)
+        compare = self._compare_reasoning if self._uses_reasoning else self._compare_attributions
+        scores = compare(gradients, pairs)
+        self._return_along_chain()
+        if self._method == "segments":  # at midpoints slopes are steps of the pre-activations: derivative 0
+            self._return_along_values(pairs)
+        return scores
+
+    def _compare_attributions(self, gradients: Tensor, pairs: Pairs) -> Tensor:
+        """Squared CEC scores; leaves their derivative in the path-averaged gradients in `_of_gradients`."""
         attributions = gradients.mul_(pairs.offset)
         if self._join is not None:
             attributions = attributions @ self._join
         scores = self._compare(attributions.view(self._by_person), pairs.weight)
         upstream = self._upstream_rows if self._join is None else self._upstream_rows @ self._join.mT
         torch.mul(upstream, pairs.offset, out=self._of_gradients)
-        self._return_along_chain()
-        if self._method == "segments":  # at midpoints slopes are steps of the pre-activations: derivative 0
-            self._return_along_values(pairs)
         return scores
+
+    def _compare_reasoning(self, gradients: Tensor, pairs: Pairs) -> Tensor:
+        """Squared reasoning gaps; leaves their derivative in the path-averaged gradients in `_of_gradients`."""
+        shape = self._of_gradients_by_person.shape
+        offset, weights = pairs.offset.view(shape), gradients.view(shape)
+        like = (shape[0], shape[1] - 1, *shape[2:])
+        theirs = offset[:, 1:]
+        if self._n_placebos:
+            theirs = theirs[:, : self._n_placebos].repeat(1, 2, 1, 1)
+        inputs = torch.stack((offset[:, :1].expand(like), theirs)).unsqueeze(1)
+        vectors = inputs * torch.stack((weights[:, :1].expand(like), weights[:, 1:]))  # (2, 2, K, M, q, d)
+        if self._join is not None:
+            vectors = vectors @ self._join
+        norm = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp_min_(1e-15)
+        longer = norm + _EPSILON
+        units = vectors.div_(longer)
+        difference = units[:, :1] - units[:, 1:]
+        scores = difference.square().sum(-1).mean((0, 1))
+        upstream = difference * (pairs.weight.unsqueeze(-1) / 2)  # each of the two inputs is half of the mean
+        upstream = torch.cat((upstream, -upstream), dim=1)
+        along = (upstream * units).sum(-1, keepdim=True).div_(norm)
+        upstream.div_(longer).addcmul_(units, along, value=-1)
+        if self._join is not None:
+            upstream = upstream @ self._join.mT
+        of_weights = (upstream * inputs).sum(0)  # (2, K, M, q, d)
+        torch.sum(of_weights[0], 1, out=self._of_gradients_by_person[:, 0])
+        self._of_gradients_by_person[:, 1:].copy_(of_weights[1])
+        return scores.mul_(0.25)
 
     def _follow_paths(self, pairs: Pairs) -> Tensor:
         """Path-averaged gradients of the logit in the inputs, of shape (K, R, d)."""

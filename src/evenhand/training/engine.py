@@ -35,9 +35,12 @@ class Engine:
         return self._replay is not None
 
     @torch.no_grad()
-    def run_epoch(self, epoch: int, n_done: Tensor, is_training: Tensor) -> TermTotals | None:
+    def run_epoch(
+        self, epoch: int, n_done: Tensor, is_training: Tensor, gain: Tensor | None = None
+    ) -> TermTotals | None:
         """Take every step of an epoch; return the sums its history is made from, None where no member moves."""
-        parts = [block.totals(*self._run_block(block)) for block in self._source.epoch(epoch, n_done, is_training)]
+        blocks = self._source.epoch(epoch, n_done, is_training, gain)
+        parts = [block.totals(*self._run_block(block)) for block in blocks]
         if not parts:
             return None
         sums = {f.name: torch.stack([getattr(p, f.name) for p in parts]).sum(0) for f in fields(TermTotals)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -9,17 +11,22 @@ from torch import Tensor
 
 from evenhand.attribution.feed_forward import RELU, FeedForward
 from evenhand.attribution.gradients import path_gradients
+from evenhand.scoring import squared_cec
+from evenhand.training.comparisons import balanced_weights, hinged_excess
 from evenhand.training.data import TrainingData
-from evenhand.training.losses import bce_loss, cec_term, equalized_odds_loss
+from evenhand.training.losses import bce_loss, equalized_odds_loss, squared_reasoning_gap
 from evenhand.training.network import Layout
 from evenhand.training.settings import TrainingSettings
 
-__all__ = ["VALIDATION_FIGURES", "evaluate", "weighted_auc"]
+__all__ = ["VALIDATION_FIGURES", "evaluate", "training_excess", "weighted_auc"]
 
 VALIDATION_FIGURES = ("bce", "equalized_odds", "cec", "objective", "auc", "positive_rate")
 
 # Largest number of hidden values held at once.
-_CHUNK_VALUES = 8_000_000
+_CHUNK_VALUES = {"cpu": 8_000_000, "cuda": 500_000_000}
+
+# People by whom the excess of a table is judged as an epoch begins.
+_MOST_JUDGED = 4_096
 
 
 @torch.no_grad()
@@ -28,15 +35,15 @@ def evaluate(
 ) -> dict[str, NDArray[np.float64]]:
     """Each of `VALIDATION_FIGURES` on each member's validation table, with dropout off; arrays of shape (K,).
 
-    Attributions are made as in training. ``objective`` is the member's own weighted sum. The CEC term is computed if
-    any member has a weight on it, else NaN.
+    Attributions are made as in training. ``objective`` is the member's own weighted sum. ``cec``, the term of
+    `cec_weight` whatever the objective, is computed if any member has a weight on it, else NaN.
     """
     assert data.validation is not None
     n_members = len(parameters)
     figures = {name: np.full(n_members, np.nan) for name in VALIDATION_FIGURES}
     people = data.validation.X.shape[1]
     rows = people * (data.match.shape[2] + 1) * settings.n_steps
-    per_chunk = max(1, _CHUNK_VALUES // (rows * max(layout.widths)))
+    per_chunk = max(1, _CHUNK_VALUES.get(parameters.device.type, 8_000_000) // (rows * max(layout.widths)))
     table_of = np.asarray(settings.table)
     for table in np.unique(table_of):
         members = np.flatnonzero(table_of == table)
@@ -47,9 +54,50 @@ def evaluate(
     terms = (("equalized_odds_weight", "equalized_odds"), ("cec_weight", "cec"))
     figures["objective"] = figures["bce"].copy()
     for weight_name, term in terms:
-        weight = np.asarray(settings.of_member(weight_name))
-        figures["objective"] += np.where(weight > 0, weight * figures[term], 0.0)
+        weight, values = np.asarray(settings.of_member(weight_name)), figures[term]
+        if term == "cec" and settings.uses_placebo:
+            values = hinged_excess(torch.from_numpy(values)).numpy()
+        figures["objective"] += np.where(weight > 0, weight * values, 0.0)
     return figures
+
+
+@torch.no_grad()
+def training_excess(
+    parameters: Tensor, layout: Layout, data: TrainingData, settings: TrainingSettings, epoch: int
+) -> Tensor:
+    """What pairs have over placebo pairs in each member's table, of shape (K,), in the squares of the objective.
+
+    Judged by all comparisons of everyone, or of some thousand people drawn for this epoch: those of one epoch alone are
+    a noisy sample.
+    """
+    assert data.comparisons is not None
+    found = torch.zeros(len(parameters), device=parameters.device)
+    table_of = np.asarray(settings.table)
+    for table in np.unique(table_of).tolist():
+        rows = np.arange(int(data.n_rows[table]))
+        if len(rows) > _MOST_JUDGED:
+            rows = np.random.default_rng([epoch, table]).choice(len(rows), _MOST_JUDGED, replace=False)
+        people = torch.from_numpy(rows)
+        one = slice(table, table + 1)
+        is_compared = data.comparisons[one, :, :, 0, 0] >= 0
+        share = balanced_weights(data.y[one], data.group[one], data.weights[one], is_compared)[0]
+        comparisons = data.comparisons[table][people]  # (n, M, C, 2)
+        is_there = comparisons[..., 0] >= 0
+        each = (share[people] * data.weights[table][people].unsqueeze(-1)).unsqueeze(-1) * is_there
+        each = (each / is_there.sum(-1, keepdim=True).clamp_min(1)).flatten(1).t()
+        partner = comparisons.flatten(1, 2).movedim(0, 1)  # (M * C, n, 2)
+        compared = _Compared.trained_on(data, table, people)
+        n_values = (
+            len(people) * (1 + 2 * len(partner)) * max((settings.n_steps + 1) * max(layout.widths) // 4, data.n_columns)
+        )
+        size = max(1, _CHUNK_VALUES.get(parameters.device.type, 8_000_000) // n_values)
+        members = np.flatnonzero(table_of == table)
+        for chunk in np.split(members, range(size, len(members), size)):
+            weights, biases = layout.views(parameters[torch.from_numpy(chunk)])
+            net = FeedForward(weights, biases, (RELU,) * (len(weights) - 1))
+            rows_of = torch.cat((partner[..., 0], partner[..., 1]))
+            found[torch.from_numpy(chunk)] = compared.term(net, rows_of, torch.cat((each, -each)), settings)
+    return found
 
 
 def _evaluate_table(
@@ -73,32 +121,103 @@ def _evaluate_table(
         "positive_rate": ((score >= 0.5) * weight).sum(1) / weight.sum(1),
     }
     if any(settings.of_member("cec_weight")):
-        found["cec"] = _cec(net, x, data, settings, table)
+        found["cec"] = _cec(net, data, settings, table)
     arrays = {name: value.double().cpu().numpy() for name, value in found.items()}
     y_one, weight_one = y[0].cpu().numpy(), weight[0].cpu().numpy()
     arrays["auc"] = np.array([weighted_auc(y_one, row, weight_one) for row in logits.double().cpu().numpy()])
     return arrays
 
 
-def _cec(net: FeedForward, x: Tensor, data: TrainingData, settings: TrainingSettings, table: int) -> Tensor:
+def _cec(net: FeedForward, data: TrainingData, settings: TrainingSettings, table: int) -> Tensor:
+    """The term of `cec_weight` on held-out people, of shape (K,)."""
+    partner, pair_weight = _partners(data, settings, table)
+    return _Compared.held_out(data, table).term(net, partner, pair_weight, settings)
+
+
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    """People who are compared with rows of a training table, and the cells whose means they are explained from.
+
+    Attributes
+    ----------
+    inputs
+        Rows of the table, and of people who are not in it.
+    person, cell
+        Row and (label, group) cell of each person, of shape (n,).
+    baselines
+        Mean of each cell, of shape (C, d).
+    """
+
+    inputs: Tensor
+    person: Tensor
+    cell: Tensor
+    baselines: Tensor
+    join: Tensor | None
+
+    @classmethod
+    def held_out(cls, data: TrainingData, table: int) -> _Compared:
+        """People of the validation table."""
+        people = data.validation
+        assert people is not None
+        inputs = torch.cat((data.X[table], people.X[table]))
+        person = torch.arange(data.X.shape[1], len(inputs))
+        cell = people.y[table] * data.n_groups + people.group[table]
+        return cls(inputs, person, cell, data.baselines[table].flatten(0, 1), data.join)
+
+    @classmethod
+    def trained_on(cls, data: TrainingData, table: int, person: Tensor) -> _Compared:
+        """People of the training table."""
+        cell = (data.y[table] * data.n_groups + data.group[table])[person]
+        return cls(data.X[table], person, cell, data.baselines[table].flatten(0, 1), data.join)
+
+    def term(self, net: FeedForward, partner: Tensor, pair_weight: Tensor, settings: TrainingSettings) -> Tensor:
+        """Weighted mean of squared scores, of shape (K,).
+
+        Partners, rows of the table or -1, and weights, negative for placebos, have shape (M, n).
+        """
+        n_members, device = len(net.weights[0]), net.weights[0].device
+        # A cell that training never saw has no reference point: such people are left out.
+        has_baseline = self.baselines.isfinite().all(-1)
+        pair_weight = (pair_weight * has_baseline[self.cell]).to(device)
+        # Many are the partner of several, or of someone of their own cell: each is explained once from each cell.
+        ends = torch.cat((self.person.unsqueeze(0), partner.clamp_min(0)))
+        keys, place = (ends * len(self.baselines) + self.cell).unique(return_inverse=True)
+        baselines = self.baselines.nan_to_num(0.0, 0.0, 0.0)
+        x, start = self.inputs[keys // len(baselines)].to(device), baselines[keys % len(baselines)].to(device)
+        ends, starts = (rows.expand(n_members, *rows.shape) for rows in (x, start))
+        gradients = path_gradients(net, ends, starts, settings.n_steps, settings.method)
+        place = place.to(device)
+        offset = (x - start)[place].unsqueeze(0)
+        squares = _squares(offset, gradients[:, place], settings, None if self.join is None else self.join.to(device))
+        total = pair_weight.clamp_min(0).sum()
+        return (squares * pair_weight).sum((1, 2)) / total.masked_fill(total == 0, 1)
+
+
+def _partners(data: TrainingData, settings: TrainingSettings, table: int) -> tuple[Tensor, Tensor]:
+    """Training rows that held-out people are compared with and how much the pairs count, both (M, n)."""
     held_out = data.validation
     assert held_out is not None
-    match = held_out.match[table].t()  # (M, n)
-    weight = torch.ones(match.shape[1]) if held_out.weight is None else held_out.weight[table]
-    pair_weight = ((match >= 0) * weight).to(x.device)
-    baseline = data.baselines[table][held_out.y[table], held_out.group[table]]
-    # A cell that training never saw has no reference point: such people are left out.
-    pair_weight = pair_weight * baseline.isfinite().all(-1).to(x.device)
-    baseline = baseline.nan_to_num(0.0, 0.0, 0.0).to(x.device)
-    matches = data.X[table][match.clamp_min(0)].to(x.device)
-    ends = torch.cat((x[0].unsqueeze(0), matches)).flatten(0, 1).expand(len(x), -1, -1)
-    start = baseline.repeat(1 + len(match), 1).expand_as(ends)
-    ig = (ends - start) * path_gradients(net, ends, start, settings.n_steps, settings.method)
-    if data.join is not None:
-        ig = ig @ data.join.to(x.device)
-    by_person = ig.view(len(x), 1 + len(match), -1, ig.shape[-1])
-    people = by_person[:, :1].expand_as(by_person[:, 1:]).flatten(1, 2)
-    return cec_term(people, by_person[:, 1:].flatten(1, 2), pair_weight.flatten().expand(len(x), -1))[0]
+    weight = held_out.weights[table]
+    if not settings.uses_placebo:
+        match = held_out.match[table].t()
+        return match, (match >= 0) * weight
+    assert held_out.comparisons is not None
+    nearest = held_out.comparisons[table, :, :, 0]  # (n, M, 2)
+    one = slice(table, table + 1)
+    is_compared = nearest[None, ..., 0] >= 0
+    share = balanced_weights(held_out.y[one], held_out.group[one], held_out.weights[one], is_compared)[0].t()
+    return torch.cat((nearest[..., 0].t(), nearest[..., 1].t())), torch.cat((share, -share)) * weight
+
+
+def _squares(offset: Tensor, gradients: Tensor, settings: TrainingSettings, join: Tensor | None) -> Tensor:
+    """Squared scores of each person's pairs, of shape (K, M, n), from rows of people and then partners."""
+    if settings.uses_reasoning:
+        theirs = offset[:, 1:]
+        if settings.uses_placebo:
+            theirs = theirs[:, : theirs.shape[1] // 2].repeat(1, 2, 1, 1)
+        return squared_reasoning_gap(offset[:, :1], gradients[:, :1], theirs, gradients[:, 1:], join)
+    ig = offset * gradients if join is None else (offset * gradients) @ join
+    return squared_cec(ig[:, :1], ig[:, 1:])
 
 
 def weighted_auc(y: NDArray[np.int64], score: NDArray[np.float64], weight: NDArray[np.float64]) -> float:

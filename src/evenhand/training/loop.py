@@ -13,9 +13,10 @@ from torch import Tensor
 
 from evenhand.exceptions import EvenhandError, InvalidInputError
 from evenhand.training.batches import BatchSource, Members, TermTotals
+from evenhand.training.comparisons import excess_gain
 from evenhand.training.data import TrainingData
 from evenhand.training.engine import Engine
-from evenhand.training.evaluation import VALIDATION_FIGURES, evaluate
+from evenhand.training.evaluation import VALIDATION_FIGURES, evaluate, training_excess
 from evenhand.training.network import Layout
 from evenhand.training.optimizer import AdamState
 from evenhand.training.settings import TrainingSettings
@@ -32,6 +33,10 @@ _TRAINING_FIGURES = ("bce", "equalized_odds", "cec", "equalized_odds_left_out", 
 # many threads, would wait for each other more than they compute: starting an operation is one thread's work at a time.
 _MEMBERS_PER_PART = 10
 _MOST_THREADS = 8
+
+# The excess of a network that has not learned anything is that of its random weights. Large gradients at the start
+# would also hold Adam's steps small long after.
+_EPOCHS_WITHOUT_EXCESS = 2
 
 
 class TrainingDivergedError(EvenhandError, ArithmeticError):
@@ -126,7 +131,7 @@ class Trainer:
             uses_cec=any(settings.of_member("cec_weight")),
         )
         join = None if self.data.join is None else self.data.join.to(device)
-        objective = Objective(settings.n_steps, settings.method, join)
+        objective = Objective(settings.n_steps, settings.method, join, settings.uses_reasoning, settings.uses_placebo)
         adam = AdamState(self._adam.mean[part], self._adam.square[part])
         return Engine(Stepper(self._parameters[part], adam, self._layout, objective), source)
 
@@ -165,13 +170,24 @@ class Trainer:
     def _run_parts(self, epoch: int, is_training: Tensor) -> list[TermTotals | None]:
         def run(index: int) -> TermTotals | None:
             part = self._parts[index]
-            return self._engines[index].run_epoch(epoch, self.state.n_steps[part], is_training[part])
+            own = None if gain is None else gain[part]
+            return self._engines[index].run_epoch(epoch, self.state.n_steps[part], is_training[part], own)
+
+        gain = None
+        if self.settings.uses_placebo and any(self.settings.of_member("cec_weight")):
+            gain = self._gain(epoch)
 
         n_workers = min(self._n_threads, _MOST_THREADS, len(self._parts))
         if n_workers == 1 or self._device.type != "cpu":
             return [run(index) for index in range(len(self._parts))]
         with ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             return list(pool.map(run, range(len(self._parts))))
+
+    def _gain(self, epoch: int) -> Tensor:
+        """Share of the weight with which an excess over placebo pairs is lowered in an epoch, of shape (K,)."""
+        if epoch < _EPOCHS_WITHOUT_EXCESS:
+            return torch.zeros(self.settings.n_members, device=self._device)
+        return excess_gain(training_excess(self._parameters, self._layout, self.data, self.settings, epoch))
 
     def _figures(self, totals: TermTotals, is_training: np.ndarray) -> dict[str, np.ndarray]:
         """An epoch's history from its sums: means over rows, batches and pairs."""
@@ -282,6 +298,13 @@ def _check(data: TrainingData, settings: TrainingSettings) -> None:
         raise InvalidInputError(f"`equalized_odds_weight` needs at least two groups, got {data.n_groups}; set it to 0.")
     if any(settings.of_member("cec_weight")) and data.match.shape[2] < 1:
         raise InvalidInputError("`cec_weight` needs matches, `match` has none for anyone; set it to 0.")
+    people = {"the training data": data, "`validation`": data.validation}
+    lacking = [name for name, part in people.items() if part is not None and part.comparisons is None]
+    if any(settings.of_member("cec_weight")) and settings.uses_placebo and lacking:
+        raise InvalidInputError(
+            f"objective={settings.objective!r} needs placebo comparisons, which {' and '.join(lacking)} lack; "
+            "make `comparisons` with `training_comparisons`."
+        )
 
 
 def _check_resumed(state: TrainerState, layout: Layout, settings: TrainingSettings) -> None:

@@ -9,6 +9,8 @@ weight counts it that many times; a row of weight 0 is not there.
 
 from __future__ import annotations
 
+from typing import get_args
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -17,8 +19,17 @@ from evenhand.attribution.feed_forward import FeedForward
 from evenhand.attribution.gradients import Method, attribute
 from evenhand.exceptions import InvalidInputError
 from evenhand.scoring import squared_cec
+from evenhand.training.settings import Procedure
 
-__all__ = ["bce_loss", "cec_loss", "cec_term", "cell_shares", "equalized_odds_form", "equalized_odds_loss"]
+__all__ = [
+    "bce_loss",
+    "cec_loss",
+    "cec_term",
+    "cell_shares",
+    "equalized_odds_form",
+    "equalized_odds_loss",
+    "squared_reasoning_gap",
+]
 
 
 def bce_loss(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -163,6 +174,39 @@ def cec_term(ig: Tensor, ig_match: Tensor, weight: Tensor | None = None) -> tupl
     return _weighted_mean(squares, weight), (weight == 0).sum(-1)
 
 
+def squared_reasoning_gap(
+    offset: Tensor, gradients: Tensor, match_offset: Tensor, match_gradients: Tensor, join: Tensor | None = None
+) -> Tensor:
+    r"""Square of the reasoning gap of each pair, of shape (...,): the mean of two squares, one for the inputs of each.
+
+    .. math:: \tfrac12 \sum_{z \in \{x, \tilde x\}} \Delta^2\bigl((z - b) \circ g(x), (z - b) \circ g(\tilde x)\bigr)
+
+    It is 0 for a linear model, and for any model at pairs whose gradients are proportional.
+
+    Parameters
+    ----------
+    offset, match_offset
+        x - b and x~ - b, of shape (..., d), with the person's b in both.
+    gradients, match_gradients
+        Path-averaged gradients g(x) and g(x~), of shape (..., d).
+    join
+        Matrix of shape (d, n_features) that sums columns into features; None for none.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x, match = torch.tensor([1.0, 2.0]), torch.tensor([2.0, 1.0])
+    >>> squared_reasoning_gap(x, torch.tensor([1.0, 0.0]), match, torch.tensor([0.0, 1.0]))
+    tensor(0.5000)
+    """
+
+    def square(inputs: Tensor) -> Tensor:
+        own, other = inputs * gradients, inputs * match_gradients
+        return squared_cec(own, other) if join is None else squared_cec(own @ join, other @ join)
+
+    return (square(offset) + square(match_offset)) / 2
+
+
 def cec_loss(
     model: nn.Module | FeedForward,
     x: Tensor,
@@ -172,8 +216,10 @@ def cec_loss(
     n_steps: int = 4,
     method: Method = "segments",
     weight: Tensor | None = None,
+    objective: Procedure = "cec",
+    x_placebo: Tensor | None = None,
 ) -> Tensor:
-    """CEC term of a torch module, to add to its training loss.
+    """CEC term of a torch module, or another over the same pairs, to add to its training loss.
 
     Attributions are of the logit with dropout off, whatever the module's mode, and differentiable in its parameters.
 
@@ -188,16 +234,23 @@ def cec_loss(
     n_steps, method
         How the path is integrated; see `evenhand.integrated_gradients`.
     weight
-        Weights of shape (n,), 0 for the unmatched; None for 1 each.
+        Weights of shape (n,), 0 for the unmatched; None for 1 each. With placebos, give both directions between two
+        groups the same total weight: see `evenhand.training.balanced_weights`.
+    objective
+        The mean square of the CEC score (``"cec"``) or of the ``"reasoning_gap"``; or what either has over placebo
+        pairs (``"excess"``, ``"reasoning_excess"``), an unbiased estimate that may be negative.
+    x_placebo
+        People of the person's own group, as far away as the match, of shape (n, d), for the last two.
 
     Returns
     -------
-    Scalar tensor in [0, 1].
+    Scalar tensor; in [0, 1] without placebos.
 
     Raises
     ------
     InvalidInputError
-        If `x` and `x_match` differ in shape, or as `evenhand.integrated_gradients`.
+        If `x`, `x_match` and `x_placebo` differ in shape, placebos are missing or of no use, or as
+        `evenhand.integrated_gradients`.
 
     Examples
     --------
@@ -207,15 +260,31 @@ def cec_loss(
     >>> loss = cec_loss(model, x, x.flip(0), torch.zeros(2))
     >>> loss.backward()
     """
-    if x.shape != x_match.shape:
-        raise InvalidInputError(
-            f"`x` and `x_match` must have the same shape, got {tuple(x.shape)} and {tuple(x_match.shape)}."
-        )
-    # One call for both: half the dispatch of two.
-    ends = torch.cat((x, x_match), dim=-2)
-    both = attribute(model, ends, torch.cat((baseline.expand_as(x),) * 2, dim=-2), n_steps, method).values
-    ig, ig_match = both.tensor_split(2, dim=-2)
-    return cec_term(ig, ig_match, weight)[0]
+    if objective not in get_args(Procedure):
+        raise InvalidInputError(f"`objective` must be one of {list(get_args(Procedure))}, got {objective!r}.")
+    if objective.endswith("excess") != (x_placebo is not None):
+        needs = "needs" if x_placebo is None else "takes no"
+        raise InvalidInputError(f"objective={objective!r} {needs} `x_placebo`.")
+    partners = [x_match] if x_placebo is None else [x_match, x_placebo]
+    for name, partner in zip(("x_match", "x_placebo"), partners, strict=False):
+        if x.shape != partner.shape:
+            raise InvalidInputError(
+                f"`x` and `{name}` must have the same shape, got {tuple(x.shape)} and {tuple(partner.shape)}."
+            )
+    # One call for all: less dispatch than one each.
+    n_ends = 1 + len(partners)
+    starts = torch.cat((baseline.expand_as(x),) * n_ends, dim=-2)
+    found = attribute(model, torch.cat((x, *partners), dim=-2), starts, n_steps, method)
+    offset, gradients = found.offset.tensor_split(n_ends, -2), found.gradients.tensor_split(n_ends, -2)
+
+    def squares(partner: int) -> Tensor:
+        if objective.startswith("reasoning"):
+            # A placebo's weights are compared on the inputs of the match: see `evenhand.training.comparisons`.
+            return squared_reasoning_gap(offset[0], gradients[0], offset[1], gradients[partner])
+        return squared_cec(offset[0] * gradients[0], offset[partner] * gradients[partner])
+
+    difference = squares(1) if x_placebo is None else squares(1) - squares(2)
+    return _weighted_mean(difference, weight)
 
 
 def _weighted_mean(values: Tensor, weight: Tensor | None) -> Tensor:

@@ -9,10 +9,11 @@ from typing import Any, Literal, get_args
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["Monitor", "TrainingMethod", "TrainingSettings"]
+__all__ = ["Monitor", "Procedure", "TrainingMethod", "TrainingSettings"]
 
 TrainingMethod = Literal["segments", "midpoint"]
 Monitor = Literal["objective", "bce", "auc"]
+Procedure = Literal["cec", "reasoning_gap", "excess", "reasoning_excess"]
 
 _PER_MEMBER = ("table", "seed", "cec_weight", "equalized_odds_weight", "learning_rate")
 
@@ -31,6 +32,10 @@ class TrainingSettings:
         The paper's lambdas. A term whose weight is 0 for all members is not computed.
     learning_rate
         Adam's.
+    objective
+        What the term of `cec_weight` is, for all members: the square of the CEC score (``"cec"``, the paper's) or of
+        the ``"reasoning_gap"`` over pairs, or what either has over placebo pairs (``"excess"``,
+        ``"reasoning_excess"``).
     hidden, dropout, epochs, batch_size
         Shared by all members.
     n_steps, method
@@ -68,6 +73,7 @@ class TrainingSettings:
     cec_weight: float | Sequence[float] = 1.0
     equalized_odds_weight: float | Sequence[float] = 1.0
     learning_rate: float | Sequence[float] = 3e-4
+    objective: Procedure = "cec"
     hidden: tuple[int, ...] = (128, 64)
     dropout: float = 0.2
     epochs: int = 30
@@ -95,6 +101,16 @@ class TrainingSettings:
         self._check()
 
     @property
+    def uses_placebo(self) -> bool:
+        """Whether the objective compares pairs with placebo pairs."""
+        return self.objective.endswith("excess")
+
+    @property
+    def uses_reasoning(self) -> bool:
+        """Whether the objective compares weights on the same inputs, rather than attributions."""
+        return self.objective.startswith("reasoning")
+
+    @property
     def n_members(self) -> int:
         """Number of models in the stack."""
         assert isinstance(self.table, tuple)
@@ -113,7 +129,8 @@ class TrainingSettings:
         """Names of settings that decide the trained weights and are not the same in `other`, a `to_dict()`."""
         own = self.to_dict()
         ignored = {"epochs", "device", "n_threads"}
-        return [f.name for f in fields(self) if f.name not in ignored and own[f.name] != other.get(f.name)]
+        # A state older than a setting was trained with its default.
+        return [f.name for f in fields(self) if f.name not in ignored and own[f.name] != other.get(f.name, f.default)]
 
     def _check(self) -> None:
         floors = {"table": 0, "seed": 0, "cec_weight": 0, "equalized_odds_weight": 0}
@@ -130,7 +147,7 @@ class TrainingSettings:
         _require("patience", self.patience, self.patience is None or self.patience >= 1, "None or at least 1")
         _require("n_threads", self.n_threads, self.n_threads is None or self.n_threads >= 1, "None or at least 1")
         _require("min_improvement", self.min_improvement, self.min_improvement >= 0, "at least 0")
-        for name, kind in (("method", TrainingMethod), ("monitor", Monitor)):
+        for name, kind in (("method", TrainingMethod), ("monitor", Monitor), ("objective", Procedure)):
             value = getattr(self, name)
             _require(name, value, value in get_args(kind), f"one of {list(get_args(kind))}")
 

@@ -58,11 +58,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class Objective:
-    """How attributions are made; the weights of the terms are in the batches."""
+    """How attributions are made and compared; the weights of the terms are in the batches."""
 
     n_steps: int
     method: TrainingMethod
     join: Tensor | None = None
+    uses_reasoning: bool = False
+    uses_placebo: bool = False
 
 
 class Stepper:
@@ -111,6 +113,8 @@ class Stepper:
                 n_steps=self.objective.n_steps,
                 method=self.objective.method,
                 join=self.objective.join,
+                uses_reasoning=self.objective.uses_reasoning,
+                uses_placebo=self.objective.uses_placebo,
             )
         return logits, self._consistency.add_gradient(batch.pairs)
 

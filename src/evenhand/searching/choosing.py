@@ -1,0 +1,145 @@
+"""Which candidate is chosen, why the others were not, and what an honest look at the choice says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.searching.comparing import Difference, mean_interval, paired_difference
+from evenhand.searching.constraints import Constraint
+from evenhand.searching.figures import DIRECTIONS
+
+__all__ = ["Choice", "ChoiceRule", "honest_differences", "reasons_of"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Figures: TypeAlias = Mapping[str, Floats]
+"""Every figure by name, of shape (n_candidates, n_folds)."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a rule makes of some folds.
+
+    Attributes
+    ----------
+    chosen
+        Number of the candidate; None if none meets the constraints.
+    unconstrained
+        Number of the most accurate unconstrained candidate.
+    complaints
+        For each candidate, the constraints it does not meet, in words.
+    """
+
+    chosen: int | None
+    unconstrained: int
+    complaints: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class ChoiceRule:
+    """Of the candidates that meet all constraints, the one with the least of a figure.
+
+    Attributes
+    ----------
+    constraints
+        What must hold of the means over folds.
+    minimize
+        The figure. A gap or excess below 0 counts as 0, since an estimate below 0 is noise; of equal candidates the one
+        with the highest AUC is chosen, and then the first.
+    is_unconstrained
+        Which candidates nothing but accuracy was asked of.
+    """
+
+    constraints: tuple[Constraint, ...]
+    minimize: str
+    is_unconstrained: NDArray[np.bool_]
+
+    def choose(self, figures: Figures, folds: Sequence[int] | None = None) -> Choice:
+        """Choose by the means over some folds, or all."""
+        part = slice(None) if folds is None else list(folds)
+        means = {name: values[:, part].mean(1) for name, values in figures.items()}
+        unconstrained = _best(np.where(self.is_unconstrained, means["auc"], np.nan), 1)
+        references = {
+            "unconstrained": {name: float(values[unconstrained]) for name, values in means.items()},
+            "best": {
+                name: float(values[_best(values, DIRECTIONS[name])])
+                for name, values in means.items()
+                if DIRECTIONS[name]
+            },
+        }
+        complaints = tuple(
+            tuple(
+                c.complaint(float(means[c.figure][k]), references)
+                for c in self.constraints
+                if not c.holds(float(means[c.figure][k]), references)
+            )
+            for k in range(len(means["auc"]))
+        )
+        is_kept = np.array([not of_one for of_one in complaints]) & np.isfinite(means[self.minimize])
+        if not is_kept.any():
+            return Choice(None, unconstrained, complaints)
+        target = self.goal(means[self.minimize])
+        order = np.lexsort((np.arange(len(target)), -np.nan_to_num(means["auc"]), np.where(is_kept, target, np.inf)))
+        return Choice(int(order[0]), unconstrained, complaints)
+
+    def goal(self, means: Floats) -> Floats:
+        """What is minimised, from the means of the figure."""
+        direction = DIRECTIONS[self.minimize]
+        return np.maximum(means, 0.0) if direction < 0 else -means
+
+
+def reasons_of(choice: Choice, figures: Figures, rule: ChoiceRule, test_share: float) -> tuple[str, ...]:
+    """Why each candidate was chosen or passed over, in words."""
+    figure = rule.minimize
+    values = figures[figure]
+    reasons = []
+    for k, complaints in enumerate(choice.complaints):
+        if not np.isfinite(figures["auc"][k]).all():
+            reasons.append("could not be trained or scored")
+        elif complaints:
+            reasons.append("; ".join(complaints))
+        elif k == choice.chosen:
+            reasons.append(f"chosen: meets every constraint, with the lowest {figure}, {values[k].mean():.4f}")
+        else:
+            assert choice.chosen is not None
+            more = paired_difference(values[k], values[choice.chosen], test_share)
+            reasons.append(_passed_over(figure, more, figures, k, choice.chosen))
+    return tuple(reasons)
+
+
+def _passed_over(figure: str, more: Difference, figures: Figures, k: int, chosen: int) -> str:
+    told = f"meets every constraint; its {figure} differs from the chosen one's by {more.value:+.4f}"
+    if not np.isfinite(more.ci_low):
+        return told
+    interval = f"{told} (95 % interval {more.ci_low:+.4f} to {more.ci_high:+.4f})"
+    if more.is_beyond_noise:
+        return interval
+    higher = "a lower" if figures["auc"][k].mean() < figures["auc"][chosen].mean() else "a higher"
+    return f"{interval}, which is within noise; it has {higher} AUC, {figures['auc'][k].mean():.4f}"
+
+
+def honest_differences(figures: Figures, rule: ChoiceRule, test_share: float) -> dict[str, Difference]:
+    """Chosen minus unconstrained by figure, with each fold judged by a choice that did not see it.
+
+    The best of many looks better than it is. So for each fold the choice is made anew by the others, and only this
+    fold's people judge it. Where no candidate meets the constraints the unconstrained one stands in for it.
+    """
+    n_folds = figures["auc"].shape[1]
+    if n_folds < 3:
+        return {name: Difference(float("nan"), float("nan"), float("nan")) for name in figures}
+    found = {name: np.zeros(n_folds) for name in figures}
+    for fold in range(n_folds):
+        choice = rule.choose(figures, [other for other in range(n_folds) if other != fold])
+        chosen = choice.unconstrained if choice.chosen is None else choice.chosen
+        for name, values in figures.items():
+            found[name][fold] = values[chosen, fold] - values[choice.unconstrained, fold]
+    return {name: mean_interval(values, test_share) for name, values in found.items()}
+
+
+def _best(values: Floats, direction: int) -> int:
+    """Place of the best value that is not missing; the first of equals, 0 where all are missing."""
+    return int(np.argmax(np.where(np.isfinite(values), direction * values, -np.inf)))

@@ -1,0 +1,190 @@
+"""Candidates of the network family: blocks of a stack, trained on all folds at once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.searching.figures import Sight
+from evenhand.searching.folds import ComparedFold, Fold, stack_tables
+from evenhand.searching.people import Judging
+from evenhand.searching.space import Candidate
+from evenhand.searching.stack import score_stack, train_stack
+from evenhand.searching.store import Scored
+from evenhand.training import TrainingData, TrainingDivergedError, TrainingSettings
+
+__all__ = ["NetworkFamily"]
+
+# Members trained together: as many as fill a device, and few enough that a stopped search loses little.
+_MEMBERS_PER_BLOCK = {"cpu": 40, "cuda": 3_000}
+
+_SHARED = ("hidden", "dropout", "batch_size", "n_steps", "method", "cec_every")
+
+Trained: TypeAlias = tuple[float, float, float]
+"""cec_weight, equalized_odds_weight and learning_rate of a model."""
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkFamily:
+    """Networks on the folds of a search.
+
+    Attributes
+    ----------
+    compared
+        The folds.
+    judging
+        How candidates are judged.
+    is_financial
+        Which encoded columns belong to financial features.
+    device
+        ``"cpu"`` or ``"cuda"``.
+    """
+
+    compared: Sequence[ComparedFold]
+    judging: Judging
+    is_financial: np.ndarray
+    device: torch.device
+
+    def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
+        """Candidates that are trained together; the same for the same candidates, whatever was done before."""
+        groups: dict[str, dict[Trained, list[Candidate]]] = defaultdict(lambda: defaultdict(list))
+        for candidate in candidates:
+            p = candidate.parameters
+            objective = p["objective"] if p["cec_weight"] else "none"
+            groups[repr((objective, [p[name] for name in _SHARED]))][_trained(candidate)].append(candidate)
+        per_block = max(1, _MEMBERS_PER_BLOCK[self.device.type] // (len(self.compared) * self.judging.seeds))
+        blocks = []
+        for models in groups.values():
+            # Models that train for as long as each other stand together.
+            ordered = sorted(models.values(), key=lambda same: max(c.parameters["epochs"] for c in same))
+            for start in range(0, len(ordered), per_block):
+                blocks.append(tuple(c for same in ordered[start : start + per_block] for c in same))
+        return blocks
+
+    def run(self, block: Sequence[Candidate], on_epoch: Callable[[int], None] | None = None) -> list[Scored]:
+        """Train and score a block. A candidate whose training diverges is left without figures, with a note."""
+        try:
+            return list(self._run(block, on_epoch))
+        except TrainingDivergedError as error:
+            if len({_trained(candidate) for candidate in block}) == 1:
+                return [
+                    Scored(candidate.key, fold, seed, {}, f"training diverged: {error}")
+                    for candidate in block
+                    for fold, seed in self._places()
+                ]
+        middle = len(block) // 2
+        # Never part candidates that are one model at different numbers of epochs: they would be trained twice.
+        while middle < len(block) and _trained(block[middle]) == _trained(block[middle - 1]):
+            middle += 1
+        if middle == len(block):
+            middle = next(k for k, c in enumerate(block) if _trained(c) == _trained(block[-1]))
+        return self.run(block[:middle], on_epoch) + self.run(block[middle:], on_epoch)
+
+    def _run(self, block: Sequence[Candidate], on_epoch: Callable[[int], None] | None) -> Iterator[Scored]:
+        models = list(dict.fromkeys(_trained(candidate) for candidate in block))
+        places = self._places()
+        members = [(model, fold, seed) for model in models for fold, seed in places]
+        place_of = {member: index for index, member in enumerate(members)}
+        epochs = sorted({int(c.parameters["epochs"]) for c in block})
+        settings = self._settings(block[0].parameters, members, epochs[-1])
+        stacks = train_stack(self._data(settings), settings, epochs, on_epoch=on_epoch)
+        for fold in range(len(self.compared)):
+            asked = [
+                (candidate, seed, place_of[_trained(candidate), fold, seed])
+                for candidate in block
+                for seed in range(self.judging.seeds)
+            ]
+            rows = [stacks[int(c.parameters["epochs"])].flat.detach()[index] for c, _, index in asked]
+            layout = stacks[epochs[-1]].layout
+            figures = score_stack(
+                torch.stack(rows).to(self.device),
+                layout,
+                self.compared[fold],
+                self._sight(self.compared[fold].fold),
+                n_steps=self.judging.n_steps,
+                decision_threshold=self.judging.decision_threshold,
+                consistency_threshold=self.judging.consistency_threshold,
+            )
+            for (candidate, seed, _), found in zip(asked, figures, strict=True):
+                yield Scored(candidate.key, fold, seed, found)
+
+    def _places(self) -> list[tuple[int, int]]:
+        return [(fold, seed) for fold in range(len(self.compared)) for seed in range(self.judging.seeds)]
+
+    def _settings(
+        self,
+        parameters: Mapping[str, Any],
+        members: Sequence[tuple[Trained, int, int]],
+        epochs: int,
+    ) -> TrainingSettings:
+        models, folds, seeds = zip(*members, strict=True)
+        cec, odds, rates = zip(*models, strict=True)
+        n_folds, start = len(self.compared), self.judging.random_state
+        shared = {name: parameters[name] for name in _SHARED}
+        return TrainingSettings(
+            table=folds,
+            seed=tuple(start + fold + n_folds * seed for fold, seed in zip(folds, seeds, strict=True)),
+            cec_weight=cec,
+            equalized_odds_weight=odds,
+            learning_rate=rates,
+            objective=parameters["objective"],
+            epochs=epochs,
+            device=str(self.device),
+            **{**shared, "hidden": tuple(shared["hidden"])},
+        )
+
+    def _data(self, settings: TrainingSettings) -> TrainingData:
+        folds = [compared.fold for compared in self.compared]
+        if not (settings.uses_placebo and any(settings.of_member("cec_weight"))):
+            return stack_tables(folds)
+        comparisons = [compared.comparisons for compared in self.compared]
+        assert all(rows is not None for rows in comparisons)
+        return stack_tables(folds, [rows for rows in comparisons if rows is not None])
+
+    def _sight(self, fold: Fold) -> Sight:
+        return sight_of(fold, self.is_financial, self.device)
+
+
+def sight_of(fold: Fold, is_financial: np.ndarray, device: torch.device) -> Sight:
+    """A fold's people as networks see them."""
+    n_cells = 2 * fold.n_groups
+    cells = fold.y_train * fold.n_groups + fold.group_train
+
+    def on_device(values: np.ndarray, dtype: torch.dtype | None = None) -> torch.Tensor:
+        return torch.as_tensor(values, dtype=dtype, device=device)
+
+    is_joined = fold.join.shape[0] > fold.join.shape[1]
+    return Sight(
+        x_train=on_device(fold.x_train),
+        x_test=on_device(fold.x_test),
+        baselines=on_device(np.nan_to_num(fold.baselines).reshape(n_cells, -1), torch.float32),
+        cell_sizes=on_device(np.bincount(cells, minlength=n_cells)),
+        is_financial=on_device(is_financial),
+        join=on_device(fold.join, torch.float32) if is_joined else None,
+    )
+
+
+def device_of(name: str) -> torch.device:
+    """The device that a name stands for.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none, or is not there.
+    """
+    if name not in ("auto", "cpu", "cuda"):
+        raise InvalidInputError(f'`device` must be "auto", "cpu" or "cuda", got {name!r}.')
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InvalidInputError('`device` is "cuda", but this machine has no CUDA device that torch can use.')
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def _trained(candidate: Candidate) -> Trained:
+    p = candidate.parameters
+    return p["cec_weight"], p["equalized_odds_weight"], p["learning_rate"]

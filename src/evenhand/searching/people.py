@@ -1,0 +1,176 @@
+"""The people of a search and how they are judged: checked once, split into folds, matched and compared."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from evenhand.encoding import Encoding, TableEncoder
+from evenhand.exceptions import InvalidInputError
+from evenhand.fingerprints import fingerprint_numbers, fingerprint_table
+from evenhand.models import DifferentiableModel
+from evenhand.searching.folds import ComparedFold, compare_fold, match_fold
+from evenhand.splitting import split_people, stratified_folds
+from evenhand.validation import Groups, as_groups, as_labels, as_table, check_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Judging", "SearchPeople"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How candidates are judged.
+
+    Attributes
+    ----------
+    folds, seeds
+        Folds of the cross-validation, and models trained in each of them.
+    encoding
+        Of categories, for networks.
+    decision_threshold, consistency_threshold, max_distance
+        As in `evenhand.audit`.
+    n_steps
+        Segments of a path when people are explained.
+    n_compared
+        Most test people of a fold whose reasoning is compared.
+    random_state
+        Decides folds, draws and seeds.
+    """
+
+    folds: int = 5
+    seeds: int = 1
+    encoding: Encoding = "onehot"
+    decision_threshold: float = 0.5
+    consistency_threshold: float = 0.3
+    max_distance: float | None = None
+    n_steps: int = 4
+    n_compared: int = 2_000
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "n_steps", "n_compared"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise InvalidInputError(f"`{name}` must be a whole number of at least 1, got {value!r}.")
+        if not 0 < self.decision_threshold < 1:
+            raise InvalidInputError(f"`decision_threshold` must be between 0 and 1, got {self.decision_threshold!r}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class SearchPeople:
+    """People searched on, and those held out to confirm the choice.
+
+    Attributes
+    ----------
+    table, labels, groups
+        Everyone.
+    financial_features
+        Columns on which people are matched.
+    searched, confirming
+        Rows of the two parts; the second may be empty.
+    """
+
+    table: pd.DataFrame
+    labels: Ints
+    groups: Groups
+    financial_features: tuple[str, ...]
+    searched: Ints
+    confirming: Ints
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,  # noqa: ANN401 - any table
+        y: Any,  # noqa: ANN401
+        sensitive_features: Any,  # noqa: ANN401
+        financial_features: Any,  # noqa: ANN401
+        confirmation: float,
+        random_state: int,
+    ) -> SearchPeople:
+        """Check the people, and set some aside."""
+        table = as_table(X).reset_index(drop=True)
+        labels = as_labels(y, len(table))
+        groups = as_groups(sensitive_features, len(table))
+        names = [str(column) for column in table.columns]
+        financial = tuple(
+            names if financial_features is None else check_columns(financial_features, names, "`financial_features`")
+        )
+        if not 0 <= confirmation < 1:
+            raise InvalidInputError(f"`confirmation` must be a share of at least 0 and below 1, got {confirmation!r}.")
+        searched, confirming = np.arange(len(table)), np.arange(0)
+        if confirmation:
+            searched, confirming = split_people(labels, groups.codes, 1 - confirmation, random_state)
+        return cls(table, labels, groups, financial, searched, confirming)
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits that differ when any value, label, group or part does."""
+        numbers = fingerprint_numbers(self.labels, self.groups.codes, self.searched)
+        words = "\0".join((*self.groups.names, *self.financial_features)).encode()
+        return fingerprint_numbers(np.frombuffer((fingerprint_table(self.table) + numbers).encode() + words, np.uint8))[
+            :16
+        ]
+
+    def encoder(self, encoding: Encoding) -> TableEncoder:
+        """Encoding of the people searched on, the same in every fold: no label or group plays a part in it."""
+        return TableEncoder.fit(self.table.iloc[self.searched], encoding)
+
+    def compared_folds(self, judging: Judging, *, has_training_comparisons: bool) -> list[ComparedFold]:
+        """Folds of the people searched on."""
+        y, group = self.labels[self.searched], self.groups.codes[self.searched]
+        split = stratified_folds(y, group, judging.folds, judging.random_state)
+        parts = [(self.searched[train], self.searched[test]) for train, test in split]
+        return self._compared(parts, judging, has_training_comparisons)
+
+    def confirming_fold(self, judging: Judging) -> ComparedFold:
+        """The people held out, compared with all those searched on."""
+        return self._compared([(self.searched, self.confirming)], judging, has_training_comparisons=False)[0]
+
+    def _compared(
+        self, parts: list[tuple[Ints, Ints]], judging: Judging, has_training_comparisons: bool
+    ) -> list[ComparedFold]:
+        encoder = self.encoder(judging.encoding)
+        x = encoder.transform(self.table)
+        model = DifferentiableModel(torch.nn.Identity(), "", encoder)
+        F = model.financial_table(self.table, list(self.financial_features))
+        found = []
+        for train, test in parts:
+            fold = match_fold(
+                x, F, self.labels, self.groups.codes, train, test, encoder.join_matrix, judging.max_distance
+            )
+            compared = compare_fold(
+                fold,
+                F,
+                has_training_comparisons=has_training_comparisons,
+                max_distance=judging.max_distance,
+                random_state=judging.random_state,
+            )
+            found.append(_of_some(compared, judging))
+        return found
+
+
+def _of_some(compared: ComparedFold, judging: Judging) -> ComparedFold:
+    """The fold with matches and comparisons of a random part of its test people, where there are many."""
+    n = len(compared.fold.y_test)
+    if n <= judging.n_compared:
+        return compared
+    rng = np.random.default_rng(judging.random_state)
+    is_compared = np.zeros(n, dtype=bool)
+    is_compared[rng.choice(n, size=judging.n_compared, replace=False)] = True
+    fold = replace(compared.fold, match_test=np.where(is_compared[:, None], compared.fold.match_test, -1))
+    pairs, kept = compared.test_pairs, is_compared[compared.test_pairs.person]
+    names = ("person", "other", "own", "other_distance", "own_distance", "other_group")
+    some = replace(pairs, **{name: getattr(pairs, name)[kept] for name in names})
+    return ComparedFold(fold, compared.comparisons, some)

@@ -1,0 +1,357 @@
+"""What a search found: candidates, front, choice, reasons, cost and gain; its outputs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.files import write_atomically
+from evenhand.searching.choosing import Choice, ChoiceRule, honest_differences, reasons_of
+from evenhand.searching.comparing import Difference, front, mean_interval, paired_difference
+from evenhand.searching.figures import AXES, DIRECTIONS
+from evenhand.searching.people import Judging, SearchPeople
+from evenhand.searching.space import Candidate, Family
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from evenhand.result import AuditResult
+
+__all__ = ["SearchResult"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """A finished search.
+
+    Attributes
+    ----------
+    figures
+        Every figure of every candidate in every fold, means over seeds, by name; of shape (n_candidates, n_folds).
+    tried
+        The candidates, in the order of the rows.
+    notes
+        Why a candidate has no figures, by its number.
+    rule
+        Constraints and what is minimised.
+    judging, family, people
+        How candidates were judged, what they are, and on whom.
+    confirmed
+        Figures of the chosen and of the unconstrained candidate, fitted anew, on people held out of the search; empty
+        where no one was.
+    fit
+        Trains a candidate on all people searched on.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> from evenhand.searching import search
+    >>> data = eh.load_dataset("synthetic", n=300)
+    >>> result = search(data.X, data.y, sensitive_features=data.group, financial_features=data.financial_features,
+    ...                 space={"cec_weight": [1.0], "epochs": [2]}, folds=2, keep=[], device="cpu")
+    >>> result.chosen in result.candidates["candidate"].tolist()
+    True
+    """
+
+    figures: Mapping[str, Floats]
+    tried: tuple[Candidate, ...]
+    notes: Mapping[int, str]
+    rule: ChoiceRule
+    judging: Judging
+    family: Family
+    people: SearchPeople
+    confirmed: Mapping[str, Mapping[str, float]]
+    fit: Callable[[Candidate], Any]
+
+    @property
+    def test_share(self) -> float:
+        """Test people over training people in a fold."""
+        return 1 / (self.judging.folds - 1)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The rule applied to all folds."""
+        return self.rule.choose(self.figures)
+
+    @property
+    def chosen(self) -> int | None:
+        """Number of the chosen candidate; None if none meets the constraints."""
+        return self.choice.chosen
+
+    @property
+    def unconstrained(self) -> int:
+        """Number of the most accurate unconstrained candidate, with which others are compared."""
+        return self.choice.unconstrained
+
+    @cached_property
+    def reasons(self) -> tuple[str, ...]:
+        """Why each candidate was chosen or passed over."""
+        told = reasons_of(self.choice, self.figures, self.rule, self.test_share)
+        return tuple(self.notes.get(k, reason) for k, reason in enumerate(told))
+
+    @cached_property
+    def front(self) -> tuple[int, ...]:
+        """Candidates that no other dominates beyond noise on AUC, EO gap and the figure that is minimised."""
+        axes = dict.fromkeys(("auc", "eo_gap", self.rule.minimize))
+        of_axes = {name: (self.figures[name], DIRECTIONS[name]) for name in axes}
+        return tuple(np.flatnonzero(front(of_axes, self.test_share)).tolist())
+
+    @cached_property
+    def candidates(self) -> pd.DataFrame:
+        """A row for each candidate: parameters, figures with 95 % intervals, whether on the front, and the reason."""
+        import pandas as pd
+
+        rows = []
+        for candidate in self.tried:
+            k = candidate.number
+            row: dict[str, Any] = {"candidate": k, "status": self._status(k)}
+            row |= {name: _plain(value) for name, value in candidate.parameters.items()}
+            for name, values in self.figures.items():
+                found = mean_interval(values[k], self.test_share)
+                row |= {name: found.value, f"{name}_low": found.ci_low, f"{name}_high": found.ci_high}
+            rows.append({**row, "reason": self.reasons[k]})
+        return pd.DataFrame(rows)
+
+    @cached_property
+    def cost_and_gain(self) -> pd.DataFrame:
+        """What the chosen candidate costs and gains against the unconstrained one, a row for each figure.
+
+        Intervals are of differences on the same folds. ``honest`` columns judge each fold by a choice made without it;
+        they are the ones to quote.
+        """
+        import pandas as pd
+
+        chosen = self._need_chosen()
+        honest = honest_differences(self.figures, self.rule, self.test_share)
+        rows = []
+        for axis, names in AXES.items():
+            for name in names:
+                mine, theirs = self.figures[name][chosen], self.figures[name][self.unconstrained]
+                difference = paired_difference(mine, theirs, self.test_share)
+                row = {
+                    "axis": axis,
+                    "figure": name,
+                    "unconstrained": float(theirs.mean()),
+                    "chosen": float(mine.mean()),
+                    "difference": difference.value,
+                    "ci_low": difference.ci_low,
+                    "ci_high": difference.ci_high,
+                    "honest_difference": honest[name].value,
+                    "honest_ci_low": honest[name].ci_low,
+                    "honest_ci_high": honest[name].ci_high,
+                    "reading": _reading(name, difference),
+                }
+                if self.confirmed:
+                    row |= {f"confirmed_{who}": self.confirmed[who][name] for who in ("unconstrained", "chosen")}
+                rows.append(row)
+        return pd.DataFrame(rows)
+
+    def grid(self, rows: str, columns: str, figure: str) -> pd.DataFrame:
+        """Mean of a figure for each value of two parameters, averaged over the others: a heatmap's numbers.
+
+        Raises
+        ------
+        InvalidInputError
+            If a name is neither a parameter nor a figure.
+        """
+        from evenhand.searching.constraints import check_figure
+        from evenhand.validation import check_columns
+
+        check_figure(figure, "`figure`")
+        check_columns((rows, columns), list(self.tried[0].parameters), "`rows` and `columns`")
+        table = self.candidates
+        return table.pivot_table(index=rows, columns=columns, values=figure, aggfunc="mean")
+
+    @cached_property
+    def best_model(self) -> Any:  # noqa: ANN401 - a classifier of the family
+        """The chosen candidate fitted on everyone searched on.
+
+        Raises
+        ------
+        InvalidInputError
+            If no candidate meets the constraints.
+        """
+        return self.fit(self.tried[self._need_chosen()])
+
+    @cached_property
+    def unconstrained_model(self) -> Any:  # noqa: ANN401
+        """The unconstrained candidate fitted on everyone searched on."""
+        return self.fit(self.tried[self.unconstrained])
+
+    def audit(self, **options: Any) -> AuditResult:  # noqa: ANN401 - those of `evenhand.audit`
+        """Audit the chosen model: on people held out of the search, where there are, else on those it learned from.
+
+        Parameters
+        ----------
+        options
+            Of `evenhand.audit`.
+        """
+        from evenhand.auditing import audit
+
+        people, judging = self.people, self.judging
+        names = np.asarray(people.groups.names)[people.groups.codes]
+
+        def part(rows: NDArray[np.int64]) -> tuple[Any, Any, Any]:
+            return people.table.iloc[rows].reset_index(drop=True), people.labels[rows], names[rows]
+
+        searched = part(people.searched)
+        audited, reference = (part(people.confirming), searched) if len(people.confirming) else (searched, None)
+        settings = {
+            "financial_features": list(people.financial_features),
+            "decision_threshold": judging.decision_threshold,
+            "consistency_threshold": judging.consistency_threshold,
+            "max_distance": judging.max_distance,
+            "random_state": judging.random_state,
+        }
+        X, y, groups = audited
+        return audit(self.best_model, X, y, sensitive_features=groups, reference=reference, **{**settings, **options})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data from which JSON, page and workbook are made."""
+        has_choice = self.chosen is not None
+        return {
+            "format": "evenhand-search",
+            "version": 1,
+            "family": self.family,
+            "chosen": self.chosen,
+            "unconstrained": self.unconstrained,
+            "front": list(self.front),
+            "keep": [constraint.text for constraint in self.rule.constraints],
+            "minimize": self.rule.minimize,
+            "people": {
+                "searched": len(self.people.searched),
+                "confirming": len(self.people.confirming),
+                "groups": self.people.groups.counts,
+                "financial_features": list(self.people.financial_features),
+            },
+            "judging": self.judging.to_dict(),
+            "candidates": [_record(self, candidate) for candidate in self.tried],
+            "cost_and_gain": _records(self.cost_and_gain) if has_choice else [],
+            "confirmed": {who: dict(figures) for who, figures in self.confirmed.items()},
+            "limits": list(self.limits),
+        }
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What a reader must know before using the choice."""
+        said = [
+            f"{len(self.tried)} candidates were looked at and the best was kept. The best of many looks better than it "
+            "is: quote the honest differences, in which each fold is judged by a choice made without it, or those on "
+            "people held out of the search.",
+            "Intervals are over folds of one data set and do not cover a change of applicants.",
+            "An excess near 0 says that no difference of reasoning between groups was found at this sample size, not "
+            "that there is none.",
+        ]
+        if self.judging.folds < 5:
+            said.append(f"With {self.judging.folds} folds, intervals have {self.judging.folds - 1} degrees of freedom.")
+        if not len(self.people.confirming):
+            said.append("No one was held out of the search to confirm the choice; `confirmation` sets a share aside.")
+        failed = sorted(self.notes)
+        if failed:
+            said.append(f"Candidates without figures: {failed}.")
+        return tuple(said)
+
+    def to_json(self, path: str | os.PathLike[str]) -> Path:
+        """Write `to_dict` as JSON; NaN as null."""
+        target = Path(path)
+        content = json.dumps(_null_for_nan(self.to_dict()), allow_nan=False, indent=1)
+        with write_atomically(target) as temporary:
+            temporary.write_text(content, encoding="utf-8")
+        return target
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write one self-contained page that documents the search."""
+        from evenhand.searching.page import search_page
+
+        target = Path(path)
+        with write_atomically(target) as temporary:
+            temporary.write_text(search_page(self), encoding="utf-8")
+        return target
+
+    def to_excel(self, path: str | os.PathLike[str]) -> Path:
+        """Write a workbook that documents the search."""
+        from evenhand.searching.workbook import write_workbook
+
+        target = Path(path)
+        with write_atomically(target) as temporary:
+            write_workbook(self, temporary)
+        return target
+
+    def _status(self, k: int) -> str:
+        if k == self.chosen:
+            return "chosen"
+        if k in self.notes:
+            return "failed"
+        if self.choice.complaints[k]:
+            return "does not meet the constraints"
+        return "passed over"
+
+    def _need_chosen(self) -> int:
+        if self.chosen is None:
+            asked = [constraint.text for constraint in self.rule.constraints]
+            raise InvalidInputError(
+                f"None of the {len(self.tried)} candidates meets the constraints {asked}; `reasons` says why. "
+                "Loosen `keep`, or widen `space`."
+            )
+        return self.chosen
+
+    def __repr__(self) -> str:
+        chosen = "none" if self.chosen is None else self.tried[self.chosen].words(self.tried)
+        return f"SearchResult({len(self.tried)} candidates, {self.judging.folds} folds; chosen: {chosen})"
+
+
+def _record(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
+    k = candidate.number
+    return {
+        "candidate": k,
+        "status": result._status(k),
+        "is_on_front": k in result.front,
+        "is_unconstrained": candidate.is_unconstrained,
+        "words": candidate.words(result.tried),
+        "parameters": dict(candidate.parameters),
+        "figures": {name: asdict(mean_interval(v[k], result.test_share)) for name, v in result.figures.items()},
+        "folds": {name: values[k].tolist() for name, values in result.figures.items()},
+        "reason": result.reasons[k],
+    }
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+
+
+def _reading(name: str, difference: Difference) -> str:
+    """Gain or cost, in a word."""
+    direction = DIRECTIONS[name]
+    if not math.isfinite(difference.ci_low):
+        return "not estimated"
+    if not difference.is_beyond_noise:
+        return "within noise"
+    if direction == 0:
+        return "higher" if difference.value > 0 else "lower"
+    return "gain" if difference.value * direction > 0 else "cost"
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a parameter
+    return "-".join(str(v) for v in value) if isinstance(value, list) else value
+
+
+def _null_for_nan(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, Mapping):
+        return {str(key): _null_for_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_null_for_nan(item) for item in value]
+    if isinstance(value, np.generic):
+        return _null_for_nan(value.item())
+    return None if isinstance(value, float) and not math.isfinite(value) else value

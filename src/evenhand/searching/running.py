@@ -1,0 +1,268 @@
+"""The search for an alternative model: many candidates, judged alike, one chosen and the rest accounted for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from evenhand._version import __version__
+from evenhand.encoding import Encoding
+from evenhand.exceptions import InvalidInputError
+from evenhand.models import DifferentiableModel
+from evenhand.progress import progress
+from evenhand.searching.choosing import ChoiceRule
+from evenhand.searching.constraints import check_figure, parse_constraint
+from evenhand.searching.figures import DIRECTIONS
+from evenhand.searching.folds import ComparedFold
+from evenhand.searching.networks import NetworkFamily, device_of
+from evenhand.searching.people import Judging, SearchPeople
+from evenhand.searching.result import SearchResult
+from evenhand.searching.space import Candidate, Family, Space, candidates_of
+from evenhand.searching.store import BlockStore, Scored
+
+__all__ = ["search"]
+
+DEFAULT_KEEP = ("auc >= best - 0.01", "eo_gap <= unconstrained", "positive_rate within 0.05 of unconstrained")
+
+
+class _Runs(Protocol):
+    """A family's way to train and score."""
+
+    def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]: ...
+
+    def run(self, block: Sequence[Candidate], on_epoch: Callable[[int], None] | None = None) -> list[Scored]: ...
+
+
+def search(
+    X: Any,  # noqa: ANN401 - any table
+    y: Any,  # noqa: ANN401 - any array-like
+    *,
+    sensitive_features: Any,  # noqa: ANN401
+    financial_features: Sequence[str] | None = None,
+    space: Space | None = None,
+    n_candidates: int | None = None,
+    folds: int = 5,
+    seeds: int = 1,
+    keep: Sequence[str] = DEFAULT_KEEP,
+    minimize: str = "excess",
+    family: Family = "network",
+    confirmation: float = 0.0,
+    encoding: Encoding = "onehot",
+    decision_threshold: float = 0.5,
+    consistency_threshold: float = 0.3,
+    max_distance: float | None = None,
+    n_compared: int = 2_000,
+    device: str = "auto",
+    store: str | os.PathLike[str] | None = None,
+    random_state: int = 0,
+    verbose: bool = False,
+) -> SearchResult:
+    """Search for a model as useful as the unconstrained one whose reasoning is more alike between groups.
+
+    Every candidate is trained on the same folds and judged on the same people by utility (AUC, KS, F1), outcome (EO
+    gap, adverse impact ratio, approvals) and procedure (excess, reasoning gap, excess Regime B). Of those that meet
+    the constraints, the one with the least of `minimize` is chosen. Unconstrained candidates are always among them.
+
+    Parameters
+    ----------
+    X, y, sensitive_features, financial_features
+        People as in `evenhand.audit`; labels 0 and 1, 1 the favourable one. None for all columns.
+    space
+        Values to try by parameter; None for the family's own. Parameters of networks are those of `CECClassifier`;
+        of trees, those of the library, and ``drop`` (tuples of columns to leave out) and ``monotone`` (mappings from
+        columns to 1 or -1).
+    n_candidates
+        How many constrained combinations to draw at random; None for all.
+    folds
+        Folds of the cross-validation, at least 2; from 3 on there is an honest estimate.
+    seeds
+        Models trained per candidate and fold, whose figures are averaged. A seed is no candidate: what it does in a
+        fold says nothing about what it does when the model is fitted anew.
+    keep
+        Constraints such as ``"auc >= best - 0.01"``; see `evenhand.searching.parse_constraint`.
+    minimize
+        The figure to minimise.
+    family
+        ``"network"``, or ``"trees"`` for gradient-boosted trees.
+    confirmation
+        Share of the people held out of the whole search, to look at the choice once.
+    encoding
+        Of categories, for networks.
+    decision_threshold, consistency_threshold, max_distance
+        As in `evenhand.audit`.
+    n_compared
+        Most test people of a fold whose reasoning is compared.
+    device
+        ``"auto"``, ``"cpu"`` or ``"cuda"``.
+    store
+        Folder in which finished blocks are kept. The same search, called again, goes on from there.
+    random_state
+        Decides folds, draws and seeds.
+    verbose
+        Whether to show progress.
+
+    Raises
+    ------
+    InvalidInputError
+        If people, space or constraints cannot be used; each says why.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.load_dataset("synthetic", n=300)
+    >>> result = search(data.X, data.y, sensitive_features=data.group, financial_features=data.financial_features,
+    ...                 space={"cec_weight": [0.3, 1.0], "epochs": [2]}, folds=2, keep=["auc >= 0.1"], device="cpu")
+    >>> len(result.candidates), result.candidates["status"].tolist().count("chosen")
+    (3, 1)
+    """
+    judging = Judging(
+        folds=folds,
+        seeds=seeds,
+        encoding=encoding,
+        decision_threshold=decision_threshold,
+        consistency_threshold=consistency_threshold,
+        max_distance=max_distance,
+        n_compared=n_compared,
+        random_state=random_state,
+    )
+    constraints = tuple(parse_constraint(text) for text in ([keep] if isinstance(keep, str) else keep))
+    if DIRECTIONS[check_figure(minimize, "`minimize`")] == 0:
+        raise InvalidInputError(f"`minimize` must be a figure of which less or more is better, got {minimize!r}.")
+    candidates = candidates_of(family, space, n_candidates, random_state)
+    people = SearchPeople.of(X, y, sensitive_features, financial_features, confirmation, random_state)
+    where = device_of(device)
+    uses_placebo = family == "network" and any(_uses_placebo(candidate) for candidate in candidates)
+    compared = people.compared_folds(judging, has_training_comparisons=uses_placebo)
+    runs = _family(family, people, compared, judging, where)
+    run = _fingerprint(people, judging, family, where)
+    scored = _run_blocks(runs, candidates, BlockStore(store, run), judging, verbose)
+    figures, notes = _collated(scored, candidates, judging)
+    if all(k in notes for k in range(len(candidates))):
+        raise InvalidInputError(f"No candidate could be trained: {next(iter(notes.values()))}.")
+    rule = ChoiceRule(constraints, minimize, np.array([c.is_unconstrained for c in candidates]))
+    fit = _Fit(family, people, judging, str(where))
+    confirmed = _confirmed(rule, figures, candidates, people, judging, fit)
+    return SearchResult(figures, candidates, notes, rule, judging, family, people, confirmed, fit)
+
+
+def _uses_placebo(candidate: Candidate) -> bool:
+    return bool(candidate.parameters["cec_weight"]) and str(candidate.parameters["objective"]).endswith("excess")
+
+
+def _family(
+    family: Family, people: SearchPeople, compared: Sequence[ComparedFold], judging: Judging, device: torch.device
+) -> _Runs:
+    if family == "trees":
+        from evenhand.searching.trees import TreeFamily
+
+        return TreeFamily(people, compared, judging)
+    return NetworkFamily(compared, judging, _is_financial(people, judging), device)
+
+
+def _is_financial(people: SearchPeople, judging: Judging) -> np.ndarray:
+    model = DifferentiableModel(torch.nn.Identity(), "", people.encoder(judging.encoding))
+    return model.is_financial([str(c) for c in people.table.columns], list(people.financial_features))
+
+
+def _fingerprint(people: SearchPeople, judging: Judging, family: Family, device: torch.device) -> str:
+    """What a result depends on besides the candidate."""
+    data = [__version__, people.digest, judging.to_dict(), family, device.type]
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _run_blocks(
+    runs: _Runs, candidates: Sequence[Candidate], store: BlockStore, judging: Judging, is_shown: bool
+) -> list[Scored]:
+    """Results of every block: those kept, and those run now and kept."""
+    per_candidate = judging.folds * judging.seeds
+    found: list[Scored] = []
+    with progress("models", len(candidates) * per_candidate, is_shown=is_shown) as advance:
+        for block in runs.blocks(candidates):
+            name = hashlib.sha256("".join(candidate.key for candidate in block).encode()).hexdigest()[:16]
+            results = store.read(name)
+            if results is None:
+                results = runs.run(block)
+                store.write(name, results)
+            found += results
+            for row in results:
+                advance(f"auc {row.figures.get('auc', float('nan')):.3f}")
+    return found
+
+
+def _collated(
+    scored: Sequence[Scored], candidates: Sequence[Candidate], judging: Judging
+) -> tuple[dict[str, np.ndarray], dict[int, str]]:
+    """Figures of shape (n_candidates, n_folds), means over seeds, and notes on candidates that have none."""
+    number = {candidate.key: candidate.number for candidate in candidates}
+    sums = {name: np.zeros((len(candidates), judging.folds)) for name in DIRECTIONS}
+    notes: dict[int, list[str]] = defaultdict(list)
+    for row in scored:
+        k = number[row.candidate]
+        if row.note:
+            notes[k].append(row.note)
+        for name, values in sums.items():
+            values[k, row.fold] += row.figures.get(name, np.nan) / judging.seeds
+    return sums, {k: told[0] for k, told in notes.items()}
+
+
+def _confirmed(
+    rule: ChoiceRule,
+    figures: Mapping[str, np.ndarray],
+    candidates: Sequence[Candidate],
+    people: SearchPeople,
+    judging: Judging,
+    fit: _Fit,
+) -> dict[str, dict[str, float]]:
+    """Figures of the chosen and the unconstrained candidate on people held out of the search."""
+    choice = rule.choose(figures)
+    if not len(people.confirming) or choice.chosen is None:
+        return {}
+    from evenhand.searching.models import score_model
+
+    fold = people.confirming_fold(judging)
+    return {
+        who: score_model(fit(candidates[k]), people, fold, judging)
+        for who, k in (("unconstrained", choice.unconstrained), ("chosen", choice.chosen))
+    }
+
+
+class _Fit:
+    """Trains a candidate on everyone searched on; remembers what it trained."""
+
+    def __init__(self, family: Family, people: SearchPeople, judging: Judging, device: str) -> None:
+        self._family, self._people, self._judging, self._device = family, people, judging, device
+        self._fitted: dict[str, Any] = {}
+
+    def __call__(self, candidate: Candidate) -> Any:  # noqa: ANN401 - a classifier of the family
+        if candidate.key not in self._fitted:
+            self._fitted[candidate.key] = self._fit(candidate)
+        return self._fitted[candidate.key]
+
+    def _fit(self, candidate: Candidate) -> Any:  # noqa: ANN401
+        people, judging = self._people, self._judging
+        X = people.table.iloc[people.searched].reset_index(drop=True)
+        y, group = people.labels[people.searched], people.groups.codes[people.searched]
+        if self._family == "trees":
+            from evenhand.searching.trees import make_tree_model
+
+            return make_tree_model(candidate, X, judging.random_state).fit(X, y)
+        from evenhand.training.classifier import CECClassifier
+
+        parameters = {**candidate.parameters, "hidden": tuple(candidate.parameters["hidden"])}
+        model = CECClassifier(
+            **parameters,
+            financial_features=people.financial_features,
+            encoding=judging.encoding,
+            max_distance=judging.max_distance,
+            device=self._device,
+            random_state=judging.random_state,
+        )
+        names = np.asarray(people.groups.names)[group]
+        return model.fit(X, y, sensitive_features=names)

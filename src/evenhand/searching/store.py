@@ -1,0 +1,108 @@
+"""Finished blocks of a search on disk, so that a search that was stopped goes on and ends the same."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenhand.exceptions import DataFileError
+from evenhand.files import write_atomically
+
+__all__ = ["BlockStore", "Scored"]
+
+_FORMAT = "evenhand-search-block"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Figures of one candidate, trained with one seed, on one fold; NaN where one could not be estimated.
+
+    Attributes
+    ----------
+    candidate
+        Its key.
+    fold, seed
+        Which.
+    figures
+        By name; empty where training failed.
+    note
+        Why, if it did.
+    """
+
+    candidate: str
+    fold: int
+    seed: int
+    figures: dict[str, float]
+    note: str = ""
+
+
+class BlockStore:
+    """A folder with one file for each finished block; without a folder, nothing is kept.
+
+    Parameters
+    ----------
+    folder
+        Where; None for nowhere.
+    run
+        Fingerprint of data and settings: blocks of other runs may lie in the same folder and are left alone.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> store = BlockStore(tempfile.mkdtemp(), "run")
+    >>> store.write("first", [Scored("a", 0, 0, {"auc": 0.8})])
+    >>> store.read("first")[0].figures
+    {'auc': 0.8}
+    >>> store.read("second") is None
+    True
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None, run: str) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._run = run
+
+    def read(self, block: str) -> list[Scored] | None:
+        """Results of a block, or None if it is not finished.
+
+        Raises
+        ------
+        DataFileError
+            If the file cannot be read.
+        """
+        path = self._path(block)
+        if path is None or not path.is_file():
+            return None
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            if data["format"] != _FORMAT or data["run"] != self._run or data["block"] != block:
+                raise ValueError("it is of another block")
+            return [_scored(row) for row in data["results"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataFileError(f"{path} is not a block of this search ({error}): remove the file.") from error
+
+    def write(self, block: str, results: list[Scored]) -> None:
+        """Keep a finished block, whole or not at all."""
+        path = self._path(block)
+        if path is None:
+            return
+        rows = [_plain(row) for row in results]
+        content = json.dumps({"format": _FORMAT, "run": self._run, "block": block, "results": rows}, allow_nan=False)
+        with write_atomically(path) as temporary:
+            temporary.write_text(content, encoding="utf-8")
+
+    def _path(self, block: str) -> Path | None:
+        return None if self._folder is None else self._folder / f"search-{self._run}-{block}.json"
+
+
+def _plain(row: Scored) -> dict[str, Any]:
+    figures = {name: None if math.isnan(value) else value for name, value in row.figures.items()}
+    return {"candidate": row.candidate, "fold": row.fold, "seed": row.seed, "figures": figures, "note": row.note}
+
+
+def _scored(row: dict[str, Any]) -> Scored:
+    figures = {name: math.nan if value is None else float(value) for name, value in row["figures"].items()}
+    return Scored(row["candidate"], int(row["fold"]), int(row["seed"]), figures, row["note"])

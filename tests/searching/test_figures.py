@@ -1,0 +1,124 @@
+"""Figures of candidates are those of the audit with the training fold as reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import evenhand as eh
+from evenhand.inference import excess
+from evenhand.searching.figures import adjusted_mean, ks_distance, outcome_of
+from evenhand.searching.models import score_model
+from evenhand.searching.networks import sight_of
+from evenhand.searching.people import Judging, SearchPeople
+from evenhand.searching.running import _is_financial
+from evenhand.searching.stack import score_stack
+from evenhand.training import StackedNetwork
+
+
+@pytest.fixture(scope="module")
+def judged(planted):
+    people, decided = planted
+    judging = Judging(folds=2, n_steps=8)
+    searched = SearchPeople.of(people.X, decided, people.group, people.financial_features, 0.0, 0)
+    return searched, judging, searched.compared_folds(judging, has_training_comparisons=False)
+
+
+def audited(model, searched, fold):
+    names = np.asarray(searched.groups.names)[searched.groups.codes]
+    parts = [(searched.table.iloc[rows].reset_index(drop=True), searched.labels[rows], names[rows]) for rows in fold]
+    (X, y, group), reference = parts[1], parts[0]
+    return eh.audit(
+        model,
+        X,
+        y,
+        sensitive_features=group,
+        financial_features=list(searched.financial_features),
+        reference=reference,
+    )
+
+
+def compare_with_audit(figures, result):
+    found = result.to_dict()
+    evidence = result.evidence
+    assert figures["auc"] == pytest.approx(found["outcome"]["auc"], abs=1e-6)
+    for name in ("f1", "eo_gap", "sp_gap", "positive_rate"):
+        assert figures[name] == pytest.approx(found["outcome"][name], abs=1e-9)
+    assert figures["cec"] == pytest.approx(found["cec"]["mean"], abs=1e-4)
+    assert figures["reasoning_gap"] == pytest.approx(found["cec"]["reasoning_gap"], abs=1e-4)
+    assert figures["excess"] == pytest.approx(evidence.cec.value, abs=2e-4)
+    assert figures["reasoning_excess"] == pytest.approx(evidence.reasoning_gap.value, abs=2e-4)
+    assert figures["excess_regime_b"] == pytest.approx(evidence.regime_b.value, abs=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_a_stack_of_networks_has_the_figures_of_their_audits(judged):
+    searched, judging, compared = judged
+    encoder = searched.encoder("onehot")
+    stack = StackedNetwork(6, hidden=(12, 8), seeds=(0, 1, 2))
+    with torch.no_grad():
+        stack.flat.mul_(1.5)
+    fold = compared[1].fold
+    sight = sight_of(fold, _is_financial(searched, judging), torch.device("cpu"))
+    figures = score_stack(
+        stack.flat.detach(),
+        stack.layout,
+        compared[1],
+        sight,
+        n_steps=8,
+        decision_threshold=0.5,
+        consistency_threshold=0.3,
+    )
+    for k in range(3):
+        model = eh.models.DifferentiableModel(stack.member(k), "network", encoder)
+        compare_with_audit(figures[k], audited(model, searched, (fold.train, fold.test)))
+        alone = score_model(model, searched, compared[1], judging)
+        assert alone == pytest.approx(figures[k], abs=2e-4)
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_trees_have_the_figures_of_their_audit(judged):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    searched, judging, compared = judged
+    fold = compared[0].fold
+    train = searched.table.iloc[fold.train]
+    model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=6).fit(train, fold.y_train)
+    figures = score_model(model, searched, compared[0], judging)
+    compare_with_audit(figures, audited(model, searched, (fold.train, fold.test)))
+
+
+def test_the_adjusted_mean_is_the_audits_estimate():
+    rng = np.random.default_rng(0)
+    person = np.sort(rng.integers(0, 60, 200))
+    values, control = rng.normal(size=200), rng.normal(size=200) + 0.3
+    values += 0.8 * control
+    _, code, count = np.unique(person, return_inverse=True, return_counts=True)
+    weight = 1 / (count[code] * len(count))
+    nodes = np.column_stack([person, 100 + np.arange(200), 400 + np.arange(200)])
+    expected = excess(values, np.zeros(200), nodes, control=control).value
+    found = adjusted_mean(*(torch.from_numpy(v) for v in (values, control, weight)))
+    assert float(found) == pytest.approx(expected, abs=1e-12)
+    nothing = torch.zeros(200, dtype=torch.float64)
+    plain = adjusted_mean(torch.from_numpy(values), nothing, torch.from_numpy(weight))
+    assert float(plain) == pytest.approx(float(weight @ values))
+    assert torch.isnan(adjusted_mean(torch.zeros(2, 0), torch.zeros(2, 0), torch.zeros(0))).all()
+
+
+def test_the_ks_distance_equals_scipys():
+    rng = np.random.default_rng(1)
+    y, score = rng.integers(0, 2, 80), rng.integers(0, 12, 80) / 12
+    assert ks_distance(y, score) == pytest.approx(stats.ks_2samp(score[y == 1], score[y == 0]).statistic)
+    assert np.isnan(ks_distance(np.ones(3, dtype=np.int64), np.zeros(3)))
+
+
+def test_the_adverse_impact_ratio_is_the_lowest_approval_rate_over_the_highest(judged):
+    fold = judged[2][0].fold
+    decision = (np.arange(len(fold.y_test)) % 3 == 0).astype(np.int64)
+    rates = [decision[fold.group_test == g].mean() for g in range(2)]
+    figures = outcome_of(fold, decision.astype(float), decision)
+    assert figures["air"] == pytest.approx(min(rates) / max(rates))
+    nobody = np.zeros_like(decision)
+    assert np.isnan(outcome_of(fold, nobody.astype(float), nobody)["air"])

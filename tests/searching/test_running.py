@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import evenhand as eh
+from evenhand.exceptions import InvalidInputError
+from evenhand.searching import networks, search
+from evenhand.searching.figures import DIRECTIONS
+from evenhand.training import TrainingDivergedError
+
+from .conftest import SPACE
+
+QUICK = {"cec_weight": [1.0], "learning_rate": [3e-3], "epochs": [1, 2], "hidden": [(8,)]}
+
+
+def test_every_candidate_is_judged_in_every_fold(result):
+    # 2 unconstrained; of weight 0 with odds, 2 objectives; of weight 3, 2 objectives x 2 weights x 2 epochs.
+    assert len(result.tried) == 2 + 4 + 8
+    for name in DIRECTIONS:
+        assert result.figures[name].shape == (14, 3)
+        assert np.isfinite(result.figures[name]).all()
+    assert not result.notes
+
+
+def test_the_table_has_a_row_and_a_reason_for_each(result):
+    table = result.candidates
+    assert table["candidate"].tolist() == list(range(14))
+    assert table["status"].tolist().count("chosen") == 1
+    assert table.loc[result.chosen, "status"] == "chosen"
+    assert all(reason for reason in table["reason"])
+    assert (table["auc_low"] <= table["auc"]).all()
+    assert set(result.front) <= set(range(14))
+
+
+def test_cost_and_gain_are_differences_on_the_same_folds(result):
+    table = result.cost_and_gain.set_index("figure")
+    mine, theirs = (result.figures["reasoning_gap"][k] for k in (result.chosen, result.unconstrained))
+    assert table.loc["reasoning_gap", "difference"] == pytest.approx((mine - theirs).mean())
+    assert table.loc["reasoning_gap", "difference"] < 0
+    assert set(table.index) == set(DIRECTIONS)
+    assert np.isfinite(table["confirmed_chosen"]).all()
+
+
+def test_the_best_model_is_fitted_on_those_searched_on_and_audited_on_those_held_out(result):
+    model = result.best_model
+    assert isinstance(model, eh.CECClassifier)
+    assert model.cec_weight == result.tried[result.chosen].parameters["cec_weight"]
+    audit = result.audit(evidence=False)
+    assert audit.provenance.n_people == len(result.people.confirming)
+    assert audit.provenance.n_reference == len(result.people.searched)
+    found = audit.to_dict()
+    assert found["outcome"]["auc"] == pytest.approx(result.confirmed["chosen"]["auc"], abs=1e-6)
+    assert found["cec"]["reasoning_gap"] == pytest.approx(result.confirmed["chosen"]["reasoning_gap"], abs=5e-3)
+
+
+def test_a_grid_has_the_numbers_of_a_heatmap(result):
+    table = result.grid("cec_weight", "epochs", "auc")
+    assert table.index.tolist() == [0.0, 3.0]
+    assert table.columns.tolist() == [6, 10]
+    own = [k for k, c in enumerate(result.tried) if (c.parameters["cec_weight"], c.parameters["epochs"]) == (3.0, 10)]
+    assert table.loc[3.0, 10] == pytest.approx(result.figures["auc"][own].mean())
+    with pytest.raises(InvalidInputError, match="names no figure: 'acu'"):
+        result.grid("cec_weight", "epochs", "acu")
+    with pytest.raises(InvalidInputError, match=r"names columns absent from the data: \['epoch'\]"):
+        result.grid("cec_weight", "epoch", "auc")
+
+
+def test_a_stopped_search_goes_on_and_ends_the_same(given, tmp_path, monkeypatch):
+    monkeypatch.setitem(networks._MEMBERS_PER_BLOCK, "cpu", 3)  # one candidate's folds a block
+    whole = search(**given, space=SPACE, keep=[])
+    run, done = networks.NetworkFamily.run, []
+
+    def stop_in_the_third(self, block, on_epoch=None):
+        done.append(block)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        return run(self, block, on_epoch)
+
+    monkeypatch.setattr(networks.NetworkFamily, "run", stop_in_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        search(**given, space=SPACE, keep=[], store=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    again = search(**given, space=SPACE, keep=[], store=tmp_path)
+    n_blocks = len(list(tmp_path.iterdir()))
+    assert len(done) == 1 + n_blocks  # the interrupted block was run twice, those kept were not run again
+    for name, values in whole.figures.items():
+        np.testing.assert_array_equal(again.figures[name], values)
+    assert again.chosen == whole.chosen
+
+
+def test_blocks_of_other_people_or_settings_are_not_taken(given, tmp_path):
+    search(**given, space=QUICK, keep=[], store=tmp_path)
+    n_files = len(list(tmp_path.iterdir()))
+    search(**{**given, "y": 1 - given["y"]}, space=QUICK, keep=[], store=tmp_path)
+    search(**given, space=QUICK, keep=[], store=tmp_path, consistency_threshold=0.2)
+    assert len(list(tmp_path.iterdir())) == 3 * n_files
+
+
+def test_epochs_of_one_training_are_the_models_trained_so_long(given):
+    both = search(**given, space=QUICK, keep=[])
+    alone = search(**given, space={**QUICK, "epochs": [1]}, keep=[])
+    short = [c.number for c in both.tried if c.parameters["epochs"] == 1]
+    np.testing.assert_allclose(both.figures["auc"][short], alone.figures["auc"], atol=1e-6)
+
+
+def test_seeds_are_averaged(given):
+    one, two = (search(**given, space=QUICK, keep=[], seeds=n) for n in (1, 2))
+    assert not np.allclose(one.figures["auc"], two.figures["auc"])
+    assert two.figures["auc"].shape == one.figures["auc"].shape
+
+
+def test_a_candidate_that_diverges_is_noted_and_the_others_are_judged(given, monkeypatch):
+    train = networks.train_stack
+
+    def diverging(data, settings, *rest, **more):
+        if any(rate > 1 for rate in settings.learning_rate):
+            raise TrainingDivergedError("Training of member 0 diverged")
+        return train(data, settings, *rest, **more)
+
+    monkeypatch.setattr(networks, "train_stack", diverging)
+    result = search(**given, space={**QUICK, "learning_rate": [3e-3, 5.0]}, keep=[])
+    failed = [c.number for c in result.tried if c.parameters["learning_rate"] == 5.0]
+    assert sorted(result.notes) == failed
+    assert result.candidates.loc[failed, "status"].tolist() == ["failed"] * len(failed)
+    assert all("training diverged" in result.reasons[k] for k in failed)
+    assert result.chosen not in failed
+    assert not set(failed) & set(result.front)
+    with pytest.raises(InvalidInputError, match="No candidate could be trained: training diverged"):
+        search(**given, space={**QUICK, "learning_rate": [5.0]}, keep=[])
+
+
+def test_where_no_candidate_meets_the_constraints_the_best_model_is_refused(given):
+    result = search(**given, space=QUICK, keep=["auc >= 0.9999"])
+    assert result.chosen is None
+    with pytest.raises(InvalidInputError, match=r"None of the 4 candidates meets the constraints \['auc >= 0.9999'\]"):
+        result.best_model  # noqa: B018 - a property
+    assert result.to_dict()["cost_and_gain"] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"minimize": "excesss"}, r"`minimize` names no figure: 'excesss'. Did you mean 'excess'\?"),
+        ({"minimize": "positive_rate"}, "`minimize` must be a figure of which less or more is better"),
+        ({"keep": ["acu >= 1"]}, "names no figure: 'acu'"),
+        ({"seeds": 0}, "`seeds` must be a whole number of at least 1, got 0"),
+        ({"decision_threshold": 1.0}, "`decision_threshold` must be between 0 and 1, got 1.0"),
+        ({"confirmation": 1.0}, "`confirmation` must be a share of at least 0 and below 1, got 1.0"),
+        ({"folds": 1}, "`n_folds` must be at least 2"),
+        ({"device": "abacus"}, '`device` must be "auto", "cpu" or "cuda", got \'abacus\''),
+        (
+            {"financial_features": ["incme"]},
+            r"names columns absent from the data: \['incme'\]. Did you mean 'income'\?",
+        ),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(given, changes, message):
+    with pytest.raises(InvalidInputError, match=message):
+        search(**{**given, **changes}, space=QUICK)
+
+
+def test_outputs_hold_the_same_numbers_and_escape_hostile_names(result, given, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    X = given["X"].rename(columns={"other": "=1+1<script>alert(1)</script>"})
+    changes = {"X": X, "financial_features": list(X.columns[:5])}
+    found = search(**{**given, **changes}, space=QUICK, keep=[])
+    page = found.to_html(tmp_path / "search.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+    assert "Why each was passed over" in page
+    data = json.loads(found.to_json(tmp_path / "search.json").read_text())
+    assert data["chosen"] == found.chosen
+    assert data["candidates"][0]["figures"]["auc"]["value"] == pytest.approx(found.figures["auc"][0].mean())
+    book = openpyxl.load_workbook(found.to_excel(tmp_path / "search.xlsx"))
+    assert book.sheetnames == ["Candidates", "Cost and gain", "Folds", "Settings", "Limits"]
+    head, *rows = book["Candidates"].values
+    assert [row[head.index("auc")] for row in rows] == pytest.approx(found.figures["auc"].mean(1).tolist())
+    assert all(cell.data_type != "f" for sheet in book for row in sheet.iter_rows() for cell in row)
+    assert "chosen" in repr(result)
