@@ -675,3 +675,49 @@ OK = ([0, 1, 0, 1], [0, 0, 1, 1])
 def test_bad_input_is_named(call, message):
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_distinct_rows_with_frequencies_give_the_figures_of_people_one_by_one(soft):
+    rng = np.random.default_rng(4)
+    n = 60
+    times = rng.integers(1, 6, n)
+    score = np.round(rng.random(n), 2)
+    decision, label = (score >= 0.5).astype(int), rng.integers(0, 2, n)
+    segment = rng.choice(["x", "y"], n)
+    codes = rng.integers(0, 3, n)
+    group = rng.dirichlet(np.ones(3), n) if soft else codes
+    rows = {"frequency": times}
+    one_by_one = np.repeat(np.arange(n), times)
+
+    def both(function, *columns, **settings):
+        return function(*columns, **rows, **settings), function(*(c[one_by_one] for c in columns), **settings)
+
+    found = [
+        both(approval_disparity, decision, group),
+        both(approval_disparity_by_cutoff, score, group),
+        both(score_disparity, score, group),
+        both(error_rates, label, decision, score, group),
+        both(outcome_gaps, label, decision, group, n_draws=200),
+    ]
+    if not soft:
+        found.append(both(segmented_approvals, decision, codes, segment))
+    for mine, theirs in found:
+        assert _numbers(mine) == pytest.approx(_numbers(theirs), rel=1e-9, abs=1e-9, nan_ok=True)
+
+
+def _numbers(value):
+    """Every number of a nest of results, in order."""
+    if isinstance(value, (list, tuple)):
+        return [number for item in value for number in _numbers(item)]
+    if isinstance(value, dict):
+        return [number for item in value.values() for number in _numbers(item)]
+    if hasattr(value, "to_dict"):
+        return _numbers(value.to_dict())
+    return [float(value)] if isinstance(value, (int, float)) else []
+
+
+@pytest.mark.parametrize("frequency", [[1, 2], [1, 2, 0], [1.0, 2.0, 3.0]])
+def test_frequencies_are_whole_numbers_of_people(frequency):
+    with pytest.raises(InvalidInputError, match="`frequency` must be a whole number of at least 1 for each of 3 rows"):
+        approval_disparity([1, 0, 1], [0, 1, 1], frequency=frequency)

@@ -1,22 +1,20 @@
-"""Inference: variances against brute force, bootstrap against formulas, and every refusal."""
+"""Inference: variances against brute force, p-values against scipy, and every refusal."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand import inference
 from evenhand.exceptions import InvalidInputError
 from evenhand.inference import (
     ExcessEstimate,
+    NullScores,
     benjamini_hochberg,
-    bootstrap_interval,
-    bootstrap_sums,
     empirical_p_values,
     excess,
     excess_by,
     excess_columns,
     holm,
-    person_weights,
+    person_hash,
     practical_significance,
     statistical_significance,
 )
@@ -211,59 +209,47 @@ def test_empirical_p_values_do_not_see_rounding():
     np.testing.assert_array_equal(p, 1.0)
 
 
-def test_person_weights_have_mean_one_and_variance_one():
-    table = inference._WEIGHT_OF_BYTE
-    assert len(table) == 256
-    assert table.mean() == 1
-    assert table.var() == 1
-    weights = person_weights(np.arange(4000), n_draws=100)
-    assert weights.mean() == pytest.approx(1, abs=0.01)
-    assert weights.var() == pytest.approx(1, abs=0.02)
-    assert np.abs(np.corrcoef(weights[:20])[np.triu_indices(20, 1)]).max() < 0.08
+def test_person_hashes_depend_on_the_key_and_the_seed_alone_and_look_random():
+    at_once = person_hash(np.arange(100_000))
+    np.testing.assert_array_equal(person_hash(np.arange(50, 60)), at_once[50:60])
+    assert (person_hash(np.arange(100_000), 1) != at_once).all()
+    assert len(np.unique(at_once)) == 100_000
+    assert stats.kstest(at_once / 2.0**64, "uniform").pvalue > 0.01
+    for shift in range(0, 64, 8):
+        counts = np.bincount((at_once >> np.uint64(shift)).astype(np.int64) & 255, minlength=256)
+        assert stats.chisquare(counts).pvalue > 1e-4
+    assert person_hash(np.array([-3]), -1).shape == (1,)
 
 
-def test_person_weights_depend_on_the_key_and_the_seed_alone():
-    all_at_once = person_weights(np.arange(100), n_draws=20)
-    np.testing.assert_array_equal(person_weights(np.arange(50, 60), n_draws=20), all_at_once[:, 50:60])
-    np.testing.assert_array_equal(person_weights(np.arange(100), n_draws=13), all_at_once[:13])
-    assert (person_weights(np.arange(100), n_draws=20, random_state=1) != all_at_once).mean() > 0.5
-    assert person_weights(np.array([-3]), n_draws=3, random_state=-1).shape == (3, 1)
+def test_null_scores_of_parts_are_those_of_the_whole_and_a_full_stratum_keeps_a_sample(rng):
+    score, stratum, keys = rng.random(900), rng.integers(0, 3, 900), np.arange(900)
+    score[::50] = np.nan
+    whole = NullScores.of(score, stratum, keys, 4, most=100)
+    parts = [NullScores.of(score[s], stratum[s], keys[s], 4, most=100) for s in (slice(0, 100), slice(100, 900))]
+    for joined in (parts[0] + parts[1], parts[1] + parts[0]):
+        for mine, theirs in zip(joined.values, whole.values, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    assert whole.sizes.tolist() == [100, 100, 100, 0]
+    everyone = NullScores.of(score, stratum, keys, 3, most=900)
+    for sample, values in zip(whole.values, everyone.values, strict=False):
+        assert np.isin(sample, values).all()
+        assert stats.ks_2samp(sample, values).pvalue > 0.01
 
 
-def test_bootstrap_sums_of_parts_add_up(rng):
-    values = 1e6 + rng.random((20_000, 2))
-    whole = bootstrap_sums(values, n_draws=16)
-    keys = np.arange(20_000)
-    parts = sum(bootstrap_sums(values[s], keys[s], n_draws=16) for s in (slice(0, 300), slice(300, None)))
-    np.testing.assert_allclose(parts, whole, rtol=1e-10)
-    np.testing.assert_allclose(whole, person_weights(keys, 16).astype(float) @ values, rtol=1e-10)
-
-
-def test_bootstrap_agrees_with_the_analytic_error_for_independent_people(rng):
-    values = rng.exponential(size=2000)
-    found = bootstrap_interval(values, n_draws=2000)
-    analytic = excess(values, np.zeros(2000), np.arange(2000))
-    assert found.value == pytest.approx(values.mean())
-    assert found.standard_error == pytest.approx(analytic.standard_error, rel=0.06)
-    assert found.ci_low == pytest.approx(analytic.ci_low, abs=0.15 * analytic.standard_error)
-    assert found.ci_high == pytest.approx(analytic.ci_high, abs=0.2 * analytic.standard_error)
-
-
-def test_bootstrap_interval_leaves_missing_people_out_and_says_so(rng):
-    values = rng.random(100)
-    values[:7] = np.nan
-    found = bootstrap_interval(values)
-    assert found.value == pytest.approx(np.nanmean(values))
-    assert found.note == "7 people without a value left out"
-
-
-def test_bootstrap_interval_of_too_few_people_or_an_undefined_ratio_is_nan():
-    few = bootstrap_interval([1.0, 2.0])
-    assert np.isnan(few.value)
-    assert "not estimated: 2 people" in few.note
-    undefined = bootstrap_interval(np.zeros((50, 2)), lambda s: s[..., 0] / s[..., 1])
-    assert np.isnan(undefined.value)
-    assert "undefined" in undefined.note
+def test_q_values_from_counts_equal_those_from_every_p_value(rng):
+    score, null = rng.random(500) + 0.2, rng.random(400)
+    stratum, null_stratum = rng.integers(0, 3, 500), rng.integers(0, 2, 400)
+    score[:9] = np.nan
+    pooled = NullScores.of(null, null_stratum, np.arange(400), 3, most=400)
+    n_at_least = pooled.n_at_least(score, stratum)
+    table = pooled.q_values(pooled.counts(n_at_least, stratum))
+    known = n_at_least >= 0
+    q = np.full(500, np.nan)
+    q[known] = [table[s][k] for s, k in zip(stratum[known], n_at_least[known], strict=True)]
+    p = empirical_p_values(score, null, stratum, null_stratum)
+    expected = np.full(500, np.nan)
+    expected[np.isfinite(p)] = stats.false_discovery_control(p[np.isfinite(p)])
+    np.testing.assert_allclose(q, expected, rtol=1e-12)
 
 
 def _estimate(value, low, high, p, n_effective=500.0, note=""):
@@ -311,12 +297,7 @@ def test_practical_significance_in_words(estimate, words):
         (lambda: excess_by([0], [0.1, 0.2], [0.1, 0.2], [0, 1]), "one value per comparison"),
         (lambda: holm([1.5]), "between 0 and 1"),
         (lambda: empirical_p_values([0.1], [0.1], [0, 1], [0]), "Every score needs a stratum"),
-        (lambda: person_weights([0.5]), "must be one integer per person"),
-        (lambda: person_weights([1], n_draws=0), "at least 1"),
-        (lambda: bootstrap_sums([np.nan]), "must be finite"),
-        (lambda: bootstrap_sums([1.0], [1, 2]), "one per row"),
-        (lambda: bootstrap_interval(np.ones((20, 2))), "what to make of 2 columns"),
-        (lambda: bootstrap_interval([1.0], confidence=0.0), "`confidence`"),
+        (lambda: person_hash([0.5]), "must be one integer per person"),
     ],
 )
 def test_refusals(call, message):

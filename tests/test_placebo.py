@@ -11,6 +11,7 @@ from evenhand.placebo import (
     NO_ONE_IN_OTHER_GROUP,
     NO_ONE_IN_OWN_GROUP,
     NO_PLACEBO_AT_DISTANCE,
+    PlaceboReference,
     placebo_pairs,
 )
 from evenhand.scoring import cec_scores
@@ -203,3 +204,21 @@ def test_person_mean_refuses_another_number_of_values():
     found = placebo_pairs(*_people(n=50))
     with pytest.raises(InvalidInputError, match="one per comparison"):
         found.person_mean([1.0])
+
+
+def test_comparisons_of_a_person_do_not_depend_on_who_else_is_compared():
+    points, label, group = _people(n=300, n_groups=3)
+    reference = PlaceboReference.of(points[:200], label[:200], group[:200])
+    row = np.where(np.arange(300) < 200, np.arange(300), -1)
+    whole = reference.compare(points, label, group, row)
+    first = 0
+    for part in np.array_split(np.arange(300), 7):
+        found = reference.compare(points[part], label[part], group[part], row[part])
+        inside = (whole.person >= part[0]) & (whole.person <= part[-1])
+        np.testing.assert_array_equal(found.person + first, whole.person[inside])
+        np.testing.assert_array_equal(found.other, whole.other[inside])
+        np.testing.assert_array_equal(found.own, whole.own[inside])
+        first += len(part)
+    inside = row[whole.person] >= 0
+    assert (whole.own[inside] != row[whole.person][inside]).all()
+    assert (whole.nodes[inside, 0] == row[whole.person][inside] + 300).all()

@@ -48,6 +48,8 @@ FOUR_FIFTHS = 0.8
 _LEAST_EXPECTED = 5.0
 # A control column with more values than this is a measurement, to be binned first.
 _MOST_SEGMENTS = 200
+# The exact null distribution of the Kolmogorov-Smirnov distance costs the product of the sizes.
+_MOST_EXACT_KS = 500
 _NAN = float("nan")
 
 
@@ -305,6 +307,7 @@ def approval_disparity(
     group: ArrayLike,
     *,
     names: Sequence[str] | None = None,
+    frequency: ArrayLike | None = None,
     reference: str | None = None,
     test: Test = "auto",
     confidence: float = 0.95,
@@ -325,6 +328,9 @@ def approval_disparity(
         do not depend on membership beyond them.
     names
         A name for each code; by default the codes themselves.
+    frequency
+        How many people each row stands for, of shape (n,); by default one. Every function of this module gives the
+        same figures from distinct rows and their frequencies as from people one by one.
     reference
         Name of the group that the others are compared with; by default the largest.
     test
@@ -349,7 +355,7 @@ def approval_disparity(
     0.333
     """
     approved = _binary(decision, "decision")
-    members = _membership(group, len(approved), names)
+    members = _membership(group, len(approved), names, frequency)
     if test not in ("auto", "fisher", "z"):
         raise InvalidInputError(f"`test` must be 'auto', 'fisher' or 'z', got {test!r}.")
     if test == "fisher" and members.is_soft:
@@ -418,6 +424,7 @@ def approval_disparity_by_cutoff(
     *,
     quantiles: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
     names: Sequence[str] | None = None,
+    frequency: ArrayLike | None = None,
     reference: str | None = None,
     test: Test = "auto",
     confidence: float = 0.95,
@@ -439,9 +446,12 @@ def approval_disparity_by_cutoff(
     scores = _scores(score)
     if not quantiles or not all(0 < quantile < 1 for quantile in quantiles):
         raise InvalidInputError(f"`quantiles` must be numbers between 0 and 1, got {list(quantiles)}.")
-    ordered = np.sort(scores)
+    times = _frequency(frequency, len(scores))
+    order = np.argsort(scores, kind="stable")
+    upto = np.cumsum(times[order])
     # The cut-off is a score that someone has: the first one above the quantile's share of people.
-    places = np.minimum(np.ceil(np.asarray(quantiles) * len(ordered) - 1e-9).astype(np.int64), len(ordered) - 1)
+    places = np.minimum(np.ceil(np.asarray(quantiles) * upto[-1] - 1e-9), upto[-1] - 1)
+    cutoffs = scores[order[np.searchsorted(upto, places, side="right")]]
 
     def at(quantile: float, cutoff: float) -> CutoffApprovals:
         approved = scores >= cutoff
@@ -449,6 +459,7 @@ def approval_disparity_by_cutoff(
             approved,
             group,
             names=names,
+            frequency=frequency,
             reference=reference,
             test=test,
             confidence=confidence,
@@ -456,9 +467,9 @@ def approval_disparity_by_cutoff(
             four_fifths_threshold=four_fifths_threshold,
             small_group=small_group,
         )
-        return CutoffApprovals(float(quantile), cutoff, float(approved.mean()), table)
+        return CutoffApprovals(float(quantile), cutoff, float(times @ approved / upto[-1]), table)
 
-    return [at(quantile, float(cutoff)) for quantile, cutoff in zip(quantiles, ordered[places], strict=True)]
+    return [at(quantile, float(cutoff)) for quantile, cutoff in zip(quantiles, cutoffs, strict=True)]
 
 
 def score_disparity(
@@ -466,6 +477,7 @@ def score_disparity(
     group: ArrayLike,
     *,
     names: Sequence[str] | None = None,
+    frequency: ArrayLike | None = None,
     reference: str | None = None,
     confidence: float = 0.95,
     small_group: int = 30,
@@ -485,7 +497,7 @@ def score_disparity(
     (-1.0, 0.333)
     """
     scores = _scores(score)
-    members = _membership(group, len(scores), names)
+    members = _membership(group, len(scores), names, frequency)
     _check_open_fraction(confidence, "confidence")
     reference_code = _reference_code(members, reference)
     moments = [_moments(scores, members, code) for code in range(len(members.names))]
@@ -504,9 +516,9 @@ def score_disparity(
         return ScoreDisparity(
             group=members.names[code],
             is_reference=is_reference,
-            n_people=members.count(weights.sum()),
+            n_people=members.count(float(members.times @ weights)),
             n_effective=members.n_effective(code),
-            mean_score=_mean(scores, weights, _nobody(members, code), confidence),
+            mean_score=_mean(scores, weights, members.times, _nobody(members, code), confidence),
             standard_deviation=float(np.sqrt(moments[code].variance)),
             standardized_mean_difference_group_minus_reference=difference,
             ks_distance=distance,
@@ -525,6 +537,7 @@ def error_rates(
     group: ArrayLike,
     *,
     names: Sequence[str] | None = None,
+    frequency: ArrayLike | None = None,
     confidence: float = 0.95,
     small_group: int = 30,
 ) -> list[GroupErrorRates]:
@@ -541,7 +554,7 @@ def error_rates(
     """
     labels, approved, scores = _binary(y, "y"), _binary(decision, "decision"), _scores(score)
     _check_same_length({"y": labels, "decision": approved, "score": scores})
-    members = _membership(group, len(labels), names)
+    members = _membership(group, len(labels), names, frequency)
     _check_open_fraction(confidence, "confidence")
     everyone = np.ones(len(labels), dtype=bool)
     is_probability = bool(((scores >= 0) & (scores <= 1)).all())
@@ -549,13 +562,13 @@ def error_rates(
     def calibration(values: Floats, code: int) -> Estimate:
         if not is_probability:
             return _not_estimable("not estimable: scores are outside [0, 1], so they are not probabilities")
-        return _mean(values, members.column(code), _nobody(members, code), confidence)
+        return _mean(values, members.column(code), members.times, _nobody(members, code), confidence)
 
     def row(code: int) -> GroupErrorRates:
-        weights = members.column(code)
+        weights = members.times * members.column(code)
         return GroupErrorRates(
             group=members.names[code],
-            n_people=members.count(weights.sum()),
+            n_people=members.count(float(weights.sum())),
             n_positive_label=members.count(float(weights @ labels)),
             positive_rate=_rate(members, code, approved, everyone, "no one", confidence),
             true_positive_rate=_rate(members, code, approved, labels == 1, "no one with label 1", confidence),
@@ -576,6 +589,7 @@ def outcome_gaps(
     group: ArrayLike,
     *,
     names: Sequence[str] | None = None,
+    frequency: ArrayLike | None = None,
     confidence: float = 0.95,
     n_draws: int = 1000,
     random_state: int = 0,
@@ -596,7 +610,7 @@ def outcome_gaps(
     """
     labels, approved = _binary(y, "y"), _binary(decision, "decision")
     _check_same_length({"y": labels, "decision": approved})
-    members = _membership(group, len(labels), names)
+    members = _membership(group, len(labels), names, frequency)
     _check_open_fraction(confidence, "confidence")
     if n_draws < 100:
         raise InvalidInputError(f"`n_draws` must be at least 100 for an interval, got {n_draws}.")
@@ -628,6 +642,7 @@ def segmented_approvals(
     segment: ArrayLike,
     *,
     names: Sequence[str] | None = None,
+    frequency: ArrayLike | None = None,
     reference: str | None = None,
     confidence: float = 0.95,
     small_group: int = 30,
@@ -651,7 +666,7 @@ def segmented_approvals(
     'not informative: everyone has the same decision'
     """
     approved = _binary(decision, "decision")
-    members = _membership(group, len(approved), names)
+    members = _membership(group, len(approved), names, frequency)
     if members.codes is None:
         raise InvalidInputError(
             "Segmented comparisons need known group membership, got probabilities: the Cochran-Mantel-Haenszel test "
@@ -662,7 +677,8 @@ def segmented_approvals(
     reference_code = _reference_code(members, reference)
     n_groups = len(members.names)
     cell = (segments * n_groups + members.codes) * 2 + approved
-    counts = np.bincount(cell, minlength=len(segment_names) * n_groups * 2).reshape(-1, n_groups, 2)
+    counts = np.bincount(cell, members.times, minlength=len(segment_names) * n_groups * 2).round().astype(np.int64)
+    counts = counts.reshape(-1, n_groups, 2)
 
     others = [code for code in range(n_groups) if code != reference_code]
     rows = [
@@ -688,11 +704,12 @@ _SOFT_NOTE = (
 
 @dataclass(frozen=True)
 class _Membership:
-    """Who is in which group: codes where known, else probabilities of shape (n, G)."""
+    """Who is in which group: codes where known, else probabilities of shape (n, G), and how many people a row is."""
 
     names: tuple[str, ...]
     codes: Ints | None
     probabilities: Floats | None
+    times: Floats
 
     @property
     def is_soft(self) -> bool:
@@ -708,20 +725,35 @@ class _Membership:
     def sums(self, values: NDArray[Any]) -> Floats:
         """Sum of `values` over each group, of shape (G,)."""
         if self.probabilities is not None:
-            return np.asarray(values @ self.probabilities, dtype=np.float64)
+            return np.asarray((self.times * values) @ self.probabilities, dtype=np.float64)
         assert self.codes is not None
-        return np.bincount(self.codes, weights=values, minlength=len(self.names)).astype(np.float64)
+        return np.bincount(self.codes, weights=self.times * values, minlength=len(self.names)).astype(np.float64)
 
     def n_effective(self, code: int) -> float:
         weights = self.column(code)
-        return _divided(float(weights.sum()) ** 2, float(weights @ weights)) if weights.any() else 0.0
+        return _divided(float(self.times @ weights) ** 2, float(self.times @ weights**2)) if weights.any() else 0.0
 
     def count(self, value: float) -> float:
         """A count of people: whole where membership is known."""
         return float(value) if self.is_soft else round(value)
 
 
-def _membership(group: ArrayLike, n: int, names: Sequence[str] | None) -> _Membership:
+def _frequency(frequency: ArrayLike | None, n: int) -> Floats:
+    if frequency is None:
+        return np.ones(n)
+    times = np.asarray(frequency)
+    if times.shape != (n,) or times.dtype.kind not in "iu" or (n and times.min() < 1):
+        raise InvalidInputError(
+            f"`frequency` must be a whole number of at least 1 for each of {n} rows, got {times.dtype} of shape "
+            f"{times.shape}; leave rows of no one out."
+        )
+    return times.astype(np.float64)
+
+
+def _membership(
+    group: ArrayLike, n: int, names: Sequence[str] | None, frequency: ArrayLike | None = None
+) -> _Membership:
+    times = _frequency(frequency, n)
     values = np.asarray(group)
     if values.ndim not in (1, 2):
         raise InvalidInputError(
@@ -730,7 +762,7 @@ def _membership(group: ArrayLike, n: int, names: Sequence[str] | None) -> _Membe
     if len(values) != n:
         raise InvalidInputError(f"`group` has {len(values)} values for {n} people; give one per person.")
     if values.ndim == 2:
-        return _soft_membership(values, names)
+        return _soft_membership(values, names, times)
     if values.dtype.kind not in "iub" or (n and values.min() < 0):
         raise InvalidInputError(
             f"`group` must hold integer codes from 0, got {values.dtype} values"
@@ -743,10 +775,10 @@ def _membership(group: ArrayLike, n: int, names: Sequence[str] | None) -> _Membe
     if len(readable) < n_codes:
         raise InvalidInputError(f"`names` has {len(readable)} names for {n_codes} group codes; give one per code.")
     _check_names(readable)
-    return _Membership(readable, codes, None)
+    return _Membership(readable, codes, None, times)
 
 
-def _soft_membership(values: NDArray[Any], names: Sequence[str] | None) -> _Membership:
+def _soft_membership(values: NDArray[Any], names: Sequence[str] | None, times: Floats) -> _Membership:
     probabilities = values.astype(np.float64)
     readable = tuple(str(code) for code in range(values.shape[1])) if names is None else tuple(names)
     if len(readable) != values.shape[1]:
@@ -760,7 +792,7 @@ def _soft_membership(values: NDArray[Any], names: Sequence[str] | None) -> _Memb
             f"`group` probabilities must be at least 0 and sum to 1 for each person, got {int(is_bad.sum())} rows that "
             f"do not, the first at {int(is_bad.argmax())}; divide each row by its sum, or drop those people."
         )
-    return _Membership(readable, None, probabilities)
+    return _Membership(readable, None, probabilities, times)
 
 
 def _check_names(names: tuple[str, ...]) -> None:
@@ -932,19 +964,20 @@ def _weighted_comparison(
     weights, reference_weights = members.column(code), members.column(reference)
     if not weights.any():
         return _no_comparison(_nobody(members, code))
-    rate, influence = _weighted_rate(approved, weights)
-    reference_rate, reference_influence = _weighted_rate(approved, reference_weights)
+    times = members.times
+    rate, influence = _weighted_rate(approved, weights, times)
+    reference_rate, reference_influence = _weighted_rate(approved, reference_weights, times)
     z = _quantile(confidence)
 
     def log_scale(name: str, slope: Callable[[float], float], transform: Callable[[float], float]) -> Estimate:
         if not (0 < rate < 1 and 0 < reference_rate < 1):
             return _not_estimable(f"not estimable: the {name} needs approvals and denials in both groups")
         value = transform(rate) / transform(reference_rate)
-        error = _root_sum_square(influence * slope(rate) - reference_influence * slope(reference_rate))
+        error = _root_sum_square(influence * slope(rate) - reference_influence * slope(reference_rate), times)
         return Estimate(value, float(value * np.exp(-z * error)), float(value * np.exp(z * error)))
 
     difference = rate - reference_rate
-    error = _root_sum_square(influence - reference_influence)
+    error = _root_sum_square(influence - reference_influence, times)
     if error == 0:
         return _no_comparison("not estimable: the weighted rates have no spread")
     return _Comparison(
@@ -957,10 +990,11 @@ def _weighted_comparison(
     )
 
 
-def _weighted_rate(values: NDArray[Any], weights: Floats) -> tuple[float, Floats]:
+def _weighted_rate(values: NDArray[Any], weights: Floats, times: Floats) -> tuple[float, Floats]:
     """Weighted mean, and each person's influence on it; the root of the influences' sum of squares is its error."""
-    total = float(weights.sum())
-    mean = float(weights @ values) / total
+    counted = times * weights
+    total = float(counted.sum())
+    mean = float(counted @ values) / total
     return mean, weights * (values - mean) / total
 
 
@@ -972,26 +1006,26 @@ def _rate(
 ) -> Estimate:
     """Share of 1s among the group's people in `subset`."""
     weights = members.column(code) * subset
-    total = float(weights.sum())
+    total = float(members.times @ weights)
     if total == 0:
         return _not_estimable(f"not estimable: {absent} in group {members.names[code]!r}")
     z = _quantile(confidence)
-    rate, influence = _weighted_rate(values, weights)
+    rate, influence = _weighted_rate(values, weights, members.times)
     if not members.is_soft:
-        return Estimate(rate, *_wilson(round(float(weights @ values)), round(total), z))
-    half = z * _root_sum_square(influence)
+        return Estimate(rate, *_wilson(round(float((members.times * weights) @ values)), round(total), z))
+    half = z * _root_sum_square(influence, members.times)
     return Estimate(rate, max(0.0, rate - half), min(1.0, rate + half))
 
 
-def _mean(values: Floats, weights: Floats, nobody: str, confidence: float) -> Estimate:
+def _mean(values: Floats, weights: Floats, times: Floats, nobody: str, confidence: float) -> Estimate:
     """Weighted mean with Student's interval on the effective number of people."""
     if not weights.any():
         return _not_estimable(nobody)
-    mean, influence = _weighted_rate(values, weights)
-    degrees = float(weights.sum()) ** 2 / float(weights @ weights) - 1
+    mean, influence = _weighted_rate(values, weights, times)
+    degrees = float(times @ weights) ** 2 / float(times @ weights**2) - 1
     if degrees <= 1e-9:
         return Estimate(mean, _NAN, _NAN, "no interval: one person")
-    error = _root_sum_square(influence) * np.sqrt((degrees + 1) / degrees)
+    error = _root_sum_square(influence, times) * np.sqrt((degrees + 1) / degrees)
     half = float(special.stdtrit(degrees, 0.5 + confidence / 2) * error)
     return Estimate(mean, mean - half, mean + half)
 
@@ -1001,19 +1035,21 @@ def _auc(labels: Ints, scores: Floats, members: _Membership, code: int, confiden
     if members.codes is None:
         return _not_estimable("not estimable: AUC by group needs known membership, not probabilities")
     chosen = members.codes == code
-    favourable, unfavourable = scores[chosen & (labels == 1)], scores[chosen & (labels == 0)]
-    n1, n0 = len(favourable), len(unfavourable)
+    values, place = np.unique(scores[chosen], return_inverse=True)
+    label, times = labels[chosen], members.times[chosen]
+    favourable, unfavourable = (np.bincount(place, times * (label == y), minlength=len(values)) for y in (1, 0))
+    n1, n0 = favourable.sum(), unfavourable.sum()
     if n1 == 0 or n0 == 0:
         absent = 1 if n1 == 0 else 0
         return _not_estimable(f"not estimable: no one with label {absent} in group {members.names[code]!r}")
-    ranks = stats.rankdata(np.concatenate([favourable, unfavourable]))
-    # Each person's own share: how many of the other label a person outranks.
-    share1 = (ranks[:n1] - stats.rankdata(favourable)) / n0
-    share0 = 1 - (ranks[n1:] - stats.rankdata(unfavourable)) / n1
-    area = float(share1.mean())
+    # What a person's score outranks among those of the other label, as a share; a tie is half.
+    share1 = (np.cumsum(unfavourable) - unfavourable / 2) / n0
+    share0 = 1 - (np.cumsum(favourable) - favourable / 2) / n1
+    area = float(favourable @ share1 / n1)
     if n1 < 2 or n0 < 2:
         return Estimate(area, _NAN, _NAN, "no interval: one person with a label")
-    error = float(np.sqrt(share1.var(ddof=1) / n1 + share0.var(ddof=1) / n0))
+    spread1, spread0 = favourable @ (share1 - area) ** 2, unfavourable @ (share0 - area) ** 2
+    error = float(np.sqrt(spread1 / (n1 - 1) / n1 + spread0 / (n0 - 1) / n0))
     if error == 0 or not 0 < area < 1:
         return Estimate(area, _NAN, _NAN, "no interval: the labels are separated without overlap")
     half = _quantile(confidence) * error / (area * (1 - area))
@@ -1038,8 +1074,8 @@ def _moments(scores: Floats, members: _Membership, code: int) -> _Moments:
     if n_effective <= 1:
         nothing = np.full(len(scores), _NAN)
         return _Moments(_NAN, _NAN, nothing, nothing)
-    mean, mean_influence = _weighted_rate(scores, weights)
-    variance, variance_influence = _weighted_rate((scores - mean) ** 2, weights)
+    mean, mean_influence = _weighted_rate(scores, weights, members.times)
+    variance, variance_influence = _weighted_rate((scores - mean) ** 2, weights, members.times)
     unbiased = n_effective / (n_effective - 1)
     return _Moments(mean, variance * unbiased, mean_influence * np.sqrt(unbiased), variance_influence * unbiased)
 
@@ -1056,7 +1092,7 @@ def _standardized_difference(
     influence = (group.mean_influence - reference.mean_influence) / np.sqrt(variance) - value / (4 * variance) * (
         group.variance_influence + reference.variance_influence
     )
-    half = _quantile(confidence) * _root_sum_square(influence)
+    half = _quantile(confidence) * _root_sum_square(influence, members.times)
     return Estimate(float(value), float(value - half), float(value + half))
 
 
@@ -1065,17 +1101,19 @@ def _kolmogorov_smirnov(scores: Floats, members: _Membership, code: int, referen
     weights, reference_weights = members.column(code), members.column(reference)
     if not weights.any():
         return _NAN, _NAN, _nobody(members, code)
-    if members.codes is not None:
-        first, second = scores[members.codes == code], scores[members.codes == reference]
-        # The exact null distribution costs the product of the sizes.
-        method: Literal["exact", "asymp"] = "exact" if max(len(first), len(second)) <= 500 else "asymp"
-        found = stats.ks_2samp(first, second, method=method)
+    weights, reference_weights = members.times * weights, members.times * reference_weights
+    values, place = np.unique(scores, return_inverse=True)
+    counts, reference_counts = (np.bincount(place, w, minlength=len(values)) for w in (weights, reference_weights))
+    steps = counts / counts.sum() - reference_counts / reference_counts.sum()
+    distance = float(np.abs(np.cumsum(steps)).max())
+    if members.codes is None:
+        return distance, _NAN, "no p-value: the Kolmogorov-Smirnov test needs known membership"
+    n, n_reference = counts.sum(), reference_counts.sum()
+    if max(n, n_reference) <= _MOST_EXACT_KS:
+        first, second = (np.repeat(values, c.astype(np.int64)) for c in (counts, reference_counts))
+        found = stats.ks_2samp(first, second, method="exact")
         return float(found.statistic), float(found.pvalue), ""
-    order = np.argsort(scores, kind="stable")
-    is_last_of_ties = np.append(np.diff(scores[order]) > 0, True)
-    steps = weights / weights.sum() - reference_weights / reference_weights.sum()
-    apart = np.abs(np.cumsum(steps[order])[is_last_of_ties])
-    return float(apart.max()), _NAN, "no p-value: the Kolmogorov-Smirnov test needs known membership"
+    return distance, float(stats.kstwo.sf(distance, np.round(n * n_reference / (n + n_reference)))), ""
 
 
 # --- gaps ---
@@ -1113,9 +1151,10 @@ def _drawn_rates(
     values = approvals / people
     if members.is_soft:
         influences = np.stack(
-            [_weighted_rate(approved, members.column(code) * subset)[1] for code in range(len(people))], axis=1
+            [_weighted_rate(approved, members.column(code) * subset, members.times)[1] for code in range(len(people))],
+            axis=1,
         )
-        covariance = influences.T @ influences
+        covariance = (members.times[:, None] * influences).T @ influences
         deviations = rng.multivariate_normal(np.zeros(len(people)), covariance, size=n_draws, method="eigh")
         return _DrawnRates(name, values, covariance, deviations, np.diag(covariance)[None, :])
     # Half an approval and half a denial more, so that a rate of 0 or 1 still varies.
@@ -1302,8 +1341,8 @@ def _divided(numerator: float, denominator: float) -> float:
     return float(numerator / denominator) if denominator else _NAN
 
 
-def _root_sum_square(influence: Floats) -> float:
-    return float(np.sqrt(influence @ influence))
+def _root_sum_square(influence: Floats, times: Floats) -> float:
+    return float(np.sqrt(times @ influence**2))
 
 
 def _quantile(confidence: float) -> float:

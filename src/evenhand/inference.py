@@ -7,7 +7,7 @@ comparisons with a person in common, in time that grows with the number of compa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
@@ -24,16 +24,16 @@ __all__ = [
     "ROUNDING",
     "SMALLEST_EXCESS_OF_INTEREST",
     "ExcessEstimate",
-    "Interval",
+    "ExcessFit",
+    "ExcessMoments",
+    "NullScores",
     "benjamini_hochberg",
-    "bootstrap_interval",
-    "bootstrap_sums",
     "empirical_p_values",
     "excess",
     "excess_by",
     "excess_columns",
     "holm",
-    "person_weights",
+    "person_hash",
     "practical_significance",
     "statistical_significance",
 ]
@@ -99,17 +99,6 @@ class ExcessEstimate:
     def is_weak(self) -> bool:
         """Whether so few independent people stand behind it that error rates are approximate."""
         return self.is_estimated and self.n_effective < FEW_INDEPENDENT_PEOPLE
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A figure with its bootstrap interval; NaN with a reason in `note` where it cannot be estimated."""
-
-    value: float
-    ci_low: float
-    ci_high: float
-    standard_error: float
-    note: str = ""
 
 
 def excess(
@@ -204,27 +193,102 @@ def excess_columns(
     n_left_out = int((~usable).sum())
     if n_left_out:
         difference, people, adjust = difference[usable], people[usable], adjust[usable]
-    left_out = f"{n_left_out} comparisons without a score left out" if n_left_out else ""
+    left_out = left_out_note(n_left_out)
     n = len(np.unique(people[:, 0]))
     if n < max(min_people, 2):
-        note = _joined(f"not estimated: {n} people with a comparison, at least {max(min_people, 2)} needed", left_out)
-        return tuple(_not_estimated(n, note) for _ in difference.T)
-    weight = _equal_weight_per_person(people[:, 0])
-    design = np.column_stack([np.ones(len(adjust)), adjust])
-    inverse = np.linalg.pinv((design * weight[:, None]).T @ design, hermitian=True)
-    linear = weight * (design @ inverse[0])  # the estimate is linear in the differences, with these weights
-    projection = inverse @ (design * weight[:, None]).T
-    overlap = _Overlap.of(people, weight)
+        return tuple(too_few(n, min_people, left_out) for _ in difference.T)
+    share = _equal_share_per_person(people[:, 0])
+    overlap = _Overlap.of(people, share / n)
     found: list[ExcessEstimate] = []
     for start in range(0, difference.shape[1], _COLUMNS_AT_ONCE):
         part = difference[:, start : start + _COLUMNS_AT_ONCE].astype(np.float64)
-        value = linear @ part
-        variance = overlap.variance(linear[:, None] * (part - design @ (projection @ part)))
+        fit = ExcessMoments.of(share, adjust, part).fit()
+        variance = overlap.variance(fit.residuals(share, adjust, part))
         found += [
-            _estimate(v, s, n, overlap.n_effective, confidence, left_out)
-            for v, s in zip(value.tolist(), np.sqrt(variance).tolist(), strict=True)
+            estimated(v, s, n, overlap.n_effective, confidence, left_out)
+            for v, s in zip(fit.values.tolist(), np.sqrt(variance).tolist(), strict=True)
         ]
     return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class ExcessMoments:
+    """Sums over comparisons that estimates of an excess follow from; the sums of parts add up.
+
+    Attributes
+    ----------
+    n_people
+        Number of people compared.
+    design
+        Products of the regressors, a constant and the q controls, of shape (1 + q, 1 + q).
+    product
+        Products of the regressors and the differences, of shape (1 + q, n_columns).
+    """
+
+    n_people: float
+    design: Floats
+    product: Floats
+
+    @classmethod
+    def of(cls, share: Floats, control: Floats, difference: Floats) -> ExcessMoments:
+        """Sums over comparisons.
+
+        Parameters
+        ----------
+        share
+            One over the number of comparisons of the person, of shape (n,).
+        control, difference
+            Of shape (n, q) and (n, n_columns).
+        """
+        design = _design(control)
+        weighted = design * share[:, None]
+        return cls(float(share.sum()), weighted.T @ design, weighted.T @ difference)
+
+    def __add__(self, other: ExcessMoments) -> ExcessMoments:
+        return ExcessMoments(self.n_people + other.n_people, self.design + other.design, self.product + other.product)
+
+    def fit(self) -> ExcessFit:
+        """The regression of the differences on the controls, people weighing equally."""
+        n = round(self.n_people)
+        inverse: Floats = np.linalg.pinv(self.design / n, hermitian=True).astype(np.float64)
+        return ExcessFit(n, inverse, inverse @ (self.product / n))
+
+
+@dataclass(frozen=True, eq=False)
+class ExcessFit:
+    """Regressions of differences on controls: what is estimated, and what each comparison adds to its error.
+
+    Attributes
+    ----------
+    n_people
+        Number of people compared.
+    inverse
+        Inverse of the weighted products of the regressors.
+    coefficients
+        Intercept and slopes of each column, of shape (1 + q, n_columns).
+    """
+
+    n_people: int
+    inverse: Floats
+    coefficients: Floats
+
+    @property
+    def values(self) -> Floats:
+        """The estimates, of shape (n_columns,)."""
+        intercept: Floats = self.coefficients[0]
+        return intercept
+
+    def residuals(self, share: Floats, control: Floats, difference: Floats) -> Floats:
+        """What each comparison adds to the error of each estimate; the arguments are those of `ExcessMoments.of`."""
+        design = _design(control)
+        # The estimate is linear in the differences, with these weights.
+        linear = share / self.n_people * (design @ self.inverse[0])
+        found: Floats = linear[:, None] * (difference - design @ self.coefficients)
+        return found
+
+
+def _design(control: Floats) -> Floats:
+    return np.column_stack([np.ones(len(control)), control])
 
 
 def excess_by(
@@ -296,8 +360,7 @@ class _Overlap:
     @property
     def n_effective(self) -> float:
         """Effective number of people, from how unevenly they are used."""
-        square = self.leverage**2
-        return float(square.sum() ** 2 / (square**2).sum())
+        return effective_number(float((self.leverage**2).sum()), float((self.leverage**4).sum()))
 
     def variance(self, residual: Floats) -> Floats:
         """Variance of the sum of each column of `residual`, of shape (n_columns,)."""
@@ -305,13 +368,32 @@ class _Overlap:
 
     def _variance(self, residual: Floats) -> float:
         n_times = len(self.singles) // len(residual)
-        sums = np.bincount(self.singles, np.tile(residual, n_times))
-        # A person in every comparison cannot be deleted; the bound only keeps the division defined.
-        total = float(((sums / np.maximum(1 - self.leverage, 0.1)) ** 2).sum())
+        sums: Floats = np.bincount(self.singles, np.tile(residual, n_times)).astype(np.float64)
+        total = deleted_squares(sums, self.leverage)
         for index, sign in self.larger:
-            sums = np.bincount(index, np.tile(residual, len(index) // len(residual)))
-            total += sign * float((sums**2).sum())
+            sums = np.bincount(index, np.tile(residual, len(index) // len(residual))).astype(np.float64)
+            total += sign * float(sums @ sums)
         return max(total, float((np.bincount(self.person, residual) ** 2).sum()))
+
+
+def deleted_squares(sums: Floats, leverage: Floats | float) -> float:
+    """Sum of squares of what the estimate changes by when each person is deleted.
+
+    Parameters
+    ----------
+    sums
+        Sum of the residuals of each person's comparisons.
+    leverage
+        Weight of each person's comparisons.
+    """
+    # A person in every comparison cannot be deleted; the bound only keeps the division defined.
+    change = sums / np.maximum(1 - leverage, 0.1)
+    return float(change @ change)
+
+
+def effective_number(squares: float, fourth_powers: float) -> float:
+    """Number of equally used people that are worth as much, from sums of powers of their leverages."""
+    return squares**2 / fourth_powers
 
 
 def _keys(codes: Ints, n_codes: int) -> Ints:
@@ -324,8 +406,8 @@ def _keys(codes: Ints, n_codes: int) -> Ints:
     return key
 
 
-def _estimate(value: float, error: float, n: int, n_effective: float, confidence: float, note: str) -> ExcessEstimate:
-    """The estimate with interval, p-value and note."""
+def estimated(value: float, error: float, n: int, n_effective: float, confidence: float, note: str) -> ExcessEstimate:
+    """An estimate with its interval, p-value and note, from its value and standard error."""
     df = max(n_effective - 1, 1.0)
     if error <= ROUNDING and abs(value) <= ROUNDING:
         note = _joined("pairs and placebo pairs differ by no more than rounding", note)
@@ -339,19 +421,31 @@ def _estimate(value: float, error: float, n: int, n_effective: float, confidence
     return ExcessEstimate(value, value - half, value + half, p_value, error, n, n_effective, df, note)
 
 
-def _not_estimated(n: int, note: str) -> ExcessEstimate:
+def left_out_note(n: int) -> str:
+    """How many comparisons could not be used, in words; empty for none."""
+    return f"{n} comparisons without a score left out" if n else ""
+
+
+def not_estimated(n: int, note: str) -> ExcessEstimate:
+    """No estimate, with the reason."""
     nan = float("nan")
     return ExcessEstimate(nan, nan, nan, nan, nan, n, nan, nan, note)
+
+
+def too_few(n: int, min_people: int, note: str = "") -> ExcessEstimate:
+    """No estimate, as fewer people were compared than are needed."""
+    needed = max(min_people, 2)
+    return not_estimated(n, _joined(f"not estimated: {n} people with a comparison, at least {needed} needed", note))
 
 
 def _joined(*notes: str) -> str:
     return "; ".join(note for note in notes if note)
 
 
-def _equal_weight_per_person(person: Ints) -> Floats:
-    """Weights that sum to 1, equal in total for every person."""
+def _equal_share_per_person(person: Ints) -> Floats:
+    """Weights that sum to 1 for every person."""
     _, code, count = np.unique(person, return_inverse=True, return_counts=True)
-    return 1 / (count[code] * float(len(count)))
+    return 1 / count[code]
 
 
 def holm(p_values: ArrayLike) -> Floats:
@@ -367,27 +461,43 @@ def holm(p_values: ArrayLike) -> Floats:
     return _step_adjusted(p_values, lambda ranks, n: n - ranks + 1, is_step_down=True)
 
 
-def benjamini_hochberg(p_values: ArrayLike) -> Floats:
+def benjamini_hochberg(p_values: ArrayLike, counts: ArrayLike | None = None) -> Floats:
     """p-values adjusted for their number (Benjamini and Hochberg 1995); the false-discovery rate is controlled.
 
     Those at most q have an expected share of false discoveries of at most q. NaN stays NaN and is not counted.
+
+    Parameters
+    ----------
+    p_values
+        Of shape (n,).
+    counts
+        How often each occurs, of shape (n,); by default once.
 
     Examples
     --------
     >>> benjamini_hochberg([0.01, 0.02, 0.03, 0.5])
     array([0.04, 0.04, 0.04, 0.5 ])
+    >>> benjamini_hochberg([0.01, 0.5], counts=[3, 1])
+    array([0.01333333, 0.5       ])
     """
-    return _step_adjusted(p_values, lambda ranks, n: n / ranks, is_step_down=False)
+    return _step_adjusted(p_values, lambda ranks, n: n / ranks, counts, is_step_down=False)
 
 
-def _step_adjusted(p_values: ArrayLike, factor: Callable[[Floats, int], Floats], *, is_step_down: bool) -> Floats:
+def _step_adjusted(
+    p_values: ArrayLike,
+    factor: Callable[[Floats, float], Floats],
+    counts: ArrayLike | None = None,
+    *,
+    is_step_down: bool,
+) -> Floats:
     p = _vector(p_values, "p_values")
     known = np.isfinite(p)
     if ((p[known] < 0) | (p[known] > 1)).any():
         raise InvalidInputError("`p_values` must lie between 0 and 1.")
     order = np.argsort(p[known], kind="stable")
-    ranks = np.arange(1.0, len(order) + 1)
-    scaled = p[known][order] * factor(ranks, len(order))
+    times = np.ones(len(order)) if counts is None else np.asarray(counts, dtype=np.float64)[known][order]
+    ranks = np.cumsum(times)
+    scaled = p[known][order] * factor(ranks, float(times.sum()))
     running = np.maximum.accumulate(scaled) if is_step_down else np.minimum.accumulate(scaled[::-1])[::-1]
     found = np.empty(len(order))
     found[order] = np.minimum(running, 1)
@@ -426,62 +536,134 @@ def empirical_p_values(score: ArrayLike, null_score: ArrayLike, stratum: ArrayLi
             f"Every score needs a stratum, got {own.shape} scores and {cell.shape} strata, "
             f"{null.shape} null scores and {null_cell.shape} null strata."
         )
-    p = np.full(own.shape, np.nan)
-    for code in np.unique(cell):
-        reference = np.sort(null[(null_cell == code) & np.isfinite(null)])
-        asked = (cell == code) & np.isfinite(own)
-        if len(reference):
-            n_below = np.searchsorted(reference, own[asked] - ROUNDING, side="left")
-            p[asked] = (1 + len(reference) - n_below) / (1 + len(reference))
-    return p
+    names, codes = np.unique(np.concatenate([cell, null_cell]), return_inverse=True)
+    pooled = NullScores.of(null, codes[len(cell) :], np.arange(len(null)), len(names), len(null))
+    return pooled.p_values(pooled.n_at_least(own, codes[: len(cell)]), codes[: len(cell)])
 
 
-_POISSON_COUNTS = (94, 95, 46, 16, 4, 1)
-"""How many of 256 equally likely bytes stand for the weights 0 to 5: mean 1 and variance 1 exactly, skewness 0.98."""
-_WEIGHT_OF_BYTE = np.repeat(np.arange(6, dtype=np.float32), _POISSON_COUNTS)
-_PEOPLE_AT_ONCE = 8192
+@dataclass(frozen=True, eq=False)
+class NullScores:
+    """Scores under the null hypothesis, by stratum; those of parts of the people can be joined.
+
+    Where a stratum has more than `most`, those of the people with the lowest hashes are kept: a random sample, and the
+    same whatever the parts.
+
+    Attributes
+    ----------
+    values, hashes
+        For each stratum, the scores in ascending order and the hashes of their people.
+    """
+
+    values: tuple[Floats, ...]
+    hashes: tuple[NDArray[np.uint64], ...]
+    most: int
+
+    @classmethod
+    def of(
+        cls, score: Floats, stratum: Ints, keys: Ints, n_strata: int, most: int, random_state: int = 0
+    ) -> NullScores:
+        """Known scores of strata 0, ..., n_strata - 1; a key is a person's, as in `person_hash`."""
+        known = np.flatnonzero(np.isfinite(score))
+        order = known[np.argsort(stratum[known], kind="stable")]
+        hashes = person_hash(keys[order], random_state)
+        cuts = np.cumsum(np.bincount(stratum[known], minlength=n_strata))[:-1]
+        parts = zip(np.split(score[order], cuts), np.split(hashes, cuts), strict=True)
+        values, kept = zip(*(_lowest_hashes(*part, most) for part in parts), strict=True)
+        return cls(values, kept, most)
+
+    def __add__(self, other: NullScores) -> NullScores:
+        joined = [
+            _lowest_hashes(np.concatenate([a, b]), np.concatenate([h, g]), self.most)
+            for a, b, h, g in zip(self.values, other.values, self.hashes, other.hashes, strict=True)
+        ]
+        values, hashes = zip(*joined, strict=True)
+        return NullScores(values, hashes, self.most)
+
+    @property
+    def sizes(self) -> Ints:
+        """Number of scores kept in each stratum."""
+        return np.array([len(values) for values in self.values], dtype=np.int64)
+
+    def n_at_least(self, score: Floats, stratum: Ints) -> Ints:
+        """How many null scores of its stratum are at least as large as each score; -1 where that cannot be said."""
+        found = np.full(score.shape, -1, dtype=np.int64)
+        for code in np.unique(stratum):
+            null = self.values[code]
+            asked = (stratum == code) & np.isfinite(score)
+            if len(null):
+                found[asked] = len(null) - np.searchsorted(null, score[asked] - ROUNDING, side="left")
+        return found
+
+    def p_values(self, n_at_least: Ints, stratum: Ints) -> Floats:
+        """Share of null scores, the score itself included, that are at least as large; NaN where there are none."""
+        p = (1 + n_at_least) / (1 + self.sizes[stratum])
+        return np.where(n_at_least >= 0, p, np.nan)
+
+    def counts(self, n_at_least: Ints, stratum: Ints) -> tuple[Ints, ...]:
+        """How many scores of each stratum have 0, 1, ... null scores at least as large; counts of parts add up."""
+        known = n_at_least >= 0
+        return tuple(
+            np.bincount(n_at_least[known & (stratum == code)], minlength=size + 1)
+            for code, size in enumerate(self.sizes.tolist())
+        )
+
+    def q_values(self, counts: tuple[Ints, ...]) -> tuple[Floats, ...]:
+        """Adjusted p-values of scores with 0, 1, ... null scores at least as large, by stratum, from all `counts`."""
+        place, n_at_least = (
+            np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+            for parts in (
+                [np.full(np.count_nonzero(c), code) for code, c in enumerate(counts)],
+                [np.flatnonzero(c) for c in counts],
+            )
+        )
+        times = np.concatenate([c[c > 0] for c in counts]) if counts else np.zeros(0)
+        adjusted = benjamini_hochberg(self.p_values(n_at_least, place), times)
+        found = tuple(np.full(len(c), np.nan) for c in counts)
+        for code, values in enumerate(found):
+            values[n_at_least[place == code]] = adjusted[place == code]
+        return found
 
 
-def person_weights(keys: ArrayLike, n_draws: int = 1000, random_state: int = 0) -> NDArray[np.float32]:
-    """Bootstrap weights of shape (n_draws, n): close to Poisson, with mean 1 and variance 1.
+def _lowest_hashes(values: Floats, hashes: NDArray[np.uint64], most: int) -> tuple[Floats, NDArray[np.uint64]]:
+    """At most so many scores, in ascending order."""
+    if len(values) > most:
+        chosen = np.sort(np.lexsort((values, hashes))[:most])
+        values, hashes = values[chosen], hashes[chosen]
+    order = np.lexsort((hashes, values))
+    return values[order], hashes[order]
 
-    A person's weights depend on their key and the seed alone. So data read in parts, in any order, on any
-    number of machines, have the weights they would have had at once.
+
+def person_hash(keys: ArrayLike, random_state: int = 0) -> NDArray[np.uint64]:
+    """64 random-looking bits for each person, of shape (n,), from their key and the seed alone.
+
+    People read in parts, in any order, on any number of machines, have the bits they would have had at once: a sample
+    of those with the lowest is one and the same.
 
     Parameters
     ----------
     keys
-        An integer for each person, of shape (n,): a row number, or a hash of an identifier.
-    n_draws
-        Number of bootstrap draws.
+        An integer for each person, of shape (n,), such as a row number.
     random_state
         Seed.
 
     Raises
     ------
     InvalidInputError
-        If `keys` are not integers or `n_draws` is below 1.
+        If `keys` are not integers.
 
     Examples
     --------
-    >>> person_weights([7, 8, 9], n_draws=2).shape
-    (2, 3)
-    >>> bool((person_weights([7, 8, 9], 2)[:, 1] == person_weights([8], 2)[:, 0]).all())
+    >>> bool(person_hash([7, 8, 9])[1] == person_hash([8])[0])
     True
     """
     codes = np.asarray(keys)
     if codes.ndim != 1 or codes.dtype.kind not in "iu":
         raise InvalidInputError(f"`keys` must be one integer per person, got {codes.dtype} of shape {codes.shape}.")
-    if n_draws < 1:
-        raise InvalidInputError(f"`n_draws` must be at least 1, got {n_draws}.")
-    n_words = -(-n_draws // 8)
-    start = _mixed(codes.astype(np.uint64) + _mixed(np.array([random_state], dtype=np.int64).astype(np.uint64)))
-    steps = np.arange(1, n_words + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    words = _mixed(start[None, :] + steps[:, None])
-    # Bytes by shifts, not by a view, so that every machine draws the same.
-    shifts = np.arange(0, 64, 8, dtype=np.uint64)[None, :, None]
-    draws = ((words[:, None, :] >> shifts) & np.uint64(255)).astype(np.uint8)
-    return _WEIGHT_OF_BYTE[draws.reshape(8 * n_words, -1)[:n_draws]]
+    seed = _mixed(np.array([random_state], dtype=np.int64).astype(np.uint64) + _GOLDEN)
+    return _mixed(codes.astype(np.uint64) * _GOLDEN + seed)
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -492,132 +674,6 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     words *= np.uint64(0x94D049BB133111EB)
     words ^= words >> np.uint64(31)
     return words
-
-
-def bootstrap_sums(
-    columns: ArrayLike, keys: ArrayLike | None = None, n_draws: int = 1000, random_state: int = 0
-) -> Floats:
-    """Weighted column sums for each bootstrap draw, of shape (n_draws, n_columns).
-
-    Sums of parts of the data add up to the sums of the whole, given the same keys: this is all that a
-    streamed bootstrap has to keep.
-
-    Parameters
-    ----------
-    columns
-        Finite values, of shape (n,) or (n, n_columns).
-    keys
-        See `person_weights`; None for row numbers.
-    n_draws, random_state
-        Number of draws, and seed.
-
-    Raises
-    ------
-    InvalidInputError
-        If a value is not finite or the number of keys differs.
-
-    Examples
-    --------
-    >>> float(bootstrap_sums(np.ones(1000), n_draws=500).mean().round(-1))
-    1000.0
-    """
-    values = np.asarray(columns, dtype=np.float64)
-    values = values[:, None] if values.ndim == 1 else values
-    if not np.isfinite(values).all():
-        raise InvalidInputError("`columns` must be finite: leave people without a value out, and count them.")
-    codes = np.arange(len(values)) if keys is None else np.asarray(keys)
-    if len(codes) != len(values):
-        raise InvalidInputError(f"`keys` must hold one per row, got {len(codes)} for {len(values)} rows.")
-    sums = np.zeros((n_draws, values.shape[1]))
-    # Single precision inside a part is ample once the mean is out of the way: it is added back exactly.
-    for part in _parts(len(values)):
-        weights = person_weights(codes[part], n_draws, random_state)
-        centre = values[part].mean(axis=0)
-        sums += weights @ (values[part] - centre).astype(np.float32)
-        sums += weights.sum(axis=1, dtype=np.float64)[:, None] * centre
-    return sums
-
-
-def _parts(n: int) -> Iterator[slice]:
-    for first in range(0, n, _PEOPLE_AT_ONCE):
-        yield slice(first, first + _PEOPLE_AT_ONCE)
-
-
-def bootstrap_interval(
-    columns: ArrayLike,
-    statistic: Callable[[Floats], Floats] | None = None,
-    *,
-    keys: ArrayLike | None = None,
-    n_draws: int = 1000,
-    confidence: float = 0.95,
-    min_people: int = MIN_PEOPLE,
-    random_state: int = 0,
-) -> Interval:
-    """A figure made of sums over people, with a bootstrap percentile interval.
-
-    Parameters
-    ----------
-    columns
-        Values per person, of shape (n,) or (n, n_columns); rows with NaN are left out and counted.
-    statistic
-        Maps sums of shape (..., n_columns) to figures of shape (...,); None for the mean of one column.
-        A rate among some is ``lambda s: s[..., 0] / s[..., 1]`` of the columns "hit and in" and "in".
-    keys, n_draws, random_state
-        See `bootstrap_sums`.
-    confidence
-        Coverage of the interval.
-    min_people
-        With fewer people, everything is NaN.
-
-    Raises
-    ------
-    InvalidInputError
-        If `confidence` is not between 0 and 1, or `statistic` is missing for several columns.
-
-    Examples
-    --------
-    >>> approved, is_member = np.array([1, 0, 1, 1] * 50), np.array([1, 1, 0, 0] * 50)
-    >>> sums = np.column_stack([approved * is_member, is_member])
-    >>> rate = bootstrap_interval(sums, lambda s: s[..., 0] / s[..., 1])
-    >>> rate.value, rate.ci_low < 0.5 < rate.ci_high
-    (0.5, True)
-    """
-    _check_confidence(confidence)
-    values = np.asarray(columns, dtype=np.float64)
-    values = values[:, None] if values.ndim == 1 else values
-    known = np.isfinite(values).all(axis=1)
-    codes = np.arange(len(values)) if keys is None else np.asarray(keys)
-    note = f"{int((~known).sum())} people without a value left out" if not known.all() else ""
-    if statistic is None and values.shape[1] != 1:
-        raise InvalidInputError(f"`statistic` must say what to make of {values.shape[1]} columns.")
-    if known.sum() < min_people:
-        nan = float("nan")
-        return Interval(
-            nan, nan, nan, nan, _joined(f"not estimated: {int(known.sum())} people, at least {min_people} needed", note)
-        )
-    if statistic is None:
-        values, statistic = np.column_stack([values, np.ones(len(values))]), _first_over_second
-    values, codes = values[known], codes[known]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = float(statistic(values.sum(axis=0)))
-        draws = np.asarray(statistic(bootstrap_sums(values, codes, n_draws, random_state)))
-    draws = draws[np.isfinite(draws)]
-    if not np.isfinite(value) or len(draws) < 0.9 * n_draws:
-        nan = float("nan")
-        return Interval(
-            value if np.isfinite(value) else nan,
-            nan,
-            nan,
-            nan,
-            _joined("undefined in this sample or in over a tenth of its bootstrap draws", note),
-        )
-    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(value, float(low), float(high), float(draws.std(ddof=1)), note)
-
-
-def _first_over_second(sums: Floats) -> Floats:
-    ratio: Floats = sums[..., 0] / sums[..., 1]
-    return ratio
 
 
 def statistical_significance(estimate: ExcessEstimate, level: float = 0.05) -> str:

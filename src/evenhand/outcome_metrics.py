@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 __all__ = ["Figure", "GroupOutcome", "auc", "equalized_odds_gap", "f1", "group_outcomes", "outcome_figures"]
+
+Ints: TypeAlias = NDArray[np.int64]
 
 # Decisions this one-sided are reported as (almost) constant.
 _CONSTANT_SHARE = 0.01
@@ -35,25 +37,28 @@ class GroupOutcome:
     auc: float
 
 
-def auc(y: NDArray[np.int64], score: NDArray[np.floating]) -> float:
+def auc(y: Ints, score: NDArray[np.floating], frequency: Ints | None = None) -> float:
     """Area under the ROC curve: how often a favourable label outranks an unfavourable one, ties counting half.
 
-    NaN when a label is absent.
+    NaN when a label is absent. `frequency` is how many people each row stands for; by default one.
 
     Examples
     --------
     >>> auc(np.array([0, 0, 1, 1]), np.array([0.1, 0.4, 0.35, 0.8]))
     0.75
+    >>> auc(np.array([0, 1]), np.array([0.2, 0.2]), np.array([5, 3]))
+    0.5
     """
-    n_positive = int(y.sum())
-    n_negative = len(y) - n_positive
-    if n_positive == 0 or n_negative == 0:
+    times = _times(frequency, len(y))
+    place = np.unique(score, return_inverse=True)[1]
+    favourable, unfavourable = (np.bincount(place, times * (y == label)) for label in (1, 0))
+    n_pairs = float(favourable.sum()) * float(unfavourable.sum())
+    if n_pairs == 0:
         return float("nan")
-    rank_sum = float(rankdata(score)[y == 1].sum())
-    return (rank_sum - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)
+    return float(favourable @ (np.cumsum(unfavourable) - unfavourable / 2)) / n_pairs
 
 
-def f1(y: NDArray[np.int64], decision: NDArray[np.int64]) -> float:
+def f1(y: Ints, decision: Ints, frequency: Ints | None = None) -> float:
     """Harmonic mean of precision and recall; NaN when no one is positive in label or decision.
 
     Examples
@@ -61,30 +66,33 @@ def f1(y: NDArray[np.int64], decision: NDArray[np.int64]) -> float:
     >>> f1(np.array([0, 1, 1]), np.array([1, 1, 0]))
     0.5
     """
-    denominator = int(y.sum()) + int(decision.sum())
-    return 2 * int((y & decision).sum()) / denominator if denominator else float("nan")
+    times = _times(frequency, len(y))
+    denominator = float(times @ y) + float(times @ decision)
+    return 2 * float(times @ (y & decision)) / denominator if denominator else float("nan")
 
 
 def group_outcomes(
-    y: NDArray[np.int64],
-    decision: NDArray[np.int64],
+    y: Ints,
+    decision: Ints,
     score: NDArray[np.floating],
-    group: NDArray[np.int64],
+    group: Ints,
     names: tuple[str, ...],
+    frequency: Ints | None = None,
 ) -> list[GroupOutcome]:
     """Decisions and errors of each group, in the order of `names`."""
+    times = _times(frequency, len(y))
 
     def outcome(code: int, name: str) -> GroupOutcome:
         members = group == code
-        labels, decisions = y[members], decision[members]
+        labels, decisions, counts = y[members], decision[members], times[members]
         return GroupOutcome(
             group=name,
-            n=int(members.sum()),
-            n_positive_label=int(labels.sum()),
-            positive_rate=_mean(decisions),
-            true_positive_rate=_mean(decisions[labels == 1]),
-            false_positive_rate=_mean(decisions[labels == 0]),
-            auc=auc(labels, score[members]),
+            n=int(counts.sum()),
+            n_positive_label=int(counts @ labels),
+            positive_rate=_mean(decisions, counts),
+            true_positive_rate=_mean(decisions, counts * (labels == 1)),
+            false_positive_rate=_mean(decisions, counts * (labels == 0)),
+            auc=auc(labels, score[members], counts),
         )
 
     return [outcome(code, name) for code, name in enumerate(names)]
@@ -113,19 +121,21 @@ def statistical_parity_gap(outcomes: list[GroupOutcome]) -> Figure:
 
 
 def outcome_figures(
-    y: NDArray[np.int64],
-    decision: NDArray[np.int64],
+    y: Ints,
+    decision: Ints,
     score: NDArray[np.floating],
     outcomes: list[GroupOutcome],
+    frequency: Ints | None = None,
 ) -> dict[str, Figure]:
     """Utility and group gaps by name: auc, f1, accuracy, positive_rate, eo_gap, sp_gap."""
-    positive_rate = _mean(decision)
+    times = _times(frequency, len(y))
+    positive_rate = _mean(decision, times)
     constant = min(positive_rate, 1 - positive_rate) < _CONSTANT_SHARE
     note = "decisions are (almost) constant: gaps near 0 follow from that alone" if constant else ""
     return {
-        "auc": Figure(auc(y, score)),
-        "f1": Figure(f1(y, decision), note),
-        "accuracy": Figure(_mean(y == decision)),
+        "auc": Figure(auc(y, score, times)),
+        "f1": Figure(f1(y, decision, times), note),
+        "accuracy": Figure(_mean(y == decision, times)),
         "positive_rate": Figure(positive_rate, note),
         "eo_gap": equalized_odds_gap(outcomes),
         "sp_gap": statistical_parity_gap(outcomes),
@@ -137,5 +147,10 @@ def _absent_labels(outcome: GroupOutcome) -> list[int]:
     return [label for label, count in counts.items() if count == 0]
 
 
-def _mean(values: NDArray[np.generic]) -> float:
-    return float(values.mean()) if len(values) else float("nan")
+def _times(frequency: Ints | None, n: int) -> Ints:
+    return np.ones(n, dtype=np.int64) if frequency is None else frequency
+
+
+def _mean(values: NDArray[np.int64] | NDArray[np.bool_], times: Ints) -> float:
+    total = int(times.sum())
+    return float(times @ values) / total if total else float("nan")

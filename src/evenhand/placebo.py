@@ -6,7 +6,7 @@ Whatever the two kinds of pairs have in common - unlike finances, a model that b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,7 +20,9 @@ __all__ = [
     "NO_ONE_IN_OTHER_GROUP",
     "NO_ONE_IN_OWN_GROUP",
     "NO_PLACEBO_AT_DISTANCE",
+    "N_PAIRS",
     "PlaceboPairs",
+    "PlaceboReference",
     "placebo_pairs",
 ]
 
@@ -32,6 +34,9 @@ NO_ONE_IN_OTHER_GROUP = "no one of that label in the other group"
 NO_ONE_IN_OWN_GROUP = "no one else of that label in the own group"
 NO_PLACEBO_AT_DISTANCE = "no one of the own group at the distance of anyone in the other"
 _REASONS = ("", NO_ONE_IN_OTHER_GROUP, NO_ONE_IN_OWN_GROUP, NO_PLACEBO_AT_DISTANCE)
+
+N_PAIRS = 4
+"""Most comparisons of a person with a group, unless told otherwise."""
 
 # Far below any difference between people, in standard deviations: it only decides among people at one point.
 _JITTER = 1e-7
@@ -58,6 +63,8 @@ class PlaceboPairs:
     reason
         Why a person has no comparison with a group, of shape (n_people, n_groups): an index into `reasons`, 0 for
         one who has, -1 for the person's own group.
+    reference_row
+        The row of the reference that each person is, -1 for someone outside it, of shape (n_people,).
     is_same_people
         Whether the audited people are the reference.
     n_reference
@@ -71,6 +78,7 @@ class PlaceboPairs:
     own_distance: Floats
     other_group: Ints
     reason: NDArray[np.int8]
+    reference_row: Ints
     is_same_people: bool
     n_reference: int
 
@@ -83,7 +91,15 @@ class PlaceboPairs:
     def nodes(self) -> Ints:
         """The three people of each comparison as codes for `inference.excess`, of shape (n_comparisons, 3)."""
         shift = 0 if self.is_same_people else len(self.reason)
-        return np.column_stack([self.person, self.other + shift, self.own + shift])
+        row = self.reference_row[self.person]
+        return np.column_stack([np.where(row >= 0, row + shift, self.person), self.other + shift, self.own + shift])
+
+    @property
+    def rank(self) -> Ints:
+        """Place of each comparison among those of its person with its group, from 1 for the nearest."""
+        key = self.person * self.reason.shape[1] + self.other_group  # sorted, nearest first within
+        first = np.flatnonzero(np.r_[True, key[1:] != key[:-1]]) if len(key) else np.zeros(0, dtype=np.int64)
+        return np.arange(len(key)) - np.repeat(first, np.diff(np.r_[first, len(key)])) + 1
 
     @property
     def n_asked(self) -> int:
@@ -127,7 +143,7 @@ def placebo_pairs(
     reference: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
     *,
     n_neighbors: int = 16,
-    n_pairs: int = 4,
+    n_pairs: int = N_PAIRS,
     tolerance: float = 0.05,
     max_distance: float | None = None,
     random_state: int | np.random.Generator = 0,
@@ -173,44 +189,136 @@ def placebo_pairs(
     >>> found.without_support["no one of the own group at the distance of anyone in the other"]
     2
     """
-    _check_numbers(n_neighbors, n_pairs, tolerance, max_distance)
     people = _People.of(points, labels, groups, "people")
     pool = people if reference is None else _People.of(*reference, "reference")
-    if people.points.shape[1] != pool.points.shape[1]:
-        raise InvalidInputError(
-            f"`points` has {people.points.shape[1]} columns and the reference has {pool.points.shape[1]}."
-        )
-    rng = np.random.default_rng(random_state)
-    jittered = pool.jittered(rng)
-    asking = jittered if reference is None else people.jittered(rng)
-    search = _Search.of(asking, jittered, n_neighbors, rng, is_same_people=reference is None)
-    slack = 10 * _JITTER * float(np.sqrt(max(1, pool.points.shape[1])))
-    limit = np.inf if max_distance is None else max_distance + slack
-    n_groups = 1 + int(max(people.groups.max(initial=-1), pool.groups.max(initial=-1)))
-    reason = np.full((len(people.groups), n_groups), -1, dtype=np.int8)
-    found = [np.zeros((0, 4), dtype=np.int64)]
-    for rows, own, target, other, few_own, few_other in search.between_groups(n_groups):
-        reason[rows, target] = np.where(other.is_empty, 1, np.where(own.is_empty, 2, 3))
-        for part in _parts(len(rows)):
-            who, other_row, own_row = _balanced(
-                other.and_also(few_other, part), own.and_also(few_own, part), n_pairs, tolerance, slack, limit
-            )
-            found.append(np.column_stack([rows[part][who], np.full(len(who), target), other_row, own_row]))
-    table = np.concatenate(found)
-    # Stable, so that the nearest comparison of a person with a group stays first.
-    person, other_group, others, owns = table[np.lexsort((table[:, 1], table[:, 0]))].T
-    reason[person, other_group] = 0
-    return PlaceboPairs(
-        person=person,
-        other=others,
-        own=owns,
-        other_distance=_distances(people.points[person], pool.points[others]),
-        own_distance=_distances(people.points[person], pool.points[owns]),
-        other_group=other_group,
-        reason=reason,
-        is_same_people=reference is None,
-        n_reference=len(pool.groups),
+    return PlaceboReference.of(pool.points, pool.labels, pool.groups, random_state).compare(
+        people.points,
+        people.labels,
+        people.groups,
+        np.arange(len(people.groups)) if reference is None else None,
+        n_neighbors=n_neighbors,
+        n_pairs=n_pairs,
+        tolerance=tolerance,
+        max_distance=max_distance,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class PlaceboReference:
+    """People to compare with, indexed once for any number of people who are compared.
+
+    What a person is compared with depends on the reference and on the person alone, never on the others who are
+    compared at the same time.
+
+    Attributes
+    ----------
+    pool
+        The reference.
+    jittered
+        The reference with no two people at quite the same point.
+    index
+        Of the jittered points.
+    few
+        By (large group, small group) where the one has far more people: random rows of the large, as many of each
+        label as the small has, with their index.
+    """
+
+    pool: _People
+    jittered: _People
+    index: NeighborIndex
+    few: Mapping[tuple[int, int], tuple[Ints, NeighborIndex]]
+
+    @classmethod
+    def of(
+        cls, points: ArrayLike, labels: ArrayLike, groups: ArrayLike, random_state: int | np.random.Generator = 0
+    ) -> PlaceboReference:
+        """Index a reference; the parameters are those of `placebo_pairs`."""
+        pool = _People.of(points, labels, groups, "reference")
+        rng = np.random.default_rng(random_state)
+        jittered = pool.jittered(rng)
+        rank = rng.permutation(len(pool.groups))
+        index = NeighborIndex.build(jittered.points, pool.labels, pool.groups)
+        present = np.unique(pool.groups).tolist()
+        chosen = {(a, b): _few(pool, rank, a, b) for a in present for b in present if a != b}
+        few = {
+            key: (rows, NeighborIndex.build(jittered.points[rows], pool.labels[rows], pool.groups[rows]))
+            for key, rows in chosen.items()
+            if len(rows)
+        }
+        return cls(pool, jittered, index, few)
+
+    def compare(
+        self,
+        points: ArrayLike,
+        labels: ArrayLike,
+        groups: ArrayLike,
+        reference_row: ArrayLike | None = None,
+        *,
+        n_neighbors: int = 16,
+        n_pairs: int = N_PAIRS,
+        tolerance: float = 0.05,
+        max_distance: float | None = None,
+    ) -> PlaceboPairs:
+        """Comparisons of people: see `placebo_pairs`.
+
+        Parameters
+        ----------
+        points, labels, groups
+            Of the people compared.
+        reference_row
+            The row of the reference that each of them is, -1 for none: no one is their own placebo. None for people
+            who are all outside it.
+        n_neighbors, n_pairs, tolerance, max_distance
+            As in `placebo_pairs`.
+        """
+        _check_numbers(n_neighbors, n_pairs, tolerance, max_distance)
+        people, pool = _People.of(points, labels, groups, "people"), self.pool
+        if people.points.shape[1] != pool.points.shape[1]:
+            raise InvalidInputError(
+                f"`points` has {people.points.shape[1]} columns and the reference has {pool.points.shape[1]}."
+            )
+        rows = np.full(len(people.groups), -1) if reference_row is None else np.asarray(reference_row, dtype=np.int64)
+        search = _Search(self, people, rows, n_neighbors)
+        slack = 10 * _JITTER * float(np.sqrt(max(1, pool.points.shape[1])))
+        limit = np.inf if max_distance is None else max_distance + slack
+        n_groups = 1 + int(max(people.groups.max(initial=-1), pool.groups.max(initial=-1)))
+        reason = np.full((len(people.groups), n_groups), -1, dtype=np.int8)
+        found = [np.zeros((0, 4), dtype=np.int64)]
+        for who, own, target, other, few_own, few_other in search.between_groups(n_groups):
+            reason[who, target] = np.where(other.is_empty, 1, np.where(own.is_empty, 2, 3))
+            for part in _parts(len(who)):
+                which, other_row, own_row = _balanced(
+                    other.and_also(few_other, part), own.and_also(few_own, part), n_pairs, tolerance, slack, limit
+                )
+                found.append(np.column_stack([who[part][which], np.full(len(which), target), other_row, own_row]))
+        table = np.concatenate(found)
+        # Stable, so that the nearest comparison of a person with a group stays first.
+        person, other_group, others, owns = table[np.lexsort((table[:, 1], table[:, 0]))].T
+        reason[person, other_group] = 0
+        return PlaceboPairs(
+            person=person,
+            other=others,
+            own=owns,
+            other_distance=_distances(people.points[person], pool.points[others]),
+            own_distance=_distances(people.points[person], pool.points[owns]),
+            other_group=other_group,
+            reason=reason,
+            reference_row=rows,
+            is_same_people=len(rows) == len(pool.groups) and bool((rows == np.arange(len(rows))).all()),
+            n_reference=len(pool.groups),
+        )
+
+
+def _few(pool: _People, rank: Ints, large: int, small: int) -> Ints:
+    """Random reference rows of `large`, as many of each label as `small` has, where it has far fewer."""
+    chosen = [np.zeros(0, dtype=np.int64)]
+    for label in np.unique(pool.labels):
+        is_label = pool.labels == label
+        rows = np.flatnonzero(is_label & (pool.groups == large))
+        n_small = int((is_label & (pool.groups == small)).sum())
+        if len(rows) > 2 * n_small > 0:
+            chosen.append(rows[np.argsort(rank[rows])[:n_small]])
+    return np.sort(np.concatenate(chosen))
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,63 +372,49 @@ class _Neighbors:
 class _Search:
     """Neighbours of the same label, in the whole reference and in a random few of it."""
 
+    reference: PlaceboReference
     people: _People
-    pool: _People
-    index: NeighborIndex
-    rank: Ints
+    rows: Ints
     k: int
-    is_same_people: bool
-
-    @classmethod
-    def of(cls, people: _People, pool: _People, k: int, rng: np.random.Generator, *, is_same_people: bool) -> _Search:
-        index = NeighborIndex.build(pool.points, pool.labels, pool.groups)
-        return cls(people, pool, index, rng.permutation(len(pool.groups)), k, is_same_people)
 
     def between_groups(
         self, n_groups: int
     ) -> Iterator[tuple[Ints, _Neighbors, int, _Neighbors, _Neighbors | None, _Neighbors | None]]:
         """Yield people of a group with neighbours in it, another group, and neighbours there; then of few."""
         for group in np.unique(self.people.groups).tolist():
-            rows = np.flatnonzero(self.people.groups == group)
-            own = self.nearest(rows, group)
+            who = np.flatnonzero(self.people.groups == group)
+            asked = self.people.points[who]
+            is_inside = self.rows[who] >= 0
+            # Someone of the reference asks from where the reference has them.
+            asked[is_inside] = self.reference.jittered.points[self.rows[who[is_inside]]]
+            own = self.nearest(who, asked, group)
             for target in range(n_groups):
                 if target != group:
-                    few_own = self.nearest_of(self.few(group, target), rows, group)
-                    few_other = self.nearest_of(self.few(target, group), rows, target)
-                    yield rows, own, target, self.nearest(rows, target), few_own, few_other
+                    few_own = self.nearest_of((group, target), who, asked, group)
+                    few_other = self.nearest_of((target, group), who, asked, target)
+                    yield who, own, target, self.nearest(who, asked, target), few_own, few_other
 
-    def few(self, large: int, small: int) -> Ints:
-        """Random reference rows of `large`, as many of each label as `small` has, where it has far fewer."""
-        chosen = [np.zeros(0, dtype=np.int64)]
-        for label in np.unique(self.pool.labels):
-            is_label = self.pool.labels == label
-            rows = np.flatnonzero(is_label & (self.pool.groups == large))
-            n_small = int((is_label & (self.pool.groups == small)).sum())
-            if len(rows) > 2 * n_small > 0:
-                chosen.append(rows[np.argsort(self.rank[rows])[:n_small]])
-        return np.sort(np.concatenate(chosen))
-
-    def nearest(self, rows: Ints, group: int) -> _Neighbors:
+    def nearest(self, who: Ints, asked: Floats, group: int) -> _Neighbors:
         """Nearest people of `group`, themselves excluded."""
-        return self._ask(self.index, rows, group, rows)
+        return self._ask(self.reference.index, who, asked, group, self.rows[who])
 
-    def nearest_of(self, chosen: Ints, rows: Ints, group: int) -> _Neighbors | None:
-        """Nearest people of `group` among `chosen` reference rows; None if no one was chosen."""
-        if not len(chosen):
+    def nearest_of(self, sides: tuple[int, int], who: Ints, asked: Floats, group: int) -> _Neighbors | None:
+        """Nearest people of `group` among the random few of it; None if there are none."""
+        if sides not in self.reference.few:
             return None
-        index = NeighborIndex.build(self.pool.points[chosen], self.pool.labels[chosen], self.pool.groups[chosen])
-        place = np.full(len(self.pool.groups), -1, dtype=np.int64)
+        chosen, index = self.reference.few[sides]
+        place = np.full(len(self.reference.pool.groups) + 1, -1, dtype=np.int64)  # the last stands for no row
         place[chosen] = np.arange(len(chosen))
-        found = self._ask(index, rows, group, place[rows] if self.is_same_people else rows)
+        found = self._ask(index, who, asked, group, place[self.rows[who]])
         return _Neighbors(found.distance, np.where(found.row >= 0, chosen[found.row], -1))
 
-    def _ask(self, index: NeighborIndex, rows: Ints, group: int, own_rows: Ints) -> _Neighbors:
+    def _ask(self, index: NeighborIndex, who: Ints, asked: Floats, group: int, own_rows: Ints) -> _Neighbors:
         distance, row = index.query(
-            self.people.points[rows],
-            self.people.labels[rows],
-            np.full(len(rows), group),
+            asked,
+            self.people.labels[who],
+            np.full(len(who), group),
             self.k,
-            exclude_self_rows=own_rows if self.is_same_people else None,
+            exclude_self_rows=own_rows if (own_rows >= 0).any() else None,
         )
         return _Neighbors(distance, row)
 

@@ -12,6 +12,7 @@ import numpy as np
 from evenhand.auditing import audit
 from evenhand.data import load_dataset
 from evenhand.exceptions import InvalidInputError
+from evenhand.loading import load_model
 from evenhand.splitting import split_people
 from evenhand.tables import Applicants, applicants, read_table
 from evenhand.training.classifier import CECClassifier
@@ -41,6 +42,7 @@ def audit_table(
     group: Sequence[str],
     financial: Sequence[str],
     model: str | Path | None = None,
+    trust_pickle: bool = False,
     reference: str | Path | None = None,
     drop: Sequence[str] = (),
     positive_label: str | None = None,
@@ -53,10 +55,11 @@ def audit_table(
     """Audit the applicants of a file.
 
     Without a `model` a plain network is fitted on 70 % of the people and audited on the rest, matched in the 70 %.
-    The parameters are those of `evenhand.tables.applicants` and `evenhand.audit`.
+    A `model` is a file or folder that `evenhand.loading.load_model` reads. The other parameters are those of
+    `evenhand.tables.applicants` and `evenhand.audit`.
     """
-    fitted = None if model is None else CECClassifier.load(model)
-    features = None if fitted is None else fitted.encoder_.names
+    fitted = None if model is None else load_model(model, trust_pickle=trust_pickle)
+    features = None if fitted is None else _input_columns(fitted)
 
     def people_of(file: str | Path) -> Applicants:
         return applicants(
@@ -90,6 +93,18 @@ def audit_table(
             **settings,
         )
     return replace(result, provenance=replace(result.provenance, exclusions=people.exclusions))
+
+
+def _input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model
+    """Columns that a model names as its inputs; None where it names none."""
+    if isinstance(model, CECClassifier):
+        return model.encoder_.names
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        names = getattr(model, "feature_names", None)  # of trees
+    if names is None:
+        names = getattr(model, "column_names", None)  # of ONNX models
+    return None if names is None else [str(name) for name in names]
 
 
 def train_table(

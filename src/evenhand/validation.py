@@ -120,8 +120,8 @@ def as_matrix(
     return values
 
 
-def as_labels(y: Any, n: int, name: str = "y") -> NDArray[np.int64]:  # noqa: ANN401 - any array-like
-    """Labels 0 and 1 of n people, both present.
+def as_labels(y: Any, n: int, name: str = "y", *, is_part: bool = False) -> NDArray[np.int64]:  # noqa: ANN401
+    """Labels 0 and 1 of n people, both present unless they are a part of the people.
 
     Examples
     --------
@@ -140,13 +140,19 @@ def as_labels(y: Any, n: int, name: str = "y") -> NDArray[np.int64]:  # noqa: AN
             f"`{name}` must be 0 or 1 (1 for the favourable outcome), got the values {seen[:5]}"
             f"{' and more' if len(seen) > 5 else ''}."
         )
-    if len(seen) < 2:
+    if len(seen) < 2 and not is_part:
         raise InvalidInputError(f"`{name}` holds only the label {seen[0]}; both 0 and 1 are needed.")
     return values.to_numpy().astype(np.int64)
 
 
-def as_groups(sensitive_features: Any, n: int, name: str = "sensitive_features") -> Groups:  # noqa: ANN401
-    """Group codes and names; several columns become their intersection.
+def as_groups(
+    sensitive_features: Any,  # noqa: ANN401
+    n: int,
+    name: str = "sensitive_features",
+    *,
+    is_part: bool = False,
+) -> Groups:
+    """Group codes and names; several columns become their intersection. A part of the people may be of one group.
 
     Examples
     --------
@@ -175,7 +181,7 @@ def as_groups(sensitive_features: Any, n: int, name: str = "sensitive_features")
     for part in parts[1:]:
         joined = joined + _SEPARATOR + part
     names, codes = np.unique(joined.to_numpy(dtype=str), return_inverse=True)
-    if len(names) < 2:
+    if len(names) < 2 and not is_part:
         raise InvalidInputError(
             f"`{name}` holds only the group {str(names[0])!r}; at least two groups are needed to compare."
         )

@@ -5,10 +5,11 @@ from evenhand.matching.diagnostics import (
     FeatureBalance,
     MatchDiagnostics,
     MatchReuse,
+    MatchSums,
     match_diagnostics,
 )
 from evenhand.matching.neighbors import TIE_TOLERANCE, NeighborIndex
-from evenhand.matching.pairs import BEYOND_MAX_DISTANCE, NO_ONE_OF_LABEL, Pairs, match_pairs
+from evenhand.matching.pairs import BEYOND_MAX_DISTANCE, NO_ONE_OF_LABEL, MatchReference, Pairs, match_pairs
 from evenhand.matching.space import CategoricalColumn, MatchingSpace, NumericColumn
 
 __all__ = [
@@ -19,7 +20,9 @@ __all__ = [
     "Coverage",
     "FeatureBalance",
     "MatchDiagnostics",
+    "MatchReference",
     "MatchReuse",
+    "MatchSums",
     "MatchingSpace",
     "NeighborIndex",
     "NumericColumn",

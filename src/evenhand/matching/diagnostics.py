@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,8 +10,19 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching.pairs import Pairs
+from evenhand.matching.space import MatchingSpace
 
-__all__ = ["Coverage", "FeatureBalance", "MatchDiagnostics", "MatchReuse", "match_diagnostics"]
+__all__ = [
+    "QUANTILES",
+    "Coverage",
+    "FeatureBalance",
+    "MatchDiagnostics",
+    "MatchReuse",
+    "MatchSums",
+    "Moments",
+    "distance_quantiles",
+    "match_diagnostics",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -169,21 +180,156 @@ def match_diagnostics(pairs: Pairs, F: object, F_ref: object = None) -> MatchDia
         raise InvalidInputError(
             f"`F_ref` is needed: the people were matched in a reference of {len(pairs.reference_group)} others."
         )
-    matched = pairs.is_matched
-    distance = pairs.distance[matched]
-    return MatchDiagnostics(
-        n_persons=pairs.n_persons,
-        n_pairs=len(pairs),
-        n_matched=int(matched.sum()),
-        coverage=pairs.coverage,
-        coverage_by_group=_coverage_by_group(pairs),
-        unmatched=dict(pairs.unmatched),
-        distance_quantiles=_quantiles(distance),
-        twin_share=_mean(distance == 0),
-        reuse=_reuse(pairs),
-        balance=_balance(pairs, points, points_ref),
-        constant_features=pairs.space.constant,
+    return MatchSums.of(pairs, points, points_ref).diagnostics(
+        distance_quantiles(pairs.distance[pairs.is_matched]),
+        points_ref,
+        pairs.reference_group,
+        pairs.group_names,
+        pairs.space,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Mean and sum of squared deviations of rows, of shape (n_coordinates,); those of parts can be joined."""
+
+    n: int
+    mean: Floats
+    squares: Floats
+
+    @classmethod
+    def of(cls, points: Floats) -> Moments:
+        """The moments of rows of shape (n, n_coordinates)."""
+        if not len(points):
+            return cls(0, np.zeros(points.shape[1]), np.zeros(points.shape[1]))
+        mean = points.mean(axis=0)
+        return cls(len(points), mean, ((points - mean) ** 2).sum(axis=0))
+
+    def __add__(self, other: Moments) -> Moments:
+        """Those of both together (Chan, Golub and LeVeque 1983)."""
+        if not self.n or not other.n:
+            return self if self.n else other
+        n, apart = self.n + other.n, other.mean - self.mean
+        squares = self.squares + other.squares + apart**2 * (self.n * other.n / n)
+        return Moments(n, self.mean + apart * (other.n / n), squares)
+
+    @property
+    def means(self) -> Floats:
+        """The mean; NaN of no one."""
+        return self.mean if self.n else np.full(len(self.mean), np.nan)
+
+    @property
+    def variances(self) -> Floats:
+        """The variance; NaN of no one."""
+        return self.squares / self.n if self.n else np.full(len(self.mean), np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class MatchSums:
+    """What the quality of a matching is computed from; the sums of parts of the people add up.
+
+    Attributes
+    ----------
+    n_pairs, n_matched
+        Rows, and rows with a match, from each group (row) to each other group (column).
+    unmatched
+        Rows without a match, by reason.
+    n_twins
+        Matches at distance 0.
+    times_used
+        How often each person of the reference is a match.
+    own
+        Coordinates of the people of each group.
+    matched, matches
+        Coordinates of matched people and of their matches, for each group and other group.
+    """
+
+    n_persons: int
+    n_pairs: NDArray[np.int64]
+    n_matched: NDArray[np.int64]
+    unmatched: dict[str, int]
+    n_twins: int
+    times_used: NDArray[np.int64]
+    own: tuple[Moments, ...]
+    matched: dict[tuple[int, int], Moments]
+    matches: dict[tuple[int, int], Moments]
+
+    @classmethod
+    def of(cls, pairs: Pairs, points: Floats, points_ref: Floats | None = None) -> MatchSums:
+        """Sums of a matching; `points_ref` are the reference's coordinates, by default those of the people."""
+        reference = points if points_ref is None else points_ref
+        n_groups, matched = len(pairs.group_names), pairs.is_matched
+        cell = pairs.group[pairs.person] * n_groups + pairs.other_group
+        shape = (n_groups, n_groups)
+        between = {(a, b): np.flatnonzero(rows & matched) for a, b, rows in _directions(pairs)}
+        return cls(
+            n_persons=pairs.n_persons,
+            n_pairs=np.bincount(cell, minlength=n_groups**2).reshape(shape),
+            n_matched=np.bincount(cell[matched], minlength=n_groups**2).reshape(shape),
+            unmatched=dict(pairs.unmatched),
+            n_twins=int((pairs.distance == 0).sum()),
+            times_used=np.bincount(pairs.match[matched], minlength=len(reference)),
+            own=tuple(Moments.of(points[pairs.group == code]) for code in range(n_groups)),
+            matched={key: Moments.of(points[pairs.person[rows]]) for key, rows in between.items()},
+            matches={key: Moments.of(reference[pairs.match[rows]]) for key, rows in between.items()},
+        )
+
+    def __add__(self, other: MatchSums) -> MatchSums:
+        return replace(
+            self,
+            n_persons=self.n_persons + other.n_persons,
+            n_pairs=self.n_pairs + other.n_pairs,
+            n_matched=self.n_matched + other.n_matched,
+            unmatched={reason: n + other.unmatched[reason] for reason, n in self.unmatched.items()},
+            n_twins=self.n_twins + other.n_twins,
+            times_used=self.times_used + other.times_used,
+            own=tuple(a + b for a, b in zip(self.own, other.own, strict=True)),
+            matched={key: value + other.matched[key] for key, value in self.matched.items()},
+            matches={key: value + other.matches[key] for key, value in self.matches.items()},
+        )
+
+    def diagnostics(
+        self,
+        distance_quantiles: dict[float, float],
+        points_ref: Floats,
+        reference_group: NDArray[np.int64],
+        names: tuple[Any, ...],
+        space: MatchingSpace,
+    ) -> MatchDiagnostics:
+        """The quality of the matching, given what cannot be added up: quantiles, and the reference itself."""
+        n_pairs, n_matched = int(self.n_pairs.sum()), int(self.n_matched.sum())
+        return MatchDiagnostics(
+            n_persons=self.n_persons,
+            n_pairs=n_pairs,
+            n_matched=n_matched,
+            coverage=_share(n_matched, n_pairs),
+            coverage_by_group=tuple(
+                Coverage(names[a], names[b], n, m, _share(m, n))
+                for a, b in self.matched
+                for n, m in [(int(self.n_pairs[a, b]), int(self.n_matched[a, b]))]
+            ),
+            unmatched=dict(self.unmatched),
+            distance_quantiles=distance_quantiles,
+            twin_share=_share(self.n_twins, n_matched),
+            reuse=_reuse(self.times_used),
+            balance=self._balance(points_ref, reference_group, names, space),
+            constant_features=space.constant,
+        )
+
+    def _balance(
+        self, points_ref: Floats, reference_group: NDArray[np.int64], names: tuple[Any, ...], space: MatchingSpace
+    ) -> tuple[FeatureBalance, ...]:
+        """The standardised mean differences of every coordinate in every direction."""
+        others = [Moments.of(points_ref[reference_group == code]) for code in range(len(names))]
+        rows = []
+        for a, b in self.matched:
+            own, other = self.own[a], others[b]
+            pooled = np.sqrt((own.variances + other.variances) / 2)
+            before = _standardised(own.means - other.means, pooled)
+            after = _standardised(self.matched[a, b].means - self.matches[a, b].means, pooled)
+            coordinates = zip(space.coordinate_names, before.tolist(), after.tolist(), strict=True)
+            rows += [FeatureBalance(feature, names[a], names[b], *values) for feature, *values in coordinates]
+        return tuple(rows)
 
 
 def _points(pairs: Pairs, F: object, n: int, name: str) -> Floats:
@@ -200,42 +346,19 @@ def _directions(pairs: Pairs) -> list[tuple[int, int, NDArray[np.bool_]]]:
     return [(a, b, (own == a) & (pairs.other_group == b)) for a in range(n_groups) for b in range(n_groups) if a != b]
 
 
-def _coverage_by_group(pairs: Pairs) -> tuple[Coverage, ...]:
-    names = pairs.group_names
-    return tuple(
-        Coverage(names[a], names[b], int(rows.sum()), int(pairs.is_matched[rows].sum()), _mean(pairs.is_matched[rows]))
-        for a, b, rows in _directions(pairs)
-    )
-
-
-def _quantiles(distance: Floats) -> dict[float, float]:
+def distance_quantiles(distance: Floats) -> dict[float, float]:
+    """Return the quantiles of distances that are reported; NaN when there are none."""
     values = np.quantile(distance, QUANTILES) if len(distance) else np.full(len(QUANTILES), np.nan)
     return dict(zip(QUANTILES, values.tolist(), strict=True))
 
 
-def _reuse(pairs: Pairs) -> MatchReuse:
-    times = np.bincount(pairs.match[pairs.is_matched])
-    times = times[times > 0]
+def _reuse(times_used: NDArray[np.int64]) -> MatchReuse:
+    times = times_used[times_used > 0]
     if not len(times):
         return MatchReuse(0, 0, float("nan"), float("nan"), float("nan"))
     total = int(times.sum())
     effective = total**2 / float((times.astype(float) ** 2).sum())
     return MatchReuse(len(times), int(times.max()), total / len(times), len(times) / total, effective)
-
-
-def _balance(pairs: Pairs, points: Floats, points_ref: Floats) -> tuple[FeatureBalance, ...]:
-    """Return the standardised mean differences of every coordinate in every direction."""
-    rows = []
-    for a, b, between in _directions(pairs):
-        own, other = points[pairs.group == a], points_ref[pairs.reference_group == b]
-        kept = between & pairs.is_matched
-        pooled = np.sqrt((_variances(own) + _variances(other)) / 2)
-        before = _standardised(_means(own) - _means(other), pooled)
-        after = _standardised(_means(points[pairs.person[kept]]) - _means(points_ref[pairs.match[kept]]), pooled)
-        names = pairs.group_names[a], pairs.group_names[b]
-        coordinates = zip(pairs.space.coordinate_names, before.tolist(), after.tolist(), strict=True)
-        rows += [FeatureBalance(feature, *names, *values) for feature, *values in coordinates]
-    return tuple(rows)
 
 
 def _standardised(difference: Floats, pooled: Floats) -> Floats:
@@ -245,16 +368,8 @@ def _standardised(difference: Floats, pooled: Floats) -> Floats:
     return np.where(difference == 0, 0.0, ratio)
 
 
-def _means(points: Floats) -> Floats:
-    return points.mean(axis=0) if len(points) else np.full(points.shape[1], np.nan)
-
-
-def _variances(points: Floats) -> Floats:
-    return points.var(axis=0) if len(points) else np.full(points.shape[1], np.nan)
-
-
-def _mean(flags: NDArray[np.bool_]) -> float:
-    return float(flags.mean()) if len(flags) else float("nan")
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
 
 
 def _without_nan(value: object) -> object:

@@ -12,7 +12,7 @@ from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.matching.neighbors import NeighborIndex
 from evenhand.matching.space import MatchingSpace, Missing
 
-__all__ = ["BEYOND_MAX_DISTANCE", "NO_ONE_OF_LABEL", "Pairs", "match_pairs"]
+__all__ = ["BEYOND_MAX_DISTANCE", "NO_ONE_OF_LABEL", "MatchReference", "Pairs", "match_pairs"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -126,38 +126,76 @@ def match_pairs(
     """
     _check_max_distance(max_distance)
     F_ref, y_ref, group_ref = (F, y, group) if reference is None else _unpack(reference, y)
-    space = MatchingSpace.fit(F_ref, missing=missing)
-    points_ref = space.transform(F_ref)
-    points = points_ref if reference is None else space.transform(F)
-    group_names, codes_ref = _encode(group_ref, "group", "reference", len(points_ref))
-    if len(group_names) < 2:
-        raise InvalidInputError(
-            f"Matching needs at least two groups; "
-            f"all {len(points_ref)} people of the reference are in {group_names[0]!r}."
+    fitted = MatchReference.of(F_ref, y_ref, group_ref, missing=missing)
+    return fitted.match_members(max_distance) if reference is None else fitted.match(F, y, group, max_distance)
+
+
+@dataclass(frozen=True, eq=False)
+class MatchReference:
+    """People to match in, standardised and indexed once for any number of people who are matched.
+
+    Attributes
+    ----------
+    space
+        Coordinates learned from them.
+    points
+        Theirs, of shape (n_reference, n_coordinates).
+    labels, groups
+        Codes into the two tuples of names.
+    """
+
+    space: MatchingSpace
+    points: Floats
+    labels: Ints
+    groups: Ints
+    label_names: tuple[Any, ...]
+    group_names: tuple[Any, ...]
+    index: NeighborIndex
+
+    @classmethod
+    def of(cls, F: object, y: ArrayLike | None, group: ArrayLike, *, missing: Missing = "error") -> MatchReference:
+        """Index a reference; the parameters are those of `match_pairs`."""
+        space = MatchingSpace.fit(F, missing=missing)
+        points = space.transform(F)
+        group_names, groups = _encode(group, "group", "reference", len(points))
+        if len(group_names) < 2:
+            raise InvalidInputError(
+                f"Matching needs at least two groups; all {len(points)} people of the reference are in "
+                f"{group_names[0]!r}."
+            )
+        label_names, labels = _encode(y, "y", "reference", len(points))
+        index = NeighborIndex.build(points, labels, groups)
+        return cls(space, points, labels, groups, label_names, group_names, index)
+
+    def match(self, F: object, y: ArrayLike | None, group: ArrayLike, max_distance: float | None = None) -> Pairs:
+        """Match other people in the reference."""
+        _check_max_distance(max_distance)
+        points = self.space.transform(F)
+        codes = _group_codes(group, self.group_names, len(points))
+        labels = _codes_in(self.label_names, *_encode(y, "y", "people", len(points)))
+        found = _nearest_by_group(self.index, (points, labels), codes, len(self.group_names))
+        return self._pairs(codes, *found, max_distance)
+
+    def match_members(self, max_distance: float | None = None) -> Pairs:
+        """Match the people of the reference among themselves."""
+        _check_max_distance(max_distance)
+        found = _nearest_by_group(self.index, None, self.groups, len(self.group_names))
+        return self._pairs(self.groups, *found, max_distance)
+
+    def _pairs(self, codes: Ints, distance: Floats, match: Ints, max_distance: float | None) -> Pairs:
+        person, other = _person_and_other(codes, len(self.group_names))
+        is_far = (match >= 0) & (distance > max_distance) if max_distance is not None else np.zeros(len(match), bool)
+        return Pairs(
+            person=person,
+            match=np.where(is_far, -1, match),
+            distance=np.where(is_far, np.inf, distance),
+            other_group=other,
+            group=codes,
+            reference_group=self.groups,
+            group_names=self.group_names,
+            unmatched={NO_ONE_OF_LABEL: int((match < 0).sum()), BEYOND_MAX_DISTANCE: int(is_far.sum())},
+            space=self.space,
         )
-    label_names, labels_ref = _encode(y_ref, "y", "reference", len(points_ref))
-    if reference is None:
-        codes, labels = codes_ref, labels_ref
-    else:
-        codes = _group_codes(group, group_names, len(points))
-        labels = _codes_in(label_names, *_encode(y, "y", "people", len(points)))
-    index = NeighborIndex.build(points_ref, labels_ref, codes_ref)
-    asking = None if reference is None else (points, labels)
-    distance, match = _nearest_by_group(index, asking, codes, len(group_names))
-    person, other = _person_and_other(codes, len(group_names))
-    n_without = int((match < 0).sum())
-    too_far = (match >= 0) & (distance > max_distance) if max_distance is not None else np.zeros(len(match), bool)
-    return Pairs(
-        person=person,
-        match=np.where(too_far, -1, match),
-        distance=np.where(too_far, np.inf, distance),
-        other_group=other,
-        group=codes,
-        reference_group=codes_ref,
-        group_names=group_names,
-        unmatched={NO_ONE_OF_LABEL: n_without, BEYOND_MAX_DISTANCE: int(too_far.sum())},
-        space=space,
-    )
 
 
 def _person_and_other(codes: Ints, n_groups: int) -> tuple[Ints, Ints]:

@@ -19,10 +19,12 @@ from evenhand.validation import as_matrix
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["AuditedModel", "EncodesTables", "OffersAuditedModel", "Output"]
+__all__ = ["AttributionName", "AuditedModel", "EncodesTables", "OffersAuditedModel", "Output"]
 
 # What the explained score is: log-odds of the favourable outcome, or its probability.
 Output = Literal["log-odds", "probability"]
+
+AttributionName = Literal["integrated_gradients", "linear", "tree_shap", "sampled_shapley"]
 
 
 @runtime_checkable
@@ -67,10 +69,16 @@ class AuditedModel(ABC):
         What it was made from, in words.
     encoder
         Encoding of the table; None where the model takes the columns as they are.
+    attribution
+        Which attribution explains it.
+    takes_missing
+        Whether the score is defined where an input is missing.
     """
 
     kind: str
     encoder: EncodesTables | None
+    attribution: AttributionName
+    takes_missing: bool = False
 
     @property
     @abstractmethod
@@ -88,6 +96,10 @@ class AuditedModel(ABC):
 
         `n_steps` and `method` say how gradients are integrated, where they are.
         """
+
+    @abstractmethod
+    def margin(self, x: Tensor) -> Tensor:
+        """The explained score of encoded people, of shape (n,)."""
 
     @property
     def output(self) -> Output:
@@ -110,7 +122,41 @@ class AuditedModel(ABC):
             values: NDArray[np.floating] = as_matrix(table, name, dtype=kind, allow_missing=self.accepts_missing)
         else:
             values = self.encoder.transform(table)
+            self._check_encoded(values, name)
         return torch.tensor(values, dtype=self.dtype, device=self.device)
+
+    def aligned(self, table: pd.DataFrame, name: str = "X") -> pd.DataFrame:
+        """The table with its columns in the order in which the model names them.
+
+        Raises
+        ------
+        InvalidInputError
+            If the model names other columns than the table has.
+        """
+        if self.encoder is None or list(table.columns) == self.encoder.names:
+            return table
+        expected, given = self.encoder.names, list(table.columns)
+        absent, extra = [c for c in expected if c not in given], [c for c in given if c not in expected]
+        if absent or extra:
+            raise InvalidInputError(
+                f"The columns of `{name}` differ from those the model was fitted on: missing {absent}, "
+                f"unexpected {extra}."
+            )
+        return table[expected]
+
+    def _check_encoded(self, values: NDArray[np.floating], name: str) -> None:
+        """Refuse encoded people that the model has no score for."""
+        is_bad = np.isinf(values) if self.takes_missing else ~np.isfinite(values)
+        if is_bad.any():
+            assert self.encoder is not None
+            names = np.asarray(self.encoder.names)[self.encoder.join_matrix.argmax(axis=1)]
+            bad = {str(c): int(is_bad[:, names == c].any(axis=1).sum()) for c in dict.fromkeys(names)}
+            counts = {c: n for c, n in bad.items() if n}
+            what = "infinite" if self.takes_missing else "missing or infinite"
+            raise InvalidInputError(
+                f"`{name}` holds values that are {what} once encoded, which the {self.kind} does not take "
+                f"(column: count): {counts}. Drop those rows or fill them."
+            )
 
     def join_matrix(self) -> Tensor | None:
         """Matrix that sums encoded columns into the table's columns; None where they are the same."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from evenhand.attribution import Attribution, FeedForward, attribute
+from evenhand.attribution import Attribution, FeedForward, attribute, feed_forward
 from evenhand.attribution.gradients import Method, placement
-from evenhand.models.audited import AuditedModel, EncodesTables, check_finite
+from evenhand.models.audited import AttributionName, AuditedModel, EncodesTables, check_finite
 
 __all__ = ["DifferentiableModel"]
 
@@ -21,6 +21,7 @@ class DifferentiableModel(AuditedModel):
     network: nn.Module | FeedForward
     kind: str
     encoder: EncodesTables | None = None
+    attribution: AttributionName = "integrated_gradients"
 
     @property
     def dtype(self) -> torch.dtype:
@@ -38,3 +39,10 @@ class DifferentiableModel(AuditedModel):
             found = attribute(self.network, x, baseline, n_steps, method)
         check_finite(found.logit)
         return found
+
+    def margin(self, x: Tensor) -> Tensor:
+        """The logit of encoded people."""
+        network = self.network if isinstance(self.network, FeedForward) else feed_forward(self.network)
+        with torch.no_grad():
+            # A module of any other kind is asked the way it is when explained, with dropout off.
+            return attribute(self.network, x, x, 1, "midpoint").logit if network is None else network(x)

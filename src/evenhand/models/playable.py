@@ -9,7 +9,7 @@ from torch import Tensor
 
 from evenhand.attribution.gradients import Method
 from evenhand.attribution.shapley import Game, ShapleyAttribution, shapley_attribution
-from evenhand.models.audited import AuditedModel, EncodesTables, Output, check_finite
+from evenhand.models.audited import AttributionName, AuditedModel, EncodesTables, Output, check_finite
 
 __all__ = ["PlayableModel"]
 
@@ -38,6 +38,7 @@ class PlayableModel(AuditedModel):
     explained: Output = "log-odds"
     takes_missing: bool = False
     precision: torch.dtype = torch.float64
+    attribution: AttributionName = "sampled_shapley"
 
     @property
     def dtype(self) -> torch.dtype:
@@ -64,3 +65,7 @@ class PlayableModel(AuditedModel):
         found = shapley_attribution(self.game, x, baseline)
         check_finite(found.logit)
         return found
+
+    def margin(self, x: Tensor) -> Tensor:
+        """The score of encoded people."""
+        return self.game.margin(x)

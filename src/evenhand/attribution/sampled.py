@@ -1,0 +1,207 @@
+"""Shapley values of a score of which nothing is known but that it can be asked.
+
+The inputs of a person take the place of the baseline's one by one, in some order; an input's contribution is what the
+score gains when its turn comes, averaged over orders. Orders are drawn once, from a seed, and shared by everyone: two
+people are compared under the same orders, the same question gets the same answer, and contributions sum to the score
+less the baseline's whatever the number of orders.
+
+Each order goes with its reverse. An input comes before another in exactly one of the two, so a score of which at most
+two inputs interact at a time is explained exactly by a single such pair. Orders are spread over the sphere on which
+permutations lie: directions orthogonal to each other, sorted (Mitchell, Cooper, Frank & Holmes, 2022). Where all
+coalitions cost no more than the walks they are taken all, and nothing is sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from math import comb
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.attribution.shapley import Contributions
+from evenhand.exceptions import InvalidInputError
+
+__all__ = ["Coalitions", "SampledShapley", "antithetic_permutations"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Largest number of input values handed to the score at once; bounds memory whatever the number of people.
+_CALL_VALUES = 4_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Coalitions:
+    """The questions asked about every person, each once, and how answers are weighed.
+
+    Attributes
+    ----------
+    members
+        Which inputs each coalition takes from the person, of shape (n_coalitions, d).
+    before, joined
+        For each turn, the coalition that an input joins and the one it makes, of shape (n_turns,).
+    turn_input
+        The input of each turn, sorted.
+    turn_weight
+        Weight of each turn in its input's contribution.
+    pair_turns
+        The two turns of each input in each pair of orders, of shape (n_pairs, d, 2); None where nothing is sampled.
+    """
+
+    members: NDArray[np.bool_]
+    before: Ints
+    joined: Ints
+    turn_input: Ints
+    turn_weight: Floats
+    pair_turns: Ints | None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether these are all coalitions."""
+        return self.pair_turns is None
+
+
+def antithetic_permutations(n_inputs: int, n_permutations: int, random_state: int) -> Ints:
+    """Orders of the inputs, of shape (n_permutations, n_inputs); each is followed by its reverse.
+
+    Examples
+    --------
+    >>> orders = antithetic_permutations(5, 4, random_state=0)
+    >>> bool((orders[1] == orders[0][::-1]).all())
+    True
+    """
+    if n_inputs < 2:
+        return np.zeros((n_permutations, n_inputs), dtype=np.int64)
+    rng = np.random.default_rng(random_state)
+    # An order is the sorting of a direction in the hyperplane of zero sum; this is a basis of it.
+    contrasts = np.eye(n_inputs)[:, 1:] - np.eye(n_inputs)[:, :-1]
+    basis = np.linalg.qr(contrasts)[0].T
+    n_blocks = -(-(n_permutations // 2) // (n_inputs - 1))
+    directions = [np.linalg.qr(rng.normal(size=(n_inputs - 1, n_inputs - 1)))[0] @ basis for _ in range(n_blocks)]
+    orders = np.argsort(np.concatenate(directions)[: n_permutations // 2], axis=1)
+    return np.stack([orders, orders[:, ::-1]], axis=1).reshape(-1, n_inputs)
+
+
+@lru_cache(maxsize=32)
+def coalitions(n_inputs: int, n_permutations: int, random_state: int) -> Coalitions:
+    """Coalitions to ask about: those of the orders, or all where that is no more."""
+    if n_inputs == 1 or (n_inputs < 60 and 2**n_inputs <= n_permutations * (n_inputs - 1)):
+        return _all_coalitions(n_inputs)
+    return _visited_coalitions(antithetic_permutations(n_inputs, n_permutations, random_state))
+
+
+def _all_coalitions(n_inputs: int) -> Coalitions:
+    members = (np.arange(2**n_inputs)[:, None] >> np.arange(n_inputs)) & 1 == 1
+    turn_input, before = np.nonzero(~members.T)
+    size = members.sum(axis=1)[before]
+    weight = np.array([1 / (n_inputs * comb(n_inputs - 1, s)) for s in range(n_inputs)])
+    return Coalitions(members, before, before + (1 << turn_input), turn_input, weight[size], None)
+
+
+def _visited_coalitions(orders: Ints) -> Coalitions:
+    """Coalitions on the walks; one on several walks, as the first and the last are on all, is asked about once."""
+    n_orders, d = orders.shape
+    place = np.argsort(orders, axis=1)
+    on_walk = place[:, None, :] < np.arange(d + 1)[None, :, None]  # order, step, input
+    members, index = np.unique(on_walk.reshape(-1, d), axis=0, return_inverse=True)
+    index = index.reshape(n_orders, d + 1)
+    turn = np.stack([orders, index[:, :-1], index[:, 1:]], axis=-1).reshape(-1, 3)
+    turns, which, counts = np.unique(turn, axis=0, return_inverse=True, return_counts=True)
+    turn_of = np.take_along_axis(which.reshape(n_orders, d), place, axis=1)  # of each input, in each order
+    pairs = turn_of.reshape(-1, 2, d).swapaxes(1, 2)
+    return Coalitions(members, turns[:, 1], turns[:, 2], turns[:, 0], counts / n_orders, pairs)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledShapley:
+    """A score and its Shapley values: a `Game`.
+
+    Attributes
+    ----------
+    score
+        Maps inputs, of shape (n, d) in float64, to n numbers.
+    n_permutations
+        Number of orders, even and at least 4.
+    random_state
+        Seed of the orders.
+
+    Examples
+    --------
+    >>> import torch
+    >>> game = SampledShapley(lambda x: x[:, 0] * x[:, 1] + 3 * x[:, 2], n_permutations=4)
+    >>> x, baseline = torch.tensor([[2.0, 4.0, 1.0]]), torch.zeros(1, 3)
+    >>> game.contributions(x, x, baseline).values.tolist()
+    [[4.0, 4.0, 3.0]]
+    """
+
+    score: Callable[[Floats], Floats]
+    n_permutations: int = 32
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        n = self.n_permutations
+        if not isinstance(n, (int, np.integer)) or n < 4 or n % 2:
+            raise InvalidInputError(
+                f"`n_permutations` must be an even number of at least 4, got {n!r}: each order goes with its reverse, "
+                "and two such pairs are needed for a standard error."
+            )
+
+    @property
+    def method(self) -> str:
+        """How contributions are computed."""
+        return f"Shapley values from {self.n_permutations} antithetic permutations (exact where that is all)"
+
+    def margin(self, x: Tensor) -> Tensor:
+        """The score, of shape (n,)."""
+        values = x.double().cpu().numpy()
+        parts = [self.score(part) for part in _split(values, values.shape[1])]
+        return torch.from_numpy(np.concatenate(parts)) if parts else torch.zeros(0, dtype=torch.float64)
+
+    def contributions(self, inputs: Tensor, context: Tensor, baseline: Tensor) -> Contributions:
+        """phi(inputs | context; baseline); standard errors for people in their own context, where sampled.
+
+        Errors are from the spread between pairs of orders. Orders that are spread out err less than that says.
+        """
+        d = context.shape[1]
+        asked = coalitions(d, self.n_permutations, self.random_state)
+        is_own = inputs is context
+        z, w, b = (t.double().cpu().numpy() for t in (inputs, context, baseline))
+        values = np.zeros(w.shape)
+        errors = np.zeros(w.shape) if is_own and not asked.is_exact else None
+        n_asked = len(asked.members) + (0 if is_own else len(asked.before))
+        for rows in _slices(len(w), n_asked * d):
+            gains = self._gains(asked, None if is_own else z[rows], w[rows], b[rows])
+            starts = np.searchsorted(asked.turn_input, np.arange(d))
+            values[rows] = np.add.reduceat(gains * asked.turn_weight, starts, axis=1)
+            if errors is not None and asked.pair_turns is not None:
+                by_pair = gains[:, asked.pair_turns].mean(axis=-1)
+                errors[rows] = by_pair.std(axis=1, ddof=1) / np.sqrt(by_pair.shape[1])
+        return Contributions(torch.from_numpy(values), None if errors is None else torch.from_numpy(errors))
+
+    def _gains(self, asked: Coalitions, z: Floats | None, w: Floats, b: Floats) -> Floats:
+        """What the score gains at each turn, of shape (n, n_turns)."""
+        points = np.where(asked.members, w[:, None, :], b[:, None, :])
+        without = self._scores(points)
+        if z is None:
+            return without[:, asked.joined] - without[:, asked.before]
+        swapped = points[:, asked.before]
+        swapped[:, np.arange(len(asked.before)), asked.turn_input] = z[:, asked.turn_input]
+        return self._scores(swapped) - without[:, asked.before]
+
+    def _scores(self, points: Floats) -> Floats:
+        n, n_points, d = points.shape
+        return self.score(points.reshape(-1, d)).reshape(n, n_points)
+
+
+def _slices(n: int, values_per_row: int) -> Iterator[slice]:
+    step = max(1, _CALL_VALUES // max(1, values_per_row))
+    yield from (slice(start, start + step) for start in range(0, n, step))
+
+
+def _split(values: Floats, values_per_row: int) -> Iterator[Floats]:
+    yield from (values[rows] for rows in _slices(len(values), values_per_row))

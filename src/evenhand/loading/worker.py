@@ -1,0 +1,100 @@
+"""Run as a process of its own: opens a file with the library that wrote it, and writes down what it read.
+
+The native readers may crash or never end on a damaged file; here that ends this process and no other.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["main"]
+
+_MEMORY = 16 * 2**30  # address space: a damaged length may ask for anything
+
+
+def main(kind: str, source: str, folder: str) -> None:
+    """Read the file `source`; leave arrays and figures, or the reason why not, in `folder`."""
+    _limit_resources()
+    try:
+        arrays, figures = _READERS[kind](source)
+        np.savez(Path(folder) / "arrays.npz", **arrays)
+        answer: dict[str, Any] = {"figures": figures}
+    except Exception as error:  # whatever a library raises, the caller needs the reason
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        answer = {"error": (lines or [type(error).__name__])[0][:300], "type": type(error).__name__}
+    (Path(folder) / "answer.json").write_text(json.dumps(answer))
+
+
+def _limit_resources() -> None:
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    for what, limit in ((resource.RLIMIT_AS, _MEMORY), (resource.RLIMIT_CORE, 0)):
+        hard = resource.getrlimit(what)[1]
+        resource.setrlimit(what, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+def _read_xgboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    import xgboost
+
+    booster = xgboost.Booster()
+    booster.load_model(source)
+    if booster.attr("scikit_learn") is None:
+        return _stored(booster)
+    classifier = xgboost.XGBClassifier()  # stops where early stopping found best
+    classifier.load_model(source)
+    return _stored(classifier)
+
+
+def _read_lightgbm(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    import lightgbm
+
+    return _stored(lightgbm.Booster(model_file=source, params={"verbose": -1}))
+
+
+def _read_catboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    import catboost
+
+    model = catboost.CatBoost()
+    model.load_model(source, format="json" if source.lower().endswith(".json") else "cbm")
+    return _stored(model)
+
+
+def _stored(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - a model of one of the libraries
+    """A tree ensemble as plain arrays and plain figures."""
+    from dataclasses import fields
+
+    from evenhand.trees import read_trees
+
+    ensemble = read_trees(model)
+    values = {field.name: getattr(ensemble, field.name) for field in fields(ensemble)}
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    figures = {name: value for name, value in values.items() if name not in arrays}
+    figures["categories"] = {str(j): [str(v) for v in known] for j, known in ensemble.categories.items()}
+    return arrays, figures
+
+
+def _read_onnx(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    from evenhand.models.onnx_graph import OnnxModel
+
+    model = OnnxModel(Path(source).read_bytes())
+    if model.n_inputs is not None:
+        model.score(np.zeros((1, model.n_inputs)))
+    return {}, {}
+
+
+_READERS = {
+    "xgboost": _read_xgboost,
+    "lightgbm": _read_lightgbm,
+    "catboost": _read_catboost,
+    "onnx": _read_onnx,
+}
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,204 @@
+"""Models of which only the score is known: anything with a `predict_proba`, or a plain function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from evenhand.attribution.sampled import SampledShapley
+from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.models.audited import AuditedModel, EncodesTables, Output
+from evenhand.models.named_columns import NamedColumns
+from evenhand.models.playable import PlayableModel
+
+__all__ = ["black_box_model", "sampled_model", "score_function"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A function of a matrix that returns one number per row, checked.
+
+    Attributes
+    ----------
+    function
+        What the model calls its score.
+    column_names
+        Names of the inputs where the model takes a table with names; None where it takes a matrix.
+    source
+        Where the score comes from, for messages.
+    is_probability
+        Whether the function returns a probability.
+    as_log_odds
+        Whether its log-odds are wanted.
+    """
+
+    function: Callable[[Any], Any]
+    source: str
+    is_probability: bool
+    as_log_odds: bool = False
+    column_names: tuple[str, ...] | None = None
+
+    def __call__(self, x: Floats) -> Floats:
+        table: Any = x
+        if self.column_names is not None:
+            import pandas as pd
+
+            table = pd.DataFrame(x, columns=list(self.column_names))
+        scores = self._one_per_row(self.function(table), len(x))
+        if self.is_probability and not ((scores >= 0) & (scores <= 1)).all():
+            n_bad = int((~((scores >= 0) & (scores <= 1))).sum())
+            raise InvalidInputError(
+                f"{self.source} returned {n_bad} of {len(x)} values outside 0 to 1, which are no probabilities; if it "
+                'returns log-odds, pass output="log-odds".'
+            )
+        if not np.isfinite(scores).all():
+            n_bad = int((~np.isfinite(scores)).sum())
+            raise InvalidInputError(f"{self.source} returned {n_bad} of {len(x)} scores that are missing or infinite.")
+        if self.as_log_odds:
+            with np.errstate(divide="ignore"):
+                scores = np.log(scores) - np.log1p(-scores)
+            if not np.isfinite(scores).all():
+                n_sure = int((~np.isfinite(scores)).sum())
+                raise InvalidInputError(
+                    f"{self.source} returned {n_sure} probabilities of exactly 0 or 1, whose log-odds are infinite; "
+                    'pass output="probability".'
+                )
+        return scores
+
+    def _one_per_row(self, returned: Any, n: int) -> Floats:  # noqa: ANN401 - whatever the model returns
+        try:
+            scores = np.asarray(returned, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidTypeError(f"{self.source} must return numbers, got {type(returned).__name__}.") from None
+        if scores.shape == (n, 2):
+            return np.ascontiguousarray(scores[:, 1])
+        if scores.shape not in ((n,), (n, 1)):
+            raise InvalidInputError(
+                f"{self.source} must return one number per row, of shape ({n},), or the probabilities of two classes, "
+                f"of shape ({n}, 2); got {scores.shape}."
+            )
+        return scores.reshape(n)
+
+
+def score_function(
+    model: Any,  # noqa: ANN401 - anything with a score
+    output: Output | None = None,
+    column_names: Sequence[str] | None = None,
+) -> tuple[Score, Output]:
+    """The score of a model, and whether it is a probability or log-odds.
+
+    Raises
+    ------
+    InvalidTypeError
+        If the model has no score.
+    InvalidInputError
+        If its score is neither, and `output` does not say how to take it.
+    """
+    name = type(model).__name__
+    names = None if column_names is None else tuple(column_names)
+    wants_log_odds = output == "log-odds"
+    if callable(getattr(model, "predict_proba", None)):
+        score = Score(model.predict_proba, f"predict_proba of {name}", True, wants_log_odds, names)
+        return score, output or "probability"
+    if callable(getattr(model, "decision_function", None)):
+        _check_margin(name, output)
+        return Score(model.decision_function, f"decision_function of {name}", False, False, names), "log-odds"
+    if callable(getattr(model, "predict", None)):
+        if _predicts_labels(model):
+            favourable = model.classes_[1]
+            predicted = Score(
+                lambda x: (np.asarray(model.predict(x)) == favourable).astype(np.float64),
+                f"predict of {name}",
+                True,
+                wants_log_odds,
+                names,
+            )
+            return predicted, output or "probability"
+        return Score(model.predict, f"predict of {name}", not wants_log_odds, False, names), output or "probability"
+    if callable(model):
+        name = getattr(model, "__name__", name)
+        return Score(model, f"The function {name}", not wants_log_odds, False, names), output or "probability"
+    raise InvalidTypeError(
+        f"Cannot audit a {name}: expected a torch module, a fitted classifier with `predict_proba`, "
+        "`decision_function` or `predict`, or a function from a matrix to one number per row."
+    )
+
+
+def _check_margin(name: str, output: Output | None) -> None:
+    if output is None:
+        raise InvalidInputError(
+            f"A {name} gives a margin with its decision at 0, not log-odds or a probability; pass "
+            'output="log-odds" to read it as log-odds (decisions stay the same), or calibrate it first.'
+        )
+    if output == "probability":
+        raise InvalidInputError(
+            f'A {name} has no probabilities to explain; pass output="log-odds" to explain its margin.'
+        )
+
+
+def _predicts_labels(model: Any) -> bool:  # noqa: ANN401
+    classes = getattr(model, "classes_", None)
+    return classes is not None and len(classes) == 2
+
+
+def black_box_model(
+    model: Any,  # noqa: ANN401 - anything with a score
+    *,
+    output: Output | None = None,
+    encoder: EncodesTables | None = None,
+    n_permutations: int = 32,
+    random_state: int = 0,
+    kind: str | None = None,
+) -> PlayableModel:
+    """Any score as the audit sees it, explained by sampled Shapley values.
+
+    Examples
+    --------
+    >>> black_box_model(lambda x: x[:, 0].clip(0, 1)).output
+    'probability'
+    """
+    fitted_names = getattr(model, "feature_names_in_", None)
+    names = None if fitted_names is None else [str(column) for column in fitted_names]
+    score, explained = score_function(model, output, names)
+    if encoder is None and names is not None:
+        encoder = NamedColumns(names)
+    return PlayableModel(
+        SampledShapley(score, n_permutations, random_state),
+        kind or f"{score.source} (black box)",
+        encoder,
+        explained=explained,
+        attribution="sampled_shapley",
+    )
+
+
+def sampled_model(
+    known: AuditedModel, *, output: Output | None = None, n_permutations: int = 32, random_state: int = 0
+) -> PlayableModel:
+    """A model that could be explained in another way, explained by sampled Shapley values of the same score.
+
+    `output` may ask for the probability where the score is log-odds, or the other way round.
+    """
+
+    def score(x: Floats) -> Floats:
+        margin = known.margin(torch.as_tensor(x, dtype=known.dtype, device=known.device))
+        values: Floats = (margin if wanted == known.output else known.probability(margin)).double().cpu().numpy()
+        return values
+
+    wanted = output or known.output
+    as_log_odds = wanted == "log-odds" and known.output == "probability"
+    checked = Score(score, f"The {known.kind}", as_log_odds, as_log_odds)
+    return PlayableModel(
+        SampledShapley(checked, n_permutations, random_state),
+        known.kind,
+        known.encoder,
+        explained=wanted,
+        takes_missing=known.takes_missing,
+        attribution="sampled_shapley",
+    )

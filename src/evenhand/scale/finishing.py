@@ -1,0 +1,212 @@
+"""The figures of a streamed audit from what its batches left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.assembling import (
+    feature_table,
+    outcome_of,
+    provenance_of,
+    reservations_of,
+    screen_for_proxies,
+)
+from evenhand.evidence import DISTANCE_SHARES, Design, Evidence, estimate_evidence, looked_up, null_scores
+from evenhand.exceptions import StreamError
+from evenhand.findings import AuditReference, AuditSums
+from evenhand.matching.diagnostics import QUANTILES
+from evenhand.proxies import ProxyScreen
+from evenhand.report.distributions import merge_distributions
+from evenhand.scale.pair_choice import choose_pairs
+from evenhand.scale.people import Columns
+from evenhand.scale.quantiles import quantiles_of_parts
+from evenhand.scale.result import StreamedAudit
+from evenhand.scale.source import Source
+from evenhand.scale.store import BatchRecord, Store, StoredComparisons
+
+__all__ = ["finish"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def finish(
+    store: Store,
+    source: Source,
+    columns: Columns,
+    reference: AuditReference,
+    settings: Mapping[str, Any],
+    stream: Mapping[str, Any],
+    *,
+    is_separate: bool,
+    advance: Callable[[str], None],
+) -> StreamedAudit:
+    """Merge the batches in their order, estimate what needs all of them, and put q-values into the pair table.
+
+    Parameters
+    ----------
+    store, source, columns, reference
+        The folder, the people, the parts that columns play, and what was fitted on the reference.
+    settings, stream
+        Every choice that moves a figure, and how the audit was cut; both are passed on to the result.
+    is_separate
+        Whether the reference is another file than the source.
+    advance
+        Called with a few words after each step.
+    """
+    merged = _merged(store, source)
+    names, features = reference.pool.groups.names, [str(c) for c in reference.pool.table.columns]
+    numbers, sums = merged.numbers, merged.sums
+
+    def distances() -> Iterator[Floats]:
+        for number in numbers:
+            match, distance = store.pair_column(number, "match", "distance")
+            yield distance[match >= 0]
+
+    def scores() -> Iterator[Floats]:
+        for number in numbers:
+            (cec,) = store.pair_column(number, "cec")
+            yield cec[~np.isnan(cec)]
+
+    matcher = reference.matcher
+    diagnostics = sums.matching.diagnostics(
+        dict(zip(QUANTILES, quantiles_of_parts(distances, QUANTILES), strict=True)),
+        matcher.points,
+        matcher.groups,
+        matcher.group_names,
+        matcher.space,
+    )
+    median, p90 = quantiles_of_parts(scores, (0.5, 0.9))
+    advance("quantiles")
+    outcome = outcome_of(sums, names, reference.settings.random_state)
+    advance("outcomes")
+    evidence: Evidence | None = None
+    screen: ProxyScreen | None = None
+    if sums.evidence is not None:
+        _write_q_values(store, numbers, len(names))
+        advance("q-values")
+        evidence = _evidence(store, merged, reference, features)
+        advance("excess")
+        screen = _screened(store, numbers, names, reference.settings.random_state)
+        advance("proxies")
+    n_reference = len(reference.pool) if is_separate or len(reference.pool) < int(sums.n_people.sum()) else None
+    provenance = provenance_of(sums, reference.model.kind, names, n_reference, merged.exclusions)
+    warnings = reservations_of(
+        sums, provenance, reference.settings, diagnostics, outcome.figures, evidence, stacklevel=4
+    )
+    sample = choose_pairs(store, numbers, source, columns, reference)
+    advance("sample of pairs")
+    return StreamedAudit(
+        folder=store.folder,
+        sums=sums,
+        features=feature_table(sums, features, names, evidence),
+        outcome=outcome,
+        matching=diagnostics,
+        evidence=evidence,
+        proxies=screen,
+        settings=settings,
+        provenance=provenance,
+        warnings=tuple(warnings),
+        cec_quantiles=(median, p90),
+        distributions=merged.distributions,
+        sample=sample,
+        stream=stream,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Merged:
+    """The batches joined in their order."""
+
+    numbers: tuple[int, ...]
+    sums: AuditSums
+    distributions: Mapping[str, Any]
+    exclusions: Mapping[str, int]
+    n_outside: Mapping[int, int]
+    by_values: Mapping[int, Mapping[str, tuple[str, ...]]]
+
+
+def _merged(store: Store, source: Source) -> _Merged:
+    sums: AuditSums | None = None
+    distributions: Mapping[str, Any] | None = None
+    exclusions: dict[str, int] = {}
+    n_outside: dict[int, int] = {}
+    by_values: dict[int, Mapping[str, tuple[str, ...]]] = {}
+    for batch in source.batches:
+        record: BatchRecord = store.record(batch.number)
+        for reason, n in record.exclusions.items():
+            exclusions[reason] = exclusions.get(reason, 0) + n
+        if record.sums is None or record.distributions is None:
+            continue
+        sums = record.sums if sums is None else sums + record.sums
+        distributions = (
+            record.distributions if distributions is None else merge_distributions(distributions, record.distributions)
+        )
+        n_outside[batch.number] = record.n_outside
+        by_values[batch.number] = {name: tuple(values) for name, values in record.sums.approvals.items()}
+    if sums is None or distributions is None:
+        raise StreamError(f"{str(source.path)!r} has no row with a label and a group; no one can be audited.")
+    return _Merged(tuple(n_outside), sums, distributions, exclusions, n_outside, by_values)
+
+
+def _write_q_values(store: Store, numbers: Sequence[int], n_groups: int) -> None:
+    """Rank every pair's excess among placebo pairs of all batches."""
+
+    def nulls_of(number: int) -> Any:  # noqa: ANN401
+        part = store.nulls(number)
+        return null_scores(part.placebo_over_gap, part.stratum, part.person, n_groups)
+
+    pooled = reduce(add, map(nulls_of, numbers))
+
+    def n_at_least(number: int) -> tuple[Ints, Ints]:
+        part = store.nulls(number)
+        return pooled.n_at_least(part.over_gap, part.stratum), part.stratum
+
+    counts = [np.zeros(size + 1, dtype=np.int64) for size in pooled.sizes.tolist()]
+    for number in numbers:
+        for total, more in zip(counts, pooled.counts(*n_at_least(number)), strict=True):
+            total += more
+    table = pooled.q_values(tuple(counts))
+    for number in numbers:
+        store.write_q_values(number, looked_up(table, *n_at_least(number)))
+
+
+def _evidence(store: Store, merged: _Merged, reference: AuditReference, features: list[str]) -> Evidence:
+    assert merged.sums.evidence is not None
+    values = {name: tuple(counts) for name, counts in merged.sums.approvals.items()}
+    codes = {
+        number: {
+            name: np.array([values[name].index(value) for value in texts], dtype=np.int64) for name, texts in by.items()
+        }
+        for number, by in merged.by_values.items()
+    }
+    parts = StoredComparisons(store, merged.n_outside, codes, len(reference.pool), merged.sums.evidence.n_left_out)
+    limits: list[float] = []
+    if any(len(store.distances(number)) for number in merged.numbers):
+        limits = quantiles_of_parts(lambda: (store.distances(n) for n in merged.numbers), DISTANCE_SHARES)
+    for number in merged.numbers:
+        store.write_near(number, store.comparisons(number, codes[number]).within(limits).n_near)
+    design = Design(
+        features=tuple(features),
+        groups=reference.pool.groups.names,
+        by=values,
+        consistency_threshold=reference.settings.consistency_threshold,
+    )
+    return estimate_evidence(parts, merged.sums.evidence, design, limits)
+
+
+def _screened(store: Store, numbers: Sequence[int], names: tuple[str, ...], random_state: int) -> ProxyScreen | None:
+    import pandas as pd
+
+    parts = [part for part in map(store.screened, numbers) if part is not None]
+    if not parts:
+        return None
+    table = pd.concat([table for table, _ in parts], ignore_index=True)
+    return screen_for_proxies(table, np.concatenate([codes for _, codes in parts]), names, random_state)

@@ -1,0 +1,86 @@
+"""Exact quantiles of values that come in parts, in memory that does not grow with their number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["quantiles_of_parts"]
+
+Floats: TypeAlias = NDArray[np.float64]
+_DIGIT = 16  # bits of a value looked at in each pass
+
+
+def quantiles_of_parts(parts: Callable[[], Iterator[Floats]], shares: Sequence[float]) -> list[float]:
+    """Quantiles of all values together, as `numpy.quantile` gives them; NaN of none.
+
+    Values are compared by their bits, sixteen at a time: four passes count them, and nothing is kept but counts.
+
+    Parameters
+    ----------
+    parts
+        Goes through the parts afresh each time it is called. No value may be NaN.
+    shares
+        Which quantiles, from 0 to 1.
+
+    Examples
+    --------
+    >>> quantiles_of_parts(lambda: iter([np.array([1.0, 4.0]), np.array([2.0, 3.0])]), [0.0, 0.5, 1.0])
+    [1.0, 2.5, 4.0]
+    """
+    n = sum(len(part) for part in parts())
+    if not n:
+        return [float("nan")] * len(shares)
+    # NumPy interpolates between the two values around place (n - 1) * share.
+    places = [(n - 1) * share for share in shares]
+    below = [min(int(place), n - 1) for place in places]
+    wanted = sorted({k for first in below for k in (first, min(first + 1, n - 1))})
+    value = dict(zip(wanted, _order_statistics(parts, wanted), strict=True))
+    return [
+        _interpolated(value[first], value[min(first + 1, n - 1)], place - first)
+        for first, place in zip(below, places, strict=True)
+    ]
+
+
+def _order_statistics(parts: Callable[[], Iterator[Floats]], wanted: list[int]) -> list[float]:
+    """The values at places of the sorted whole."""
+    prefix = np.zeros(len(wanted), dtype=np.uint64)
+    place = np.asarray(wanted, dtype=np.int64)
+    for shift in range(64 - _DIGIT, -1, -_DIGIT):
+        counts = {int(p): np.zeros(1 << _DIGIT, dtype=np.int64) for p in prefix}
+        for part in parts():
+            bits = _ordered_bits(part)
+            upper = bits >> np.uint64(shift)
+            # A shift by all 64 bits is undefined, so the first pass has no prefix to compare.
+            known = upper >> np.uint64(_DIGIT)
+            digits = (upper & np.uint64((1 << _DIGIT) - 1)).astype(np.int64)
+            for p, count in counts.items():
+                count += np.bincount(digits[known == np.uint64(p)], minlength=1 << _DIGIT)
+        for k in range(len(wanted)):
+            upto = np.cumsum(counts[int(prefix[k])])
+            digit = int(np.searchsorted(upto, place[k], side="right"))
+            place[k] -= int(upto[digit - 1]) if digit else 0
+            prefix[k] = (prefix[k] << np.uint64(_DIGIT)) | np.uint64(digit)
+    return [float(value) for value in _from_ordered_bits(prefix)]
+
+
+def _ordered_bits(values: Floats) -> NDArray[np.uint64]:
+    """Bits that are in the order of the values."""
+    bits = np.ascontiguousarray(values + 0.0, dtype=np.float64).view(np.uint64)  # -0.0 becomes 0.0
+    is_negative = bits >> np.uint64(63) == 1
+    return np.where(is_negative, ~bits, bits | np.uint64(1 << 63))
+
+
+def _from_ordered_bits(bits: NDArray[np.uint64]) -> Floats:
+    is_negative = bits >> np.uint64(63) == 0
+    return np.where(is_negative, ~bits, bits & np.uint64((1 << 63) - 1)).view(np.float64)
+
+
+def _interpolated(low: float, high: float, share: float) -> float:
+    """As NumPy rounds it."""
+    if low == high:
+        return low
+    return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share

@@ -1,0 +1,93 @@
+"""Explanations made of Shapley values: what becomes of a game's contributions in the audit."""
+
+import numpy as np
+import pytest
+import torch
+
+from evenhand.attribution.sampled import SampledShapley
+from evenhand.attribution.shapley import ShapleyAttribution, shapley_attribution
+
+
+def score(x):
+    return x[:, 0] * x[:, 1] + np.sin(x[:, 2])
+
+
+@pytest.fixture
+def game():
+    return SampledShapley(score)
+
+
+@pytest.fixture
+def found(game, rng):
+    x, b = (torch.from_numpy(rng.normal(size=(6, 3))) for _ in range(2))
+    return shapley_attribution(game, x, b)
+
+
+def closed_form(z, w, b):
+    """phi(z | w; b) of the score: a product is shared, half before and half after."""
+    return torch.stack(
+        [
+            (z[:, 0] - b[:, 0]) * (w[:, 1] + b[:, 1]) / 2,
+            (z[:, 1] - b[:, 1]) * (w[:, 0] + b[:, 0]) / 2,
+            z[:, 2].sin() - b[:, 2].sin(),
+        ],
+        dim=1,
+    )
+
+
+def test_values_are_the_closed_form_and_complete(found):
+    torch.testing.assert_close(found.values, closed_form(found.x, found.x, found.baseline))
+    assert found.completeness_gap.max() < 1e-12
+    torch.testing.assert_close(found.logit, torch.from_numpy(score(found.x.numpy())))
+    torch.testing.assert_close(found.baseline_logit, torch.from_numpy(score(found.baseline.numpy())))
+    assert found.method == found.game.method
+
+
+def test_rows_are_people_in_any_order_and_may_repeat(found):
+    index = torch.tensor([4, 0, 4])
+    part = found.rows(index)
+    assert isinstance(part, ShapleyAttribution)
+    for name in ("x", "baseline", "values", "logit", "baseline_logit"):
+        assert torch.equal(getattr(part, name), getattr(found, name)[index])
+
+
+def test_inputs_of_another_in_the_context_of_the_one(game, rng):
+    x, other, b = (torch.from_numpy(rng.normal(size=(6, 3))) for _ in range(3))
+    one, another = shapley_attribution(game, x, b), shapley_attribution(game, other, b)
+    torch.testing.assert_close(one.with_inputs_of(another), closed_form(other, x, b))
+    torch.testing.assert_close(one.with_inputs_of(one), one.values)
+
+
+def test_a_step_from_the_baseline_in_each_context(found):
+    step = torch.tensor([0.5, 1.0, 2.0]).double()
+    expected = closed_form(found.baseline + step, found.x, found.baseline)
+    torch.testing.assert_close(found.per_deviation(step), expected)
+
+
+def test_leaving_a_person_out_explains_from_the_mean_of_the_others(game, rng):
+    cell = torch.from_numpy(rng.normal(size=(5, 3)))
+    mean = cell.mean(0).expand_as(cell)
+    own = shapley_attribution(game, cell, mean)
+    placebo = own.rows(torch.tensor([1, 2, 3, 4, 0]))
+    apart = own.leaving_out(placebo, torch.full((5,), 5))
+    expected = torch.stack([cell[[k for k in range(5) if k != (i + 1) % 5]].mean(0) for i in range(5)])
+    torch.testing.assert_close(apart.baseline, expected)
+    torch.testing.assert_close(apart.values, closed_form(cell, cell, expected))
+    assert apart.completeness_gap.max() < 1e-12
+
+
+def test_an_input_that_the_placebo_lacks_was_no_part_of_the_mean():
+    game = SampledShapley(lambda x: np.nan_to_num(x).sum(axis=1))
+    x = torch.tensor([[1.0, 2.0], [3.0, float("nan")], [5.0, 4.0]]).double()
+    baseline = torch.tensor([[3.0, 3.0]]).double().expand_as(x)
+    own = shapley_attribution(game, x, baseline)
+    apart = own.leaving_out(own.rows(torch.tensor([1, 0, 1])), torch.full((3,), 3))
+    assert apart.baseline.tolist() == [[3.0, 3.0], [4.0, 3.5], [3.0, 3.0]]
+
+
+def test_standard_errors_follow_the_people(rng):
+    game = SampledShapley(lambda x: x.prod(axis=1), n_permutations=4)
+    x, b = (torch.from_numpy(rng.normal(size=(5, 9))) for _ in range(2))
+    found = shapley_attribution(game, x, b)
+    assert found.standard_error.shape == (5, 9)
+    assert torch.equal(found.rows(torch.tensor([3])).standard_error, found.standard_error[[3]])

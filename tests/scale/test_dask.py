@@ -1,0 +1,128 @@
+"""Dask workers find what threads find, to the last bit; losing one costs time and nothing else."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import pandas as pd
+import pytest
+
+from evenhand.exceptions import InvalidInputError, StreamError
+from evenhand.scale import engines
+
+distributed = pytest.importorskip("distributed")
+
+pytestmark = pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as running:
+        yield running
+
+
+def _same(first, second):
+    assert repr(first.to_dict()) == repr(second.to_dict())
+    mine, theirs = (pd.read_parquet(found.pairs_path) for found in (first, second))
+    pd.testing.assert_frame_equal(mine, theirs, check_exact=True)
+
+
+def test_a_cluster_finds_what_threads_find_to_the_last_bit(tmp_path, people, network, streamed, cluster):
+    for place in ("threads", "cluster"):
+        (tmp_path / place).mkdir()
+    model = network().float()
+    local = streamed(model, people, tmp_path / "threads")
+    remote = streamed(model, people, tmp_path / "cluster", engine="dask", scheduler=cluster.scheduler_address)
+    _same(remote, local)
+
+
+def test_a_cluster_of_this_machine_is_the_default(tmp_path, model, people, streamed):
+    found = streamed(model, people, tmp_path, engine="dask", workers=1, evidence=False)
+    assert found.provenance.n_people == len(people)
+
+
+def test_a_worker_killed_on_the_way_costs_time_and_nothing_else(tmp_path, model, applicants, streamed, cluster):
+    table = applicants(4000)
+    for place in ("threads", "cluster"):
+        (tmp_path / place).mkdir()
+    killed = []
+
+    def kill_one():
+        batches = tmp_path / "cluster" / "audit" / "batches"
+        while not list(batches.glob("??????.npz")):
+            time.sleep(0.01)
+        with distributed.Client(cluster.scheduler_address) as client:
+            pids = client.run(os.getpid)
+        victim = next(iter(pids.values()))
+        os.kill(victim, signal.SIGKILL)
+        killed.append(victim)
+
+    watcher = threading.Thread(target=kill_one)
+    watcher.start()
+    remote = streamed(
+        model, table, tmp_path / "cluster", batch_rows=200, engine="dask", scheduler=cluster.scheduler_address
+    )
+    watcher.join()
+    assert killed
+    _same(remote, streamed(model, table, tmp_path / "threads", batch_rows=200))
+
+
+def test_a_batch_that_is_refused_on_a_worker_is_refused_here(tmp_path, model, people, streamed, cluster):
+    table = people.copy()
+    table.loc[700, "z1"] = float("nan")
+    with pytest.raises(InvalidInputError, match=r"\(batch 7\).*'z1': 1.* batches are finished and kept in"):
+        streamed(
+            model, table, tmp_path, reference=people, engine="dask", scheduler=cluster.scheduler_address, workers=1
+        )
+
+
+def test_no_scheduler_at_the_address(tmp_path, model, people, streamed, monkeypatch):
+    monkeypatch.setattr(engines, "_CONNECT_SECONDS", "1s")
+    with pytest.raises(InvalidInputError, match=r"No Dask scheduler answers at 'tcp://127\.0\.0\.1:1'"):
+        streamed(model, people, tmp_path, engine="dask", scheduler="tcp://127.0.0.1:1")
+
+
+@contextmanager
+def _processes(port):
+    """A scheduler and a worker, each a process of its own."""
+    address = f"tcp://127.0.0.1:{port}"
+    programs = (
+        ["distributed.cli.dask_scheduler", "--port", str(port), "--host", "127.0.0.1", "--no-dashboard"],
+        ["distributed.cli.dask_worker", address, "--nthreads", "1", "--nworkers", "1", "--no-dashboard"],
+    )
+    running = [
+        subprocess.Popen([sys.executable, "-m", *program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for program in programs
+    ]
+    try:
+        yield address, running[0]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def test_a_scheduler_that_dies_on_the_way(tmp_path, model, applicants, streamed):
+    out = tmp_path / "audit"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with _processes(port) as (address, scheduler):
+
+        def kill():
+            while not list((out / "batches").glob("??????.npz")):
+                time.sleep(0.01)
+            scheduler.kill()
+
+        watcher = threading.Thread(target=kill)
+        watcher.start()
+        with pytest.raises(StreamError, match=r"Dask scheduler tcp.* broke .* of 20 batches are finished"):
+            streamed(model, applicants(4000), tmp_path, batch_rows=200, engine="dask", scheduler=address)
+        watcher.join()
+    found = streamed(model, applicants(4000), tmp_path, batch_rows=200, resume=True)
+    assert found.provenance.n_people == 4000

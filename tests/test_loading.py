@@ -1,0 +1,340 @@
+"""Model files: each comes back as it was saved, and no damaged, misnamed or hostile one does harm."""
+
+import gzip
+import json
+import os
+import pickle
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+import evenhand as eh
+from evenhand.exceptions import EvenhandError, InvalidInputError, ModelFileError
+from evenhand.loading import load_model
+from evenhand.loading.guarded import opened_apart
+from evenhand.models import OnnxModel, as_audited_model
+from evenhand.running import audit_table
+
+COLUMNS = ["income", "debt", "years", "assets", "age"]
+
+
+class Canary:
+    """Leaves a mark where it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return (Path.touch, (Path(self.path),))
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(200, 5)), columns=COLUMNS)
+    y = (X["income"] + X["debt"] * X["years"] > 0).astype(int)
+    return X, y.to_numpy(), rng.choice(["a", "b"], 200)
+
+
+@pytest.fixture(scope="module")
+def saved(people, tmp_path_factory):
+    """A file of each kind, and the probabilities of the model in it."""
+    import catboost
+    import lightgbm
+    import skops.io
+    import xgboost
+    from skl2onnx import to_onnx
+
+    folder = tmp_path_factory.mktemp("models")
+    X, y, group = people
+    files = {}
+
+    def keep(name, model, save):
+        save(str(folder / name))
+        files[name] = (folder / name, model.predict_proba(X)[:, 1])
+
+    boosted = xgboost.XGBClassifier(n_estimators=4, max_depth=3).fit(X, y)
+    keep("xgboost.json", boosted, boosted.save_model)
+    keep("xgboost.ubj", boosted, boosted.save_model)
+    light = lightgbm.LGBMClassifier(n_estimators=4, verbose=-1).fit(X, y)
+    keep("lightgbm.txt", light, light.booster_.save_model)
+    cat = catboost.CatBoostClassifier(iterations=4, verbose=0, allow_writing_files=False).fit(X, y)
+    keep("catboost.cbm", cat, cat.save_model)
+    keep("catboost.json", cat, lambda path: cat.save_model(path, format="json"))
+    linear = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    keep("linear.skops", linear, lambda path: skops.io.dump(linear, path))
+    keep("linear.joblib", linear, lambda path: joblib.dump(linear, path))
+    keep("linear.pkl", linear, lambda path: Path(path).write_bytes(pickle.dumps(linear)))
+    onnx = to_onnx(linear, X[:1].to_numpy(dtype=np.float32)).SerializeToString()
+    keep("linear.onnx", linear, lambda path: Path(path).write_bytes(onnx))
+    ours = eh.CECClassifier(epochs=1).fit(X, y, sensitive_features=group)
+    keep("ours.safetensors", ours, ours.save)
+    keep("folder", ours, ours.save)
+    return files
+
+
+KINDS = [
+    "xgboost.json",
+    "xgboost.ubj",
+    "lightgbm.txt",
+    "catboost.cbm",
+    "catboost.json",
+    "linear.skops",
+    "linear.joblib",
+    "linear.pkl",
+    "linear.onnx",
+    "ours.safetensors",
+    "folder",
+]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_model_comes_back_as_it_was_saved(name, saved, people):
+    path, expected = saved[name]
+    model = load_model(path, trust_pickle=name.endswith((".pkl", ".joblib")))
+    audited = as_audited_model(model, table=people[0])
+    found = audited.probability(audited.margin(audited.encode(people[0])))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_an_xgboost_classifier_stopped_early_comes_back_up_to_its_best_round(people, tmp_path):
+    import xgboost
+
+    X, y, _ = people
+    model = xgboost.XGBClassifier(n_estimators=200, learning_rate=1.0, early_stopping_rounds=2)
+    model.fit(X[:100], y[:100], eval_set=[(X[100:], y[100:])], verbose=False)
+    model.save_model(tmp_path / "model.ubj")
+    ensemble = load_model(tmp_path / "model.ubj")
+    assert ensemble.n_trees == model.best_iteration + 1 < model.get_booster().num_boosted_rounds()
+    booster = xgboost.train({"objective": "binary:logistic"}, xgboost.DMatrix(X, label=y), num_boost_round=3)
+    booster.save_model(tmp_path / "booster.json")
+    assert load_model(tmp_path / "booster.json").n_trees == 3
+
+
+@pytest.mark.parametrize("name", ["xgboost.ubj", "linear.joblib", "linear.onnx", "ours.safetensors"])
+@pytest.mark.filterwarnings("ignore:.*too short to have a direction")
+def test_a_table_is_audited_with_a_model_from_a_file(name, saved, people, tmp_path):
+    X, y, group = people
+    table = X.assign(group=group, repaid=y, note="text")[["repaid", "age", "note", *COLUMNS[:4], "group"]]
+    table.to_csv(tmp_path / "people.csv", index=False)
+    if name == "linear.onnx":  # has no names for its columns
+        table = table.drop(columns="note")[["repaid", *COLUMNS, "group"]]
+        table.to_csv(tmp_path / "people.csv", index=False)
+    settings = {"label": "repaid", "group": ["group"], "financial": ["income"], "evidence": False}
+    path, expected = saved[name]
+    result = audit_table(tmp_path / "people.csv", model=path, trust_pickle=name.endswith(".joblib"), **settings)
+    scores = result.pairs.groupby("person")["score"].first()
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
+
+
+def test_pickles_are_opened_only_where_trusted(saved, tmp_path):
+    mark = tmp_path / "mark"
+    for ending in (".pkl", ".pickle", ".joblib"):
+        path = tmp_path / f"model{ending}"
+        path.write_bytes(pickle.dumps(Canary(mark)))
+        with pytest.raises(ModelFileError, match=r"is a pickle .* which runs any code it holds when it is opened"):
+            load_model(path)
+        assert not mark.exists()
+    load_model(path, trust_pickle=True)
+    assert mark.exists()  # the canary sings where it may
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_pickle_under_another_name_is_never_opened(protocol, tmp_path):
+    mark = tmp_path / "mark"
+    canary = pickle.dumps(Canary(mark), protocol=protocol)
+    for ending in (".json", ".ubj", ".txt", ".cbm", ".skops", ".onnx", ".safetensors", ".pt", ".bin"):
+        for content in (canary, gzip.compress(canary)):
+            path = tmp_path / f"model{ending}"
+            path.write_bytes(content)
+            for trust in (False, True):
+                with pytest.raises(EvenhandError):
+                    load_model(path, trust_pickle=trust)
+    assert not mark.exists()
+
+
+def test_a_skops_file_of_types_that_may_run_code_is_refused_by_name(people, tmp_path):
+    import skops.io
+
+    X, y, _ = people
+    model = make_pipeline(FunctionTransformer(os.path.normpath), LogisticRegression())
+    model.steps[-1][1].fit(X, y)
+    skops.io.dump(model, tmp_path / "model.skops")
+    with pytest.raises(ModelFileError, match=r"types that are not trusted, because they may run code: .*normpath"):
+        load_model(tmp_path / "model.skops")
+
+
+def test_a_torch_file_says_what_to_do(tmp_path):
+    torch.save(torch.nn.Linear(2, 1).state_dict(), tmp_path / "model.pt")
+    with pytest.raises(ModelFileError, match=r"holds the weights of a torch model without its network.*onnx.export"):
+        load_model(tmp_path / "model.pt")
+
+
+def test_files_that_are_absent_empty_or_of_no_known_kind_are_named(tmp_path):
+    with pytest.raises(ModelFileError, match=r"There is no model file '.*nothing\.onnx'"):
+        load_model(tmp_path / "nothing.onnx")
+    (tmp_path / "model.onnx").touch()
+    with pytest.raises(ModelFileError, match="is empty"):
+        load_model(tmp_path / "model.onnx")
+    (tmp_path / "model.h5").write_bytes(b"x")
+    with pytest.raises(ModelFileError, match=r"must end in one of \.safetensors, \.onnx"):
+        load_model(tmp_path / "model.h5")
+    with pytest.raises(ModelFileError, match="There is no model at"):
+        load_model(tmp_path)
+
+
+def test_misnamed_files_are_told_apart_by_content(saved, tmp_path):
+    for name in [k for k in KINDS if k != "folder"]:
+        content = saved[name][0].read_bytes()
+        for ending in (".json", ".ubj", ".txt", ".cbm", ".skops", ".safetensors"):
+            if name.endswith(ending):
+                continue
+            path = tmp_path / f"model{ending}"
+            path.write_bytes(content)
+            with pytest.raises(ModelFileError, match="is cut short, altered or misnamed"):
+                load_model(path)
+
+
+def test_a_library_that_is_not_installed_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "model.txt"
+    path.write_text("tree\nversion=v4\n")
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    (blocked / "lightgbm.py").write_text("raise ImportError('no')")
+    monkeypatch.setenv("PYTHONPATH", str(blocked))
+    with pytest.raises(ModelFileError, match="needs lightgbm, which is not installed: pip install 'lightgbm'"):
+        load_model(path)
+    monkeypatch.setitem(__import__("sys").modules, "skops", None)
+    with zipfile.ZipFile(tmp_path / "model.skops", "w") as archive:
+        archive.writestr("schema.json", "{}")
+    with pytest.raises(ModelFileError, match=r"needs skops, which is not installed: pip install 'evenhand\[skops\]'"):
+        load_model(tmp_path / "model.skops")
+
+
+def test_modules_beside_the_file_are_not_imported(saved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("lightgbm", "json", "numpy"):
+        (tmp_path / f"{name}.py").write_text("import pathlib; pathlib.Path('mark').touch()")
+    assert load_model(saved["lightgbm.txt"][0]).n_trees == 4
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_reader_that_crashes_or_hangs_ends_with_a_sentence(tmp_path, monkeypatch):
+    path = tmp_path / "model.txt"
+    path.write_text("tree\nversion=v4\n")
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(blocked))
+    (blocked / "lightgbm.py").write_text("import os; os.abort()")
+    with pytest.raises(ModelFileError, match=r"is damaged: lightgbm crashed while reading it \(signal 6\)"):
+        opened_apart(path, "lightgbm")
+    (blocked / "lightgbm.py").write_text("import time; time.sleep(60)")
+    with pytest.raises(ModelFileError, match="lightgbm was still reading it after 3 seconds"):
+        opened_apart(path, "lightgbm", time_limit=3)
+
+
+def test_a_model_that_cannot_be_explained_says_why(people, tmp_path):
+    import xgboost
+
+    X, y, _ = people
+    booster = xgboost.train({"objective": "reg:squarederror"}, xgboost.DMatrix(X, label=y), num_boost_round=2)
+    booster.save_model(tmp_path / "model.json")
+    with pytest.raises(ModelFileError, match=r"cannot be read as a model of xgboost: .*objective 'reg:squarederror'"):
+        load_model(tmp_path / "model.json")
+
+
+def damaged(content, rng):
+    """The file cut short, with bits turned, or with a piece of something else in it."""
+    altered = bytearray(content)
+    how = rng.integers(4)
+    if how == 0:
+        return bytes(altered[: rng.integers(len(altered))])
+    if how == 1:
+        for place in rng.integers(len(altered), size=rng.integers(1, 9)):
+            altered[place] ^= 1 << rng.integers(8)
+    elif how == 2:
+        place, length = rng.integers(len(altered)), rng.integers(1, 60)
+        altered[place : place + length] = rng.bytes(length)
+    else:
+        place = rng.integers(len(altered))
+        altered[place:place] = rng.bytes(rng.integers(1, 60))
+    return bytes(altered)
+
+
+def outcome(path, X):
+    """What becomes of a file: a model whose score can be asked for, or an error of ours in one sentence."""
+    try:
+        model = load_model(path)
+        audited = as_audited_model(model, table=X, n_permutations=4)
+        x = audited.encode(audited.aligned(X))
+        audited.attribute(x[:3], x[3:6], 2, "segments")
+    except EvenhandError as error:
+        message = str(error)
+        assert message.endswith("."), message
+        assert "\n" not in message
+        assert "Traceback" not in message
+        return "refused"
+    return "read"
+
+
+def fuzz(name, saved, X, folder, n_cases, seed=0):
+    path = saved[name][0]
+    content = path.read_bytes()
+    rng = np.random.default_rng(seed)
+    cases = []
+    for case in range(n_cases):
+        file = folder / f"{case}-{path.name}"
+        file.write_bytes(damaged(content, rng))
+        cases.append(file)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda file: outcome(file, X), cases))
+    assert found.count("refused") > 0
+    return found
+
+
+@pytest.mark.parametrize("name", ["linear.skops", "ours.safetensors"])
+def test_damaged_files_read_here_end_in_a_sentence(name, saved, people, tmp_path):
+    fuzz(name, saved, people[0], tmp_path, 120)
+
+
+NATIVE = ["xgboost.json", "xgboost.ubj", "lightgbm.txt", "catboost.cbm", "catboost.json", "linear.onnx"]
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_damaged_files_read_apart_end_in_a_sentence(name, saved, people, tmp_path, monkeypatch):
+    monkeypatch.setattr("evenhand.loading.guarded.opened_apart.__defaults__", (10.0,))
+    monkeypatch.setattr("evenhand.loading.guarded.read_tree_file.__defaults__", (10.0,))
+    fuzz(name, saved, people[0], tmp_path, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NATIVE)
+def test_many_damaged_files_read_apart_end_in_a_sentence(name, saved, people, tmp_path, monkeypatch):
+    monkeypatch.setattr("evenhand.loading.guarded.opened_apart.__defaults__", (10.0,))
+    monkeypatch.setattr("evenhand.loading.guarded.read_tree_file.__defaults__", (10.0,))
+    fuzz(name, saved, people[0], tmp_path, 60, seed=1)
+
+
+def test_trees_altered_by_hand_are_not_walked(saved, people, tmp_path):
+    content = json.loads(saved["xgboost.json"][0].read_bytes())
+    trees = content["learner"]["gradient_booster"]["model"]["trees"]
+    trees[0]["left_children"][0] = 0  # its own child
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(EvenhandError, match=r"damaged|cannot be read"):
+        as_audited_model(load_model(path))
+
+
+def test_an_onnx_file_is_checked_before_it_is_run_here(saved):
+    assert isinstance(load_model(saved["linear.onnx"][0]), OnnxModel)
+    with pytest.raises(InvalidInputError, match="not a valid ONNX model"):
+        OnnxModel(saved["linear.skops"][0].read_bytes())
