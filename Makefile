@@ -13,14 +13,14 @@ help:  ## this list
 $(VENV)/.base: $(SPEC)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evenhand needs Python 3.11 or newer; set PYTHON=")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[excel]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.base  ## train a plain network on German Credit, audit it, write the result to demo/
+demo: $(VENV)/.base  ## train a plain network on German Credit, audit it, write the report to demo/ and open it
 	$(BIN)/evenhand demo --out demo
 
 test: $(VENV)/.dev  ## all default tests and doctests, a process per core
@@ -50,10 +50,10 @@ type: $(VENV)/.dev  ## mypy --strict on src
 docs: $(VENV)/.dev  ## the documentation site in site/; any warning, or anything fetched from elsewhere, stops it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-check: lint type test  ## everything CI runs
+check: lint type docs test browser  ## everything CI runs
 
 bench: $(VENV)/.dev  ## benchmarks as ratios measured in one run
 	$(BIN)/python benchmarks/run.py
 
 clean:  ## remove what the commands above made
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -1,9 +1,10 @@
 """The command line as its user meets it: real processes where exit codes matter, real files throughout."""
 
+import hashlib
 import json
 import shlex
-import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -67,10 +68,15 @@ def commands(command=None, path=()):
 
 
 def example_of(command):
-    """The example in a command's help, as it is pasted."""
+    """The commands of the example in a command's help, as they are pasted; the last is the command itself."""
     lines = command.help.replace("\\\n", " ").splitlines()
-    (found,) = [line.strip() for line in lines if line.strip().startswith("evenhand ")]
-    return shlex.split(found)[1:]
+    return [shlex.split(line)[1:] for line in lines if line.strip().startswith("evenhand ")]
+
+
+def expanded(words):
+    """Words as the shell gives them to a command in the working folder."""
+    for word in words:
+        yield from sorted(map(str, Path().glob(word))) if "*" in word else [word]
 
 
 @pytest.mark.parametrize("path", commands(), ids=" ".join)
@@ -79,7 +85,7 @@ def test_help_is_there_for_every_command(path, evenhand):
     assert code == 0
     assert "Usage" in out
     if path != ("version",):
-        assert tuple(example_of(commands()[path])[: len(path)]) == path
+        assert tuple(example_of(commands()[path])[-1][: len(path)]) == path
 
 
 NETWORK, MINUTES = {("data", "fetch")}, {("calibrate",), ("reproduce",), ("search",)}
@@ -90,17 +96,18 @@ def test_the_examples_of_the_help_run_one_after_the_other(evenhand, tmp_path, mo
     examples = {path: example_of(c) for path, c in commands().items() if path not in {("version",)} | NETWORK | MINUTES}
     order = [("data", "save"), ("data", "list"), ("demo",), ("audit",), ("train",)]
     for path in [*order, *(p for p in examples if p not in order)]:
-        code, _, err = evenhand(*examples[path])
-        assert code == 0, (path, err)
+        for example in examples[path]:
+            code, _, err = evenhand(*expanded(example))
+            assert code == 0, (example, err)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(MINUTES), ids=" ".join)
 def test_the_long_examples_of_the_help_run(path, evenhand, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert evenhand(*example_of(commands()[("data", "save")]))[0] == 0
-    code, _, err = evenhand(*example_of(commands()[path]))
-    assert code == 0, err
+    for example in (*example_of(commands()[("data", "save")]), *example_of(commands()[path])):
+        code, _, err = evenhand(*example)
+        assert code == 0, err
 
 
 def test_an_audit_of_a_messy_csv_without_a_model(evenhand, loans, tmp_path):
@@ -110,7 +117,9 @@ def test_an_audit_of_a_messy_csv_without_a_model(evenhand, loans, tmp_path):
     data = json.loads((tmp_path / "report" / "audit.json").read_text())
     assert data["data"]["exclusions"] == {"no value in 'outcome'": 7, "no value in 'sex'": 8}
     assert len(pd.read_parquet(tmp_path / "report" / "pairs.parquet")) == data["data"]["n_people"]
-    assert sorted(p.name for p in (tmp_path / "report").iterdir()) == ["audit.json", "pairs.parquet"]
+    written = sorted(p.name for p in (tmp_path / "report").iterdir())
+    assert written == ["audit.json", "audit.xlsx", "pairs.parquet", "report.html"]
+    assert data["data"]["hashes"]["data file"] == hashlib.sha256(loans.read_bytes()).hexdigest()
 
 
 def test_train_then_audit(evenhand, loans, tmp_path):
@@ -261,3 +270,102 @@ def test_an_interrupt_is_quiet(evenhand, monkeypatch, tmp_path):
     code, _, err = evenhand("demo", "--out", tmp_path)
     assert code == 130
     assert "Interrupted" in err
+
+
+@pytest.fixture(scope="module")
+def fitted(loans, tmp_path_factory):
+    """A saved classifier, and a scikit-learn pipeline pickled."""
+    import joblib
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    from evenhand.running import train_table
+
+    folder = tmp_path_factory.mktemp("models")
+    options = {"label": "outcome", "group": ["sex"], "financial": ["income", "debt"], "drop": ["id"]}
+    model, _ = train_table(
+        loans, **options, positive_label="Approved", drop_missing=True, cec_weight=0, equalized_odds_weight=0, epochs=5
+    )
+    model.save(folder / "network")
+    table = pd.read_csv(loans).dropna(subset=["sex", "outcome", "debt"])
+    encoder = make_column_transformer(
+        (StandardScaler(), ["income", "debt"]), (OneHotEncoder(), ["job"]), verbose_feature_names_out=False
+    )
+    pipeline = make_pipeline(encoder, LogisticRegression())
+    pipeline.fit(table[["income", "debt", "job"]], table["outcome"].str.strip() == "Approved")
+    joblib.dump(pipeline, folder / "pipeline.joblib")
+    return folder
+
+
+def test_batches_give_the_figures_of_one_audit_and_go_on(evenhand, loans, fitted, tmp_path):
+    common = ("audit", loans, *BASICS, "--model", fitted / "network")
+    assert evenhand(*common, "--out", tmp_path / "whole")[0] == 0
+    batches = (*common, "--stream", "--batch-rows", "100", "--out", tmp_path / "parts")
+    code, _, err = evenhand(*batches)
+    assert code == 0, err
+    whole, parts = (json.loads((tmp_path / name / "audit.json").read_text()) for name in ("whole", "parts"))
+    assert parts["stream"]["n_batches"] == 4
+    assert parts["cec"]["excess"] == pytest.approx(whole["cec"]["excess"], rel=1e-6)  # a float32 network
+    assert (tmp_path / "parts" / "report.html").is_file()
+    code, _, err = evenhand(*batches)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "resume" in err
+    assert evenhand(*batches, "--resume")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--resume"], "--resume speaks of batches: give --stream too"),
+        (["--stream"], "An audit in batches needs --model"),
+        (["--stream", "--engine", "cloud"], "An audit in batches needs --model"),
+    ],
+)
+def test_options_of_batches_need_batches_and_a_model(evenhand, loans, tmp_path, change, message):
+    code, _, err = evenhand("audit", loans, *BASICS, "--out", tmp_path / "report", *change)
+    assert code == 2
+    assert message in err
+
+
+def test_a_pickle_is_opened_only_when_trusted(evenhand, loans, fitted, tmp_path):
+    table = pd.read_csv(loans).dropna(subset=["debt"])
+    table.to_csv(tmp_path / "whole.csv", index=False)
+    common = (
+        "audit",
+        tmp_path / "whole.csv",
+        *BASICS,
+        "--model",
+        fitted / "pipeline.joblib",
+        "--out",
+        tmp_path / "out",
+    )
+    code, _, err = evenhand(*common)
+    assert code == 2
+    assert "--trust-pickle" in err or "trust_pickle" in err
+    code, _, err = evenhand(*common, "--trust-pickle")
+    assert code == 0, err
+    data = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert "LogisticRegression" in data["data"]["model"]
+    assert data["cec"]["reasoning_gap"] == pytest.approx(0, abs=1e-9)  # linear in its encoded inputs
+
+
+def test_a_search_ends_with_a_page_a_workbook_and_an_audited_model(evenhand, loans, tmp_path):
+    code, out, err = evenhand(
+        "search", loans, *BASICS, "--candidates", "2", "--folds", "2", "--keep", "auc >= 0.1",
+        "--out", tmp_path / "search",
+    )  # fmt: skip
+    assert code == 0, err
+    for name in ("search.html", "search.xlsx", "search.json", "model/model.safetensors", "audit/report.html"):
+        assert (tmp_path / "search" / name).is_file(), name
+    assert "Search:" in out
+
+
+def test_a_search_without_an_admissible_model_says_so(evenhand, loans, tmp_path):
+    code, out, err = evenhand(
+        "search", loans, *BASICS, "--candidates", "1", "--folds", "2", "--keep", "auc >= 0.9999",
+        "--out", tmp_path / "search",
+    )  # fmt: skip
+    assert code == 1, err
+    assert "No candidate meets every constraint" in out

@@ -71,7 +71,7 @@ def test_the_python_of_the_readme_runs_as_pasted(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "CEC score, mean" in done.stdout
     assert (tmp_path / "model" / "model.safetensors").is_file()
-    assert (tmp_path / "audit.json").is_file()
+    assert all((tmp_path / name).is_file() for name in ("report.html", "audit.xlsx", "audit.json"))
 
 
 def evenhand_commands():
@@ -105,7 +105,10 @@ def test_the_shell_of_the_readme_runs(tmp_path):
         ["bash", "-e", "-c", code], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    written = ("demo/audit.json", "report/pairs.parquet", "report-without-status/audit.json", "audit/audit.json")
+    written = (
+        "demo/report.html", "report/pairs.parquet", "report-without-status/audit.xlsx", "audit/audit.json",
+        "comparison.html", "streamed/report.html", "search/search.html",
+    )  # fmt: skip
     assert all((tmp_path / name).is_file() for name in written)
 
 

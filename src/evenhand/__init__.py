@@ -16,13 +16,17 @@ from evenhand._version import __version__
 if TYPE_CHECKING:
     from evenhand.attribution import integrated_gradients, label_group_baselines
     from evenhand.auditing import audit, sensitivity
+    from evenhand.comparing import compare_audits
     from evenhand.data import Dataset, load_dataset, make_planted_bias, make_synthetic
     from evenhand.encoding import TableEncoder
     from evenhand.exceptions import EvenhandError, EvenhandWarning
+    from evenhand.loading import load_model
     from evenhand.matching import match_diagnostics, match_pairs
     from evenhand.regimes import assign_regimes
     from evenhand.result import AuditResult
+    from evenhand.scale import audit_stream
     from evenhand.scoring import cec_scores
+    from evenhand.searching import search
     from evenhand.training import cec_loss
     from evenhand.training.classifier import CECClassifier
 
@@ -36,15 +40,19 @@ __all__ = [
     "__version__",
     "assign_regimes",
     "audit",
+    "audit_stream",
     "cec_loss",
     "cec_scores",
+    "compare_audits",
     "integrated_gradients",
     "label_group_baselines",
     "load_dataset",
+    "load_model",
     "make_planted_bias",
     "make_synthetic",
     "match_diagnostics",
     "match_pairs",
+    "search",
     "sensitivity",
 ]
 
@@ -59,15 +67,19 @@ _HOME = {
     "TableEncoder": "evenhand.encoding",
     "assign_regimes": "evenhand.regimes",
     "audit": "evenhand.auditing",
+    "audit_stream": "evenhand.scale",
     "cec_loss": "evenhand.training",
     "cec_scores": "evenhand.scoring",
+    "compare_audits": "evenhand.comparing",
     "integrated_gradients": "evenhand.attribution",
     "label_group_baselines": "evenhand.attribution",
     "load_dataset": "evenhand.data",
+    "load_model": "evenhand.loading",
     "make_planted_bias": "evenhand.data",
     "make_synthetic": "evenhand.data",
     "match_diagnostics": "evenhand.matching",
     "match_pairs": "evenhand.matching",
+    "search": "evenhand.searching",
     "sensitivity": "evenhand.auditing",
 }
 

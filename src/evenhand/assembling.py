@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,7 @@ _SMALL_GROUP = 30
 _PROXY_FOLDS, _PROXY_TREES = 3, 25
 _LOW_COVERAGE = 0.9
 _LARGE_GAP = 0.05  # completeness gap, as a share of the logit's distance from the baseline's
+_LARGE_ERROR = 0.1  # standard error of sampled attributions, as a share of their size
 _PROTECTED_WORDS = frozenset(
     {"age", "sex", "gender", "race", "ethnicity", "religion", "marital", "nationality", "national", "colour", "color"}
 )
@@ -94,9 +96,17 @@ def provenance_of(
         group_columns=_columns_that_tell_the_group(sums, n_people),
         attribution_method=sums.attribution_method,
         completeness_gap=sums.completeness_gap / sums.moved if sums.moved > 0 else 0.0,
+        attribution_error=_sampling_error(sums),
         n_without_baseline=sums.n_without_baseline,
         exclusions=dict(exclusions or {}),
     )
+
+
+def _sampling_error(sums: AuditSums) -> float | None:
+    """Standard error of attributions as a share of their size; None where nothing is sampled."""
+    if sums.error_squares is None:
+        return None
+    return math.sqrt(sums.error_squares / sums.value_squares) if sums.value_squares > 0 else 0.0
 
 
 def _columns_that_tell_the_group(sums: AuditSums, n_people: int) -> list[str]:
@@ -183,6 +193,12 @@ def reservations_of(
             f"Attributions miss {provenance.completeness_gap:.1%} of the change in the logit they should sum to; "
             "raise `n_steps`."
         )
+    if provenance.attribution_error is not None:
+        message = (
+            "Attributions are sampled, with standard errors of "
+            f"{provenance.attribution_error:.1%} of their size; raise `n_permutations` for less."
+        )
+        (grave if provenance.attribution_error > _LARGE_ERROR else other).append(message)
     if sums.n_negligible:
         share = sums.n_negligible / max(1, int(sums.n_scored.sum()))
         message = f"{sums.n_negligible} pairs ({share:.1%}) have an attribution too short to have a direction."
@@ -211,12 +227,6 @@ def reservations_of(
         )
     if evidence is not None and evidence.hangs_on:
         other.append(f"The verdict on the excess would be another with {'; with '.join(evidence.hangs_on)}.")
-    if sums.error_squares is not None:
-        share = np.sqrt(sums.error_squares / sums.value_squares) if sums.value_squares > 0 else 0.0
-        other.append(
-            f"Attributions are sampled, with standard errors of {share:.1%} of their size (root mean squares); "
-            "raise `n_permutations` for less."
-        )
     for message in grave:
         warnings.warn(message, EvenhandWarning, stacklevel=stacklevel)
     return grave + other

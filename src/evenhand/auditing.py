@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from evenhand.evidence import Design, gather_evidence
 from evenhand.exceptions import InvalidInputError
 from evenhand.explaining import People
 from evenhand.findings import AuditReference, AuditSettings, BatchFindings, audit_batch, text_codes
+from evenhand.fingerprints import fingerprint_numbers, fingerprint_table
 from evenhand.matching.diagnostics import distance_quantiles
 from evenhand.models import AttributionChoice, AuditedModel, Output, as_audited_model
 from evenhand.result import AuditResult
@@ -284,8 +285,13 @@ def _assembled(reference: AuditReference, found: BatchFindings, by: Mapping[str,
     )
     outcome = outcome_of(found.sums, names, settings.random_state)
     provenance = provenance_of(found.sums, reference.model.kind, names, None if pool is people else len(pool))
+    pairs = found.pair_table(settings.decision_threshold, None if evidence is None else evidence.q_value)
+    hashes = {"scores": fingerprint_numbers(pairs["person"], pairs["score"])}
+    if pool is not people:
+        hashes["reference"] = _fingerprint(pool)
+    provenance = replace(provenance, fingerprint=_fingerprint(people), hashes=hashes)
     return AuditResult(
-        pairs=found.pair_table(settings.decision_threshold, None if evidence is None else evidence.q_value),
+        pairs=pairs,
         features=feature_table(found.sums, features, names, evidence),
         outcome=outcome,
         matching=diagnostics,
@@ -301,3 +307,9 @@ def _assembled(reference: AuditReference, found: BatchFindings, by: Mapping[str,
         attributions=found.attributions,
         match_attributions=found.scored.match_attributions,
     )
+
+
+def _fingerprint(people: People) -> str:
+    """SHA-256 of people's columns, labels and groups."""
+    names = np.asarray(people.groups.names, dtype=object)
+    return fingerprint_table(people.table.assign(**{"(label)": people.labels, "(group)": names[people.groups.codes]}))

@@ -270,13 +270,11 @@ class _PeopleOfPart:
         people, first, code = np.unique(part.person, return_index=True, return_inverse=True)
         outside = np.flatnonzero(part.person_row < 0)
         inside = np.flatnonzero(part.person_row >= 0)
-        other, own, who = part.other[outside], part.own[outside], code[outside]
-        couples = [np.unique(who * n_reference + them, return_inverse=True)[1] for them in (other, own)]
-        triple = np.unique(couples[0] * n_reference + own, return_inverse=True)[1]
-        shared = (
-            *(_Index(outside, couple, -1.0) for couple in couples),
-            _Index(outside, triple, 1.0),
-        )
+        who = code[outside]
+        lower, upper = np.minimum(part.other, part.own)[outside], np.maximum(part.other, part.own)[outside]
+        couple = np.unique(np.concatenate([who * n_reference + row for row in (lower, upper)]), return_inverse=True)[1]
+        triple = np.unique(couple[: len(who)] * n_reference + upper, return_inverse=True)[1]
+        shared = (_Index(np.concatenate([outside, outside]), couple, -1.0), _Index(outside, triple, 1.0))
         return cls(
             code=code,
             n_people=len(people),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand.attribution import Explanation
 from evenhand.attribution.gradients import Method
-from evenhand.evidence import BatchEvidence, EvidenceReference, EvidenceSums, compare_batch
+from evenhand.comparisons import BatchEvidence, EvidenceReference, EvidenceSums, compare_batch
 from evenhand.explaining import Explainer, People
 from evenhand.matching import MatchReference, MatchSums, Pairs
 from evenhand.matching.space import Missing

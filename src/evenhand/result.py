@@ -8,6 +8,7 @@ import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -64,10 +65,17 @@ class Provenance:
         How the paths were integrated.
     completeness_gap
         Mean gap between the sum of attributions and the change in the logit, as a share of the latter.
+    attribution_error
+        Standard error of sampled attributions as a share of their size (root mean squares); None where nothing is
+        sampled.
     n_without_baseline
         Audited people left out because the reference has no one of their label and group.
     exclusions
         Rows left out before the audit, by reason.
+    fingerprint
+        SHA-256 of the audited people's columns, labels and groups.
+    hashes
+        SHA-256 of the reference, of the scores, and of the files that were read, by what they are of.
     """
 
     model: str
@@ -80,6 +88,9 @@ class Provenance:
     completeness_gap: float
     n_without_baseline: int
     exclusions: Mapping[str, int] = field(default_factory=dict)
+    attribution_error: float | None = None
+    fingerprint: str = ""
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -364,10 +375,8 @@ class AuditResult:
         return pd.DataFrame([asdict(metric) for metric in found])
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_dict` as JSON, whole or not at all; a missing number is null."""
-        text = json.dumps(_json_ready(self.to_dict()), indent=2, allow_nan=False, ensure_ascii=False)
-        with write_atomically(path) as temporary:
-            temporary.write_text(text + "\n", encoding="utf-8")
+        """Write `to_dict` and the time as JSON, whole or not at all; a missing number is null."""
+        write_json(self.to_dict(), path)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the pair table as Parquet, whole or not at all."""
@@ -519,6 +528,15 @@ def _versions() -> dict[str, str]:
 
 def _mean(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
     return float(values.mean()) if len(values) else math.nan
+
+
+def write_json(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Write the plain data of an audit and the time as JSON, whole or not at all; a missing number is null."""
+    schema, *rest = data.items()
+    stamped = dict([schema, ("created", datetime.now(UTC).isoformat(timespec="seconds")), *rest])
+    text = json.dumps(_json_ready(stamped), indent=2, allow_nan=False, ensure_ascii=False)
+    with write_atomically(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def _json_ready(value: Any) -> Any:  # noqa: ANN401 - any plain data

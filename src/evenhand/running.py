@@ -12,6 +12,7 @@ import numpy as np
 from evenhand.auditing import audit
 from evenhand.data import load_dataset
 from evenhand.exceptions import InvalidInputError
+from evenhand.fingerprints import fingerprint_file
 from evenhand.loading import load_model
 from evenhand.splitting import split_people
 from evenhand.tables import Applicants, applicants, read_table
@@ -20,8 +21,10 @@ from evenhand.validation import as_groups, as_labels
 
 if TYPE_CHECKING:
     from evenhand.result import AuditResult
+    from evenhand.scale import StreamedAudit
+    from evenhand.searching import SearchResult
 
-__all__ = ["audit_demo", "audit_table", "train_table"]
+__all__ = ["audit_demo", "audit_table", "search_table", "stream_table", "train_table"]
 
 _TRAIN_SHARE = 0.7
 
@@ -92,7 +95,10 @@ def audit_table(
             random_state=random_state,
             **settings,
         )
-    return replace(result, provenance=replace(result.provenance, exclusions=people.exclusions))
+    files = {"data file": path, "model file": model, "reference file": reference}
+    hashes = {what: fingerprint_file(file) for what, file in files.items() if file is not None}
+    provenance = replace(result.provenance, exclusions=people.exclusions, hashes={**result.provenance.hashes, **hashes})
+    return replace(result, provenance=provenance)
 
 
 def _input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model
@@ -105,6 +111,55 @@ def _input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model
     if names is None:
         names = getattr(model, "column_names", None)  # of ONNX models
     return None if names is None else [str(name) for name in names]
+
+
+def stream_table(
+    path: str | Path,
+    model: str | Path,
+    *,
+    trust_pickle: bool = False,
+    **settings: Any,  # noqa: ANN401 - passed on to `audit_stream`
+) -> StreamedAudit:
+    """Audit a model file on the applicants of files of any size, in batches: see `evenhand.audit_stream`."""
+    from evenhand.scale import audit_stream
+
+    fitted = load_model(model, trust_pickle=trust_pickle)
+    return audit_stream(path, fitted, features=_input_columns(fitted), **settings)
+
+
+def search_table(
+    path: str | Path,
+    *,
+    label: str,
+    group: Sequence[str],
+    financial: Sequence[str],
+    drop: Sequence[str] = (),
+    positive_label: str | None = None,
+    keep_group: bool = False,
+    drop_missing: bool = False,
+    **settings: Any,  # noqa: ANN401 - passed on to `search`
+) -> SearchResult:
+    """Search for an alternative on the applicants of a file: see `evenhand.search`."""
+    from evenhand.searching import search
+
+    people = applicants(
+        read_table(path),
+        label=label,
+        group=group,
+        drop=drop,
+        positive_label=positive_label,
+        keep_group=keep_group,
+        drop_missing=drop_missing,
+    )
+    labels = as_labels(people.y, len(people.X))
+    return search(
+        people.X,
+        labels,
+        sensitive_features=people.group,
+        financial_features=list(financial),
+        verbose=True,
+        **settings,
+    )
 
 
 def train_table(

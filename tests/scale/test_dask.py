@@ -72,6 +72,35 @@ def test_a_worker_killed_on_the_way_costs_time_and_nothing_else(tmp_path, model,
     _same(remote, streamed(model, table, tmp_path / "threads", batch_rows=200))
 
 
+def test_the_only_worker_killed_on_the_way_is_replaced_and_gets_the_reference_again(
+    tmp_path, model, applicants, streamed
+):
+    table = applicants(3000)
+    for place in ("threads", "cluster"):
+        (tmp_path / place).mkdir()
+    killed = []
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as own:
+
+        def kill_it():
+            batches = tmp_path / "cluster" / "audit" / "batches"
+            while not list(batches.glob("??????.npz")):
+                time.sleep(0.01)
+            with distributed.Client(own.scheduler_address) as client:
+                (pid,) = client.run(os.getpid).values()
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+        watcher = threading.Thread(target=kill_it)
+        watcher.start()
+        settings = {"batch_rows": 200, "evidence": False}
+        remote = streamed(
+            model, table, tmp_path / "cluster", engine="dask", scheduler=own.scheduler_address, **settings
+        )
+        watcher.join()
+    assert killed
+    _same(remote, streamed(model, table, tmp_path / "threads", **settings))
+
+
 def test_a_batch_that_is_refused_on_a_worker_is_refused_here(tmp_path, model, people, streamed, cluster):
     table = people.copy()
     table.loc[700, "z1"] = float("nan")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+import warnings
+from typing import NoReturn, TextIO
 
 import typer
 
@@ -11,8 +12,9 @@ from evenhand.cli.auditing import audit, demo
 from evenhand.cli.comparing import compare, monitor
 from evenhand.cli.datasets import data_app
 from evenhand.cli.research import calibrate, reproduce
+from evenhand.cli.searching import search
 from evenhand.cli.training import train
-from evenhand.exceptions import EvenhandError
+from evenhand.exceptions import EvenhandError, EvenhandWarning
 
 __all__ = ["app", "main"]
 
@@ -24,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (audit, demo, compare, monitor, train, reproduce, calibrate):
+for command in (audit, demo, compare, monitor, train, search, reproduce, calibrate):
     app.command()(command)
 app.add_typer(data_app, name="data")
 
@@ -40,6 +42,7 @@ def version() -> None:
 def main() -> NoReturn:
     """Run the command line: 0 done, 1 a gate was crossed, 2 bad input, 130 interrupted."""
     code: object = 0
+    warnings.showwarning = _show_warning
     try:
         code = app(standalone_mode=False)
     except (EvenhandError, OSError) as error:
@@ -55,6 +58,19 @@ def main() -> NoReturn:
     if code == 130:
         typer.echo("Interrupted; what was finished is kept.", err=True)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Reservations as sentences, without the line of code that raised them."""
+    if issubclass(category, EvenhandWarning):
+        typer.echo(f"Warning: {message}", err=True)
 
 
 def _fail(message: str) -> NoReturn:

@@ -21,9 +21,10 @@ def compare(
     """Compare audits: what moved, and is it more than noise.
 
     \b
-    Example, after the examples of `evenhand audit` and `evenhand demo`:
-      evenhand compare demo/audit.json report/audit.json \\
-          --allow-different-settings --out comparison.html
+    Example, of two networks that differ in their seed alone:
+      evenhand demo --no-open --out history/first
+      evenhand demo --no-open --random-state 1 --out history/second
+      evenhand compare history/*/audit.json --out comparison.html
     """
     from evenhand.comparing import compare_audits
     from evenhand.report.comparison_page import write_comparison
@@ -46,8 +47,8 @@ def monitor(
     """Watch a history of audits: trends with limits, and the first audit that departed from the past.
 
     \b
-    Example, with this month's audit beside those of the months before:
-      evenhand monitor . --out monitoring.html
+    Example, after that of `evenhand compare`:
+      evenhand monitor history --out monitoring.html
     """
     from evenhand.comparing import monitor as watch
     from evenhand.comparing import read_history

@@ -12,6 +12,9 @@ from evenhand.exceptions import InvalidInputError
 __all__ = ["AuditPlan", "plan_from_toml"]
 
 
+_KINDS: dict[str, type] = {"str": str, "bool": bool, "int": int, "float": float, "tuple[str, ...]": tuple}
+
+
 @dataclass(frozen=True)
 class AuditPlan:
     """Everything `evenhand audit` can be told, by options or by a TOML file."""
@@ -20,6 +23,10 @@ class AuditPlan:
     group: tuple[str, ...] = ()
     financial: tuple[str, ...] = ()
     model: str = ""
+    trust_pickle: bool = False
+    attribution: str = "auto"
+    output: str = ""
+    n_permutations: int = 32
     reference: str = ""
     drop: tuple[str, ...] = ()
     positive_label: str = ""
@@ -30,6 +37,15 @@ class AuditPlan:
     max_distance: float | None = None
     by: tuple[str, ...] = ()
     no_evidence: bool = False
+    stream: bool = False
+    resume: bool = False
+    batch_rows: int = 25_000
+    reference_people: int = 200_000
+    evidence_people: int | None = None
+    engine: str = "local"
+    scheduler: str = ""
+    workers: int | None = None
+    device: str = ""
     fail_on: tuple[str, ...] = ()
     random_state: int = 0
 
@@ -46,7 +62,7 @@ def plan_from_toml(path: Path | None) -> AuditPlan:
         raise InvalidInputError(f"There is no file {str(path)!r}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{str(path)!r} is not valid TOML: {error}.") from None
-    kinds = {field.name: type(field.default) for field in fields(AuditPlan)}
+    kinds = {field.name: _KINDS[str(field.type).removesuffix(" | None")] for field in fields(AuditPlan)}
     for key, value in settings.items():
         if key not in kinds:
             raise InvalidInputError(f"{str(path)!r} has an unknown key {key!r}.{did_you_mean(key, list(kinds))}")
@@ -59,7 +75,7 @@ def _toml_value(path: Path, key: str, value: Any, kind: type) -> Any:  # noqa: A
         items = [value] if isinstance(value, str) else value
         if isinstance(items, list) and all(isinstance(item, str) for item in items):
             return tuple(items)
-    elif kind in (float, type(None)):
+    elif kind is float:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)
     elif type(value) is kind:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evenhand._version import __version__
 from evenhand.files import write_atomically
-from evenhand.report import page
 from evenhand.report.charts import specification
 from evenhand.report.comparison_charts import change_chart, cusum_chart, rate_chart, share_chart, trend_chart
+from evenhand.report.contents import KeyFigure
 from evenhand.report.figures import Figure
 from evenhand.report.formatting import count, decimal, interval, listed, p_value, percent, shortened
+from evenhand.report.frame import Section, render_sections
 from evenhand.report.tables import Table
-from evenhand.report.theme import DARK, LIGHT, VARIABLES, css_variables, theme
 
 if TYPE_CHECKING:
     import altair as alt
@@ -29,18 +27,6 @@ __all__ = ["render_comparison", "render_monitoring", "write_comparison", "write_
 
 _MOST_FEATURES = 15
 _MOST_SENTENCES = 8
-_EXPLORER = "// Pair explorer."
-
-
-@dataclass(frozen=True)
-class _Section:
-    id: str
-    title: str
-    paragraphs: tuple[str, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    tables: tuple[Table, ...] = ()
-    points: tuple[tuple[str, str], ...] = ()
-    is_wide: bool = False
 
 
 def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> None:
@@ -90,18 +76,17 @@ def render_comparison(comparison: Comparison) -> str:
         else "No figure of these audits can be compared"
     )
     sections = [
-        _Section("verdict", "Verdict"),
         _what_was_compared(comparison),
         _reasoning(comparison),
         _decisions(comparison),
         _drivers(comparison),
         _all_changes(comparison),
-        _Section("reading", "How to read this", points=_READING),
+        Section("reading", "How to read this", points=_READING),
     ]
     first = [c for c in comparison.figures if c.key == "excess"]
     first += [c for c in sorted(moved, key=lambda c: c.p_adjusted) if c.key != "excess"][:_MOST_SENTENCES]
     sentences = [c.sentence if len(others) == 1 else f"{c.audit}: {_lower(c.sentence)}" for c in first]
-    return _page(
+    return render_sections(
         kind="audit comparison",
         title=f"{listed([shortened(name, 40) for name in others])} against {shortened(comparison.base, 40)}",
         headline=f"{headline}.",
@@ -142,7 +127,7 @@ _READING = (
 )
 
 
-def _key_changes(comparison: Comparison, audit: str) -> list[tuple[str, str, str]]:
+def _key_changes(comparison: Comparison, audit: str) -> list[KeyFigure]:
     """Four figures of the last audit: value, and where it came from."""
     wanted = ("excess", "excess: reasoning gap", "auc", "positive rate")
     found = {c.key: c for c in comparison.figures if c.audit == audit}
@@ -150,12 +135,12 @@ def _key_changes(comparison: Comparison, audit: str) -> list[tuple[str, str, str
     chosen += [c for c in found.values() if c.key.startswith("gap: positive rate")][:1]
     base, where = shortened(comparison.base, 24), f"in {shortened(audit, 24)}, " if len(comparison.names) > 2 else ""
     return [
-        (_capital(c.words), decimal(c.value), f"{where}from {decimal(c.base_value)} in {base}: {c.verdict}")
+        KeyFigure(_capital(c.words), decimal(c.value), f"{where}from {decimal(c.base_value)} in {base}: {c.verdict}")
         for c in chosen
     ]
 
 
-def _what_was_compared(comparison: Comparison) -> _Section:
+def _what_was_compared(comparison: Comparison) -> Section:
     rows = []
     for name in comparison.names:
         audit = comparison.audits[name]
@@ -172,10 +157,10 @@ def _what_was_compared(comparison: Comparison) -> _Section:
         )
     heads = ("audit", "model", "people", "groups", "made", "evenhand")
     table = Table(heads, tuple(rows), (False, False, True, False, False, False), "Audits")
-    return _Section("compared", "What was compared", tuple(p.sentence for p in comparison.pairings), tables=(table,))
+    return Section("compared", "What was compared", tuple(p.sentence for p in comparison.pairings), tables=(table,))
 
 
-def _reasoning(comparison: Comparison) -> _Section:
+def _reasoning(comparison: Comparison) -> Section:
     changes = [c for c in comparison.figures if c.part == "reasoning"]
     text = (
         "How differently comparable people of different groups are argued about. The excess is what pairs across "
@@ -192,10 +177,10 @@ def _reasoning(comparison: Comparison) -> _Section:
         lambda known: change_chart(known, "Change against the base"),
         "No audit has figures of reasoning with a standard error.",
     )
-    return _Section("reasoning", "Reasoning", (text,), (figure,))
+    return Section("reasoning", "Reasoning", (text,), (figure,))
 
 
-def _decisions(comparison: Comparison) -> _Section:
+def _decisions(comparison: Comparison) -> Section:
     changes = [c for c in comparison.figures if c.part == "outcome" and c.scale == "difference"]
     ratios = [c for c in comparison.figures if c.scale == "ratio"]
     figures = [
@@ -217,10 +202,10 @@ def _decisions(comparison: Comparison) -> _Section:
         ),
     ]
     text = "What the model decides, by group, without matching."
-    return _Section("decisions", "Decisions", (text,), tuple(figures), is_wide=True)
+    return Section("decisions", "Decisions", (text,), tuple(figures), is_wide=True)
 
 
-def _drivers(comparison: Comparison) -> _Section:
+def _drivers(comparison: Comparison) -> Section:
     known = [c for c in comparison.features if not math.isnan(c.p_value)]
     size: dict[str, float] = {}
     for change in known:
@@ -239,7 +224,7 @@ def _drivers(comparison: Comparison) -> _Section:
         ),
         _share_figure(comparison),
     )
-    return _Section("drivers", "Feature drivers", ("Which features the change comes from.",), figures, is_wide=True)
+    return Section("drivers", "Feature drivers", ("Which features the change comes from.",), figures, is_wide=True)
 
 
 def _share_figure(comparison: Comparison) -> Figure:
@@ -269,8 +254,8 @@ def _share_figure(comparison: Comparison) -> Figure:
     return Figure("shares", title, caption, str(chart.description), specification(chart), "", table)  # type: ignore[arg-type]
 
 
-def _all_changes(comparison: Comparison) -> _Section:
-    return _Section("all", "All changes", tables=(_change_table([*comparison.figures, *comparison.features]),))
+def _all_changes(comparison: Comparison) -> Section:
+    return Section("all", "All changes", tables=(_change_table([*comparison.figures, *comparison.features]),))
 
 
 def _change_table(changes: Iterable[Change]) -> Table:
@@ -338,16 +323,18 @@ def render_monitoring(monitoring: Monitoring) -> str:
         )
     else:
         headline = f"No monitored figure left its past in {len(names)} audits."
-    sections = [_Section("verdict", "Verdict"), _monitored(monitoring), _drift(monitoring), *_other_trends(monitoring)]
-    sections += [_audit_list(monitoring), _Section("reading", "How to read this", points=_rules(monitoring))]
+    sections = [_monitored(monitoring), _drift(monitoring), *_other_trends(monitoring)]
+    sections += [_audit_list(monitoring), Section("reading", "How to read this", points=_rules(monitoring))]
     last = [t for t in monitoring.trends if t.is_monitored and not math.isnan(t.points[-1].value)][:5]
-    return _page(
+    return render_sections(
         kind="audit history",
         title=f"{shortened(names[0], 40)} to {shortened(names[-1], 40)}" if len(names) > 1 else shortened(names[0], 60),
         headline=headline,
         sentences=[departure.sentence for departure in found],
         key_figures=[
-            (_capital(t.words), decimal(t.points[-1].value), f"last audit; expected {decimal(t.points[-1].expected)}")
+            KeyFigure(
+                _capital(t.words), decimal(t.points[-1].value), f"last audit; expected {decimal(t.points[-1].expected)}"
+            )
             for t in last
         ],
         warnings=monitoring.warnings,
@@ -395,13 +382,13 @@ def _rules(monitoring: Monitoring) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _monitored(monitoring: Monitoring) -> _Section:
+def _monitored(monitoring: Monitoring) -> Section:
     figures = tuple(_trend_figure(trend) for trend in monitoring.trends if trend.is_monitored)
     text = (
         "Each point is an audit with its 95 % interval. The dashed line is what the audits before it lead to expect, "
         "the grey band what an unchanged model stays within; a ring marks the audit that raised an alarm."
     )
-    return _Section("monitored", "Monitored figures", (text,), figures)
+    return Section("monitored", "Monitored figures", (text,), figures)
 
 
 def _trend_figure(trend: Trend) -> Figure:
@@ -427,10 +414,10 @@ def _trend_figure(trend: Trend) -> Figure:
     return Figure(name, _capital(trend.words), caption, str(chart.description), specification(chart), "", table)  # type: ignore[arg-type]
 
 
-def _drift(monitoring: Monitoring) -> _Section:
+def _drift(monitoring: Monitoring) -> Section:
     trends = [trend for trend in monitoring.trends if trend.is_monitored]
     if not trends:
-        return _Section("drift", "Drift", ("There are no two audits with the same figures.",))
+        return Section("drift", "Drift", ("There are no two audits with the same figures.",))
     names = [point.audit for point in trends[0].points]
     rows = tuple(
         (t.words, *(decimal(max(p.cusum_high, p.cusum_low), 2) if not math.isnan(p.z) else "" for p in t.points))
@@ -442,10 +429,10 @@ def _drift(monitoring: Monitoring) -> _Section:
         "Deviations on the same side, added up; those downwards are shown below 0. The sum returns to 0 when they stop."
     )
     figure = Figure("cusum", "Sums of deviations", caption, str(chart.description), specification(chart), "", table)  # type: ignore[arg-type]
-    return _Section("drift", "Drift", ("A change too small for any single audit shows in the sum of many.",), (figure,))
+    return Section("drift", "Drift", ("A change too small for any single audit shows in the sum of many.",), (figure,))
 
 
-def _other_trends(monitoring: Monitoring) -> list[_Section]:
+def _other_trends(monitoring: Monitoring) -> list[Section]:
     kinds = (
         ("positive rate: ", "rates", "Positive rates", ".0%"),
         ("ratio: ", "ratios", "Approval ratios", ".2f"),
@@ -462,10 +449,10 @@ def _other_trends(monitoring: Monitoring) -> list[_Section]:
             chart = rate_chart(trends[:8], title, format_)
             caption = "With 95 % intervals; shown without limits."
             figures.append(Figure(name, title, caption, str(chart.description), specification(chart), "", table))  # type: ignore[arg-type]
-    return [_Section("others", "Other figures", (), tuple(figures))] if figures else []
+    return [Section("others", "Other figures", (), tuple(figures))] if figures else []
 
 
-def _audit_list(monitoring: Monitoring) -> _Section:
+def _audit_list(monitoring: Monitoring) -> Section:
     rows = tuple(
         (
             audit.name,
@@ -478,66 +465,7 @@ def _audit_list(monitoring: Monitoring) -> _Section:
     )
     heads = ("audit", "made", "model", "people", "evenhand")
     table = Table(heads, rows, (False, False, False, True, False), "Audits, oldest first")
-    return _Section("audits", "Audits", tables=(table,))
-
-
-# --- the frame ---
-
-
-def _page(
-    *,
-    kind: str,
-    title: str,
-    headline: str,
-    sentences: Sequence[str],
-    key_figures: Sequence[tuple[str, str, str]],
-    warnings: Sequence[str],
-    sections: Sequence[_Section],
-) -> str:
-    """A page in the look of the report: its style, its charts and the part of its script that is not the explorer."""
-    from markupsafe import Markup
-
-    library, script = page._vega(), _script()
-    drawn = {f.name: f.specification for section in sections for f in section.figures if f.specification}
-    policy = (
-        f"default-src 'none'; script-src {page._hash(library)} {page._hash(script)}; style-src 'unsafe-inline'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
-    style = (
-        f":root{{{css_variables(LIGHT)}color-scheme:light}}"
-        "@media screen{"
-        f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{css_variables(DARK)}color-scheme:dark}}}}"
-        f":root[data-theme=dark]{{{css_variables(DARK)}color-scheme:dark}}"
-        "}"
-    )
-    text: str = (
-        page._environment()
-        .get_template("comparison.html.jinja")
-        .render(
-            kind=kind,
-            title=title,
-            headline=headline,
-            sentences=sentences,
-            key_figures=key_figures,
-            warnings=warnings,
-            sections=sections,
-            policy=Markup(policy),
-            style=Markup(style + page._template_text("page.css")),
-            charts=page.script_json({"config": theme(VARIABLES), "charts": drawn}),
-            library=Markup(library),
-            script=Markup(script),
-            version=__version__,
-        )
-    )
-    return text
-
-
-def _script() -> str:
-    """The report's script without its pair explorer."""
-    before, marker, _ = page._template_text("page.js").partition(_EXPLORER)
-    if not marker:
-        raise AssertionError(f"page.js has no line {_EXPLORER!r} before its explorer")
-    return f"{before}}})();\n"
+    return Section("audits", "Audits", tables=(table,))
 
 
 def _capital(words: str) -> str:

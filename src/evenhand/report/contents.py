@@ -40,6 +40,7 @@ _DATA_WORDS = {
     "group_columns": "Columns that tell the group",
     "attribution_method": "Attribution",
     "completeness_gap": "Attribution left over",
+    "attribution_error": "Standard error of attributions",
     "n_without_baseline": "Left out, without a baseline",
     "exclusions": "Rows left out before the audit",
 }
@@ -73,7 +74,7 @@ class ReportContents:
     ----------
     title
         Of the page.
-    audited, settings, versions
+    audited, settings, hashes, versions
         Names and values: what was audited, every choice that moves a figure, and the software.
     verdict, key_figures, warnings
         The finding in words, in numbers, and its reservations.
@@ -98,6 +99,7 @@ class ReportContents:
     title: str
     audited: tuple[tuple[str, str], ...]
     settings: tuple[tuple[str, str], ...]
+    hashes: tuple[tuple[str, str], ...]
     versions: tuple[tuple[str, str], ...]
     verdict: Verdict
     key_figures: tuple[KeyFigure, ...]
@@ -136,7 +138,8 @@ def report_contents(
     """
     return ReportContents(
         title=title or f"Audit of {shortened(data['data']['model'])}",
-        audited=_facts(data["data"], _DATA_WORDS),
+        audited=_facts({k: v for k, v in data["data"].items() if k not in ("fingerprint", "hashes")}, _DATA_WORDS),
+        hashes=_hashes(data["data"]),
         settings=_facts(data["settings"], _SETTING_WORDS),
         versions=tuple((str(k), str(v)) for k, v in data["versions"].items()),
         verdict=verdict(data),
@@ -261,6 +264,12 @@ def _number(value: Any) -> float | int | None:  # noqa: ANN401 - a cell of a use
     return int(value) if float(value).is_integer() and abs(value) < 2**53 else float(f"{float(value):.6g}")
 
 
+def _hashes(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """SHA-256 of what was audited, by what it is of."""
+    named = {"audited people": data.get("fingerprint"), **data.get("hashes", {})}
+    return tuple((f"{name[:1].upper()}{name[1:]}", value) for name, value in named.items() if value)
+
+
 def _facts(found: Mapping[str, Any], words: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Names and values in a known order; a name that is new is shown as it is."""
     known = [name for name in words if name in found]
@@ -275,6 +284,8 @@ def _fact(name: str, value: Any) -> str:  # noqa: ANN401 - any plain data
         return "the audited people themselves"
     if name == "max_distance" and value is None:
         return "no limit"
+    if name == "attribution_error":
+        return "none: nothing is sampled" if value is None else f"{percent(value, 1)} of their size"
     if name == "completeness_gap":
         return f"{percent(value, 2)} of the change in the model's output"
     if isinstance(value, Mapping):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from evenhand.report.sheets import Column, Highlight, Sheet, audit_sheets
 if TYPE_CHECKING:
     from evenhand.result import AuditResult
 
-__all__ = ["MAX_PAIRS", "write_workbook"]
+__all__ = ["MAX_PAIRS", "write_sheets", "write_workbook"]
 
 MAX_PAIRS = 1_048_575
 """Rows that an Excel sheet has below its heading."""
@@ -78,6 +78,35 @@ def write_workbook(result: AuditResult, path: str | os.PathLike[str], *, max_pai
         raise InvalidInputError(
             f"`max_pairs` must be between 1 and {MAX_PAIRS:,}, the rows of a sheet, got {max_pairs}."
         )
+    write_sheets(audit_sheets(result, max_pairs), path, title="evenhand audit", subject=result.provenance.model)
+
+
+def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title: str, subject: str = "") -> None:
+    """Write sheets as an Excel workbook, whole or not at all; no text can become a formula or a link.
+
+    Parameters
+    ----------
+    sheets
+        In the order of the workbook. Rows may be made as they are asked for.
+    path
+        The file to write.
+    title, subject
+        What the file says of itself.
+
+    Raises
+    ------
+    MissingExtraError
+        If xlsxwriter is not installed.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "limits.xlsx"
+    >>> limits = Sheet("Limits", "What to know.", (Column("limit", "long text"),), [("=There are some.",)])
+    >>> write_sheets([limits], file, title="example")
+    >>> file.exists()
+    True
+    """
     xlsxwriter = _xlsxwriter()
     options = {
         "constant_memory": True,
@@ -87,9 +116,9 @@ def write_workbook(result: AuditResult, path: str | os.PathLike[str], *, max_pai
         "nan_inf_to_errors": False,
     }
     with write_atomically(path) as temporary, xlsxwriter.Workbook(str(temporary), options) as workbook:
-        workbook.set_properties({"title": "evenhand audit", "subject": result.provenance.model})
+        workbook.set_properties({"title": title, "subject": subject})
         formats = _formats(workbook)
-        for sheet in audit_sheets(result, max_pairs):
+        for sheet in sheets:
             _write_sheet(workbook.add_worksheet(sheet.name), sheet, formats)
 
 

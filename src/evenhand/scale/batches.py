@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.evidence import Comparisons, strata
+from evenhand.comparisons import Comparisons
+from evenhand.evidence import strata
 from evenhand.findings import AuditReference, AuditSums, audit_batch
 from evenhand.inference import person_hash
 from evenhand.report.distributions import pair_distributions

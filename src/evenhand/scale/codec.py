@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
-from evenhand.evidence import EvidenceSums
+from evenhand.comparisons import EvidenceSums
 from evenhand.exceptions import StreamError
 from evenhand.files import write_atomically
 from evenhand.findings import AuditSums, ScoreCounts
@@ -39,10 +41,10 @@ def load(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401
         If the file is damaged.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             header = json.loads(file["header"].tobytes().decode())
             return _restored(header, {name: file[name] for name in file.files if name != "header"})
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         raise StreamError(
             f"{os.fspath(path)!r} cannot be read ({error}); remove it to have its batch audited again."
         ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -15,10 +16,12 @@ from evenhand.exceptions import EvenhandError, InvalidInputError, StreamError
 from evenhand.scale.batches import BatchContext, BatchOutput, run_batch
 from evenhand.scale.source import Batch, Source
 
-__all__ = ["n_cores", "run_on_dask", "run_on_threads"]
+__all__ = ["n_cores", "one_torch_thread", "run_on_dask", "run_on_threads"]
 
 _IN_FLIGHT_PER_WORKER = 2
 _CONNECT_SECONDS = "10s"
+_WORKER_SECONDS = 60
+_MOST_IDLE_ROUNDS = 3
 
 
 def n_cores() -> int:
@@ -40,7 +43,7 @@ def run_on_threads(
 
     # One thread for each batch, and one thread inside it, is faster than many threads on one batch after another; and
     # a batch comes out the same to the last bit wherever it is run.
-    with _one_torch_thread(), ThreadPoolExecutor(n_workers) as pool:
+    with one_torch_thread(), ThreadPoolExecutor(n_workers) as pool:
         waiting = iter(batches)
         running: set[Future[BatchOutput]] = set()
         try:
@@ -82,42 +85,79 @@ def run_on_dask(
     InvalidInputError
         If Dask is not installed, or no scheduler answers at the address.
     StreamError
-        If the scheduler is lost on the way.
+        If the scheduler is lost on the way, or a batch brings its workers down.
     """
+    left = {batch.number: batch for batch in batches}
+    n_idle = 0
     with _dask_client(scheduler, n_workers) as (distributed, client):
-        try:
-            shared = client.scatter(context, broadcast=True, hash=False)
-            waiting = iter(batches)
-            running = distributed.as_completed()
-            n_running = 0
+        lost = (distributed.CancelledError, distributed.comm.CommClosedError, OSError, TimeoutError)
+        while left:
+            n_before = len(left)
+            try:
+                _dask_round(distributed, client, context, source, left, keep)
+            except distributed.KilledWorker as error:
+                raise StreamError(
+                    f"A batch brought down several Dask workers one after the other ({error.last_worker}); give "
+                    "workers more memory, or lower `batch_rows`."
+                ) from error
+            except lost as error:
+                if isinstance(error, EvenhandError):
+                    raise
+                # With the last worker that held the reference the reference is lost, and sent again.
+                n_idle = 0 if len(left) < n_before else n_idle + 1
+                if n_idle >= _MOST_IDLE_ROUNDS or not _has_workers(client):
+                    raise StreamError(
+                        f"The connection to the Dask scheduler {scheduler or 'of this machine'} broke "
+                        f"({type(error).__name__}); go on with `resume=True` once it is back."
+                    ) from error
 
-            def submit() -> bool:
-                batch = next(waiting, None)
-                if batch is None:
-                    return False
-                table = source.read(batch, context.columns.needed)
-                running.add(
-                    client.submit(
-                        _on_worker, shared, batch.number, batch.first_row, table, where_of(source, batch), pure=False
-                    )
-                )
-                return True
 
-            at_once = _IN_FLIGHT_PER_WORKER * max(1, len(client.scheduler_info(n_workers=-1)["workers"]) or n_workers)
-            while n_running < at_once and submit():
-                n_running += 1
-            for future in running:
-                output = _result(future)
-                future.release()
-                keep(output)
-                submit()
-        except (distributed.CancelledError, distributed.comm.CommClosedError, OSError, TimeoutError) as error:
-            if isinstance(error, EvenhandError):
-                raise
-            raise StreamError(
-                f"The connection to the Dask scheduler {scheduler or 'of this machine'} broke "
-                f"({type(error).__name__}); go on with `resume=True` once it is back."
-            ) from error
+def _dask_round(
+    distributed: Any,  # noqa: ANN401
+    client: Any,  # noqa: ANN401
+    context: BatchContext,
+    source: Source,
+    left: dict[int, Batch],
+    keep: Callable[[BatchOutput], None],
+) -> None:
+    """Send the reference to every worker, then batches as workers are free, and strike out those that are kept."""
+    shared = client.scatter(context, broadcast=True, hash=False)
+    waiting = iter(list(left.values()))
+    running = distributed.as_completed()
+
+    def submit() -> bool:
+        batch = next(waiting, None)
+        if batch is None:
+            return False
+        table = source.read(batch, context.columns.needed)
+        arguments = (shared, batch.number, batch.first_row, table, where_of(source, batch))
+        with warnings.catch_warnings():
+            # Rows travel with the task, so that a task whose worker is lost can be sent again.
+            warnings.filterwarnings("ignore", "Sending large graph")
+            running.add(client.submit(_on_worker, *arguments, pure=False))
+        return True
+
+    n_at_once = _IN_FLIGHT_PER_WORKER * max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+    for _ in range(n_at_once):
+        if not submit():
+            break
+    for future in running:
+        output = _result(future)
+        future.release()
+        keep(output)
+        del left[output.number]
+        submit()
+
+
+def _has_workers(client: Any) -> bool:  # noqa: ANN401
+    """Whether the scheduler still answers and has, or soon has again, a worker."""
+    if client.status != "running":
+        return False
+    try:
+        client.wait_for_workers(1, timeout=_WORKER_SECONDS)
+    except (OSError, TimeoutError):
+        return False
+    return bool(client.status == "running")
 
 
 def where_of(source: Source, batch: Batch) -> str:
@@ -132,7 +172,7 @@ def _one(context: BatchContext, source: Source, batch: Batch) -> BatchOutput:
 
 def _on_worker(context: BatchContext, number: int, first_row: int, table: Any, where: str) -> BatchOutput | str:  # noqa: ANN401
     """A batch on a worker; a refusal comes back as its sentence, as errors lose their type on the way."""
-    with _one_torch_thread():
+    with one_torch_thread():
         try:
             return run_batch(context, number, first_row, table, where)
         except EvenhandError as error:
@@ -177,7 +217,8 @@ def _dask_client(scheduler: str | None, n_workers: int) -> Iterator[tuple[Any, A
 
 
 @contextmanager
-def _one_torch_thread() -> Iterator[None]:
+def one_torch_thread() -> Iterator[None]:
+    """Let torch use a single thread of each that calls it."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

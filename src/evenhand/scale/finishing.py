@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -46,6 +46,8 @@ def finish(
     stream: Mapping[str, Any],
     *,
     is_separate: bool,
+    fingerprint: str,
+    hashes: dict[str, str],
     advance: Callable[[str], None],
 ) -> StreamedAudit:
     """Merge the batches in their order, estimate what needs all of them, and put q-values into the pair table.
@@ -58,6 +60,8 @@ def finish(
         Every choice that moves a figure, and how the audit was cut; both are passed on to the result.
     is_separate
         Whether the reference is another file than the source.
+    fingerprint, hashes
+        SHA-256 of the source's content, and of the reference.
     advance
         Called with a few words after each step.
     """
@@ -98,6 +102,7 @@ def finish(
         advance("proxies")
     n_reference = len(reference.pool) if is_separate or len(reference.pool) < int(sums.n_people.sum()) else None
     provenance = provenance_of(sums, reference.model.kind, names, n_reference, merged.exclusions)
+    provenance = replace(provenance, fingerprint=fingerprint, hashes=hashes)
     warnings = reservations_of(
         sums, provenance, reference.settings, diagnostics, outcome.figures, evidence, stacklevel=4
     )

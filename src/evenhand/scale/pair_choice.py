@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.findings import AuditReference, audit_batch
@@ -21,6 +20,8 @@ from evenhand.scale.store import Store
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
+
 __all__ = ["choose_pairs", "save_sample"]
 
 
@@ -32,6 +33,8 @@ def choose_pairs(
     The candidates of a batch are its pairs with the strongest evidence and, of each regime and group, those of the
     people with the lowest hashes. Their attributions are computed once more.
     """
+    import pandas as pd
+
     kept: pd.DataFrame | None = None
     n_pairs = n_scored = 0
     for number in numbers:
@@ -53,6 +56,8 @@ def choose_pairs(
     people = found_rows.people(reference.model, reference.pool.groups.names, where)
     plain = replace(reference, evidence=None)
     found = audit_batch(plain, people, {})
+    import pandas as pd
+
     place = pd.Series(np.arange(len(found.pairs)), index=_keys(found.pairs.person, found.pairs.other_group))
     codes = {name: code for code, name in enumerate(reference.pool.groups.names)}
     local = np.searchsorted(rows, kept["person"].to_numpy(dtype=np.int64))
@@ -71,6 +76,8 @@ def choose_pairs(
 
 
 def _keys(person: NDArray[np.int64], other_group: NDArray[np.int64]) -> pd.MultiIndex:
+    import pandas as pd
+
     return pd.MultiIndex.from_arrays([person, other_group])
 
 
@@ -83,6 +90,8 @@ def _candidates(table: pd.DataFrame, seed: int) -> pd.DataFrame:
     order = np.lexsort((person, -over, table["q_value"].to_numpy(dtype=float)))
     is_kept = np.zeros(len(table), dtype=bool)
     is_kept[order[:MAX_PAIRS]] = True
+    import pandas as pd
+
     hashes = pd.Series(person_hash(person, seed), index=table.index)
     turn = hashes.groupby([table["regime"], table["group"]]).rank(method="first").to_numpy()
     return table[is_kept | (turn <= MAX_PAIRS)]

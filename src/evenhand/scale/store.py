@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.clustering import smallest_row
-from evenhand.evidence import Comparisons
+from evenhand.comparisons import Comparisons
 from evenhand.exceptions import InvalidInputError, StreamError
 from evenhand.files import write_atomically
 from evenhand.findings import AuditSums
@@ -32,7 +32,7 @@ __all__ = ["BatchRecord", "Store", "StoredComparisons", "writing"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_ROWS_IN_RANGE = 500_000
+_ROWS_IN_RANGE = 200_000
 # How comparisons are kept on disk; read back, whole numbers have 64 bits again.
 _TYPES = {
     "person": np.int64,

@@ -19,7 +19,7 @@ from evenhand.findings import AuditReference, AuditSettings
 from evenhand.models import AttributionChoice, AuditedModel, Output, as_audited_model
 from evenhand.progress import progress as shown_progress
 from evenhand.scale.batches import BatchContext, BatchOutput
-from evenhand.scale.engines import n_cores, run_on_dask, run_on_threads
+from evenhand.scale.engines import n_cores, one_torch_thread, run_on_dask, run_on_threads
 from evenhand.scale.finishing import finish
 from evenhand.scale.manifest import check_resumable, model_probe
 from evenhand.scale.pair_choice import save_sample
@@ -54,7 +54,7 @@ def audit_stream(
     out: str | os.PathLike[str],
     reference: str | os.PathLike[str] | Any = None,  # noqa: ANN401 - a path or any table
     reference_people: int = 200_000,
-    batch_rows: int = 50_000,
+    batch_rows: int = 25_000,
     resume: bool = False,
     engine: Engine = "local",
     scheduler: str | None = None,
@@ -204,7 +204,8 @@ def audit_stream(
         n_permutations=n_permutations,
     )
     pool = _checked_pool(rows.people(audited, _names(rows), where))
-    fitted = _with_known(AuditReference.of(audited, settings, pool, evidence=evidence), people.n_rows)
+    with one_torch_thread():
+        fitted = _with_known(AuditReference.of(audited, settings, pool, evidence=evidence), people.n_rows)
     limit = (
         None if evidence_people is None else hash_limit(people.n_rows, evidence_people, random_state + _EVIDENCE_SEED)
     )
@@ -222,11 +223,12 @@ def audit_stream(
         "evidence_people": evidence_people,
     }
     choices["financial_features"] = list(settings.financial_features)
+    reference_hash = _table_fingerprint(pool_table)
     check_resumable(
         store,
         resume=resume,
         source=content,
-        reference=_table_fingerprint(pool_table),
+        reference=reference_hash,
         model=model_probe(audited, fitted),
         settings=choices,
     )
@@ -258,6 +260,8 @@ def audit_stream(
             asdict(settings),
             stream,
             is_separate=reference is not None,
+            fingerprint=content,
+            hashes={"reference": reference_hash},
             advance=advance,
         )
         save_sample(store, result.sample)

@@ -6,41 +6,41 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from evenhand.report.charts import specification
-from evenhand.report.comparison_page import _page, _Section
+from evenhand.report.contents import KeyFigure
 from evenhand.report.figures import Figure
 from evenhand.report.formatting import count, decimal, interval, percent
+from evenhand.report.frame import Section, render_sections
 from evenhand.report.tables import Table
-from evenhand.report.theme import VARIABLES
+from evenhand.searching.charts import gain_chart, plane_chart
 from evenhand.searching.figures import AXES, DIRECTIONS
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from evenhand.searching.result import SearchResult
 
 __all__ = ["FIGURE_WORDS", "search_page"]
 
 FIGURE_WORDS = {
     "auc": "AUC",
-    "ks": "KS distance of the two labels",
+    "ks": "KS distance",
     "f1": "F1",
     "eo_gap": "equalized-odds gap",
     "air": "adverse impact ratio",
     "sp_gap": "statistical-parity gap",
     "positive_rate": "positive rate",
-    "excess": "excess over placebo pairs",
+    "excess": "excess",
     "reasoning_gap": "reasoning gap",
-    "reasoning_excess": "reasoning gap over placebo pairs",
-    "excess_regime_b": "Regime B over placebo pairs",
+    "reasoning_excess": "reasoning excess",
+    "excess_regime_b": "excess Regime B",
     "cec": "CEC score",
 }
-_STATUS_COLOURS = {
-    "chosen": VARIABLES.regimes[1],
-    "passed over": VARIABLES.floor,
-    "does not meet the constraints": VARIABLES.muted,
-    "unconstrained": VARIABLES.regimes[0],
+_TOLD = ("auc", "eo_gap", "positive_rate", "excess")
+_READINGS = {
+    "gain": "a gain beyond noise",
+    "cost": "a cost beyond noise",
+    "higher": "higher beyond noise",
+    "lower": "lower beyond noise",
 }
-_WIDTH, _HEIGHT, _STEP = 560, 320, 26
+Row = dict[str, Any]
 
 
 def search_page(result: SearchResult) -> str:
@@ -48,226 +48,238 @@ def search_page(result: SearchResult) -> str:
     data = result.to_dict()
     gains = data["cost_and_gain"]
     sections = [
-        _Section("verdict", "Verdict"),
-        _Section("question", "What was searched for", points=_question(result, data)),
-        _Section(
-            "cost", "What the choice costs and gains", _cost_words(), (_gain_figure(gains),), (_gain_table(gains),)
-        ),
-        _Section("candidates", "Candidates tried", _front_words(result), (_plane(result, data),)),
-        _Section("reasons", "Why each was passed over", tables=(_reason_table(data),), is_wide=True),
-        _Section("limits", "Limits", tuple(data["limits"])),
+        Section("question", "What was searched for", points=_question(result, data)),
+        Section("candidates", "Candidates tried", _front_words(result), (_plane(result, data),)),
+        Section("reasons", "Why each was passed over", tables=(_reason_table(data),)),
+        Section("limits", "Limits", tuple(data["limits"])),
     ]
-    return _page(
+    if result.chosen not in (None, result.unconstrained):
+        figures = tuple(_gain_figure(gains, axis) for axis in AXES)
+        cost = Section("cost", "What the choice costs and gains", _COST_WORDS, figures, (_gain_table(gains),), (), True)
+        sections.insert(1, cost)
+    return render_sections(
         kind="search for an alternative",
-        title=f"{len(result.tried)} candidates, {result.judging.folds} folds",
+        title=f"{count(len(result.tried))} candidates, {result.judging.folds} folds",
         headline=_headline(result),
-        sentences=_sentences(gains),
+        sentences=_sentences(result, gains),
         key_figures=_key_figures(result, gains),
-        warnings=[],
         sections=sections,
     )
 
 
 def _headline(result: SearchResult) -> str:
+    n, figure = count(len(result.tried)), result.rule.minimize
+    words = FIGURE_WORDS[figure]
     if result.chosen is None:
-        return f"None of the {len(result.tried)} candidates meets the constraints."
+        return f"None of the {n} candidates meets the constraints."
     if result.chosen == result.unconstrained:
-        return "No candidate was found that meets the constraints with a lower value than the unconstrained model's."
-    return f"Candidate {result.chosen} was chosen: {result.tried[result.chosen].words(result.tried)}."
+        return f"The unconstrained candidate is chosen: none of {n} meets the constraints with a better {words}."
+    mine, theirs = (decimal(result.figures[figure][k].mean()) for k in (result.chosen, result.unconstrained))
+    return (
+        f"Candidate {result.chosen} of {n} meets the constraints with {_article(words)} of {mine}; without constraints "
+        f"it is {theirs}."
+    )
 
 
-def _sentences(gains: list[dict[str, Any]]) -> list[str]:
-    told = []
-    for row in gains:
-        if row["figure"] in ("auc", "eo_gap", "reasoning_gap", "excess"):
-            words = FIGURE_WORDS[row["figure"]]
-            told.append(
-                f"{words[0].upper()}{words[1:]}: {decimal(row['unconstrained'])} unconstrained, "
-                f"{decimal(row['chosen'])} chosen; judged by choices that did not see the fold the difference is "
-                f"{decimal(row['honest_difference'])} "
-                f"({interval(row['honest_ci_low'], row['honest_ci_high'])}), {row['reading']} in the search itself."
-            )
+def _sentences(result: SearchResult, gains: list[Row]) -> list[str]:
+    """The choice, and its main figures with honest differences."""
+    if result.chosen is None:
+        return ["Why each candidate was passed over is said below. Loosen the constraints, or search a wider space."]
+    told = [f"Chosen: {result.tried[result.chosen].words(result.tried)}."]
+    if result.chosen == result.unconstrained:
+        return [*told, "Nothing is gained and nothing lost. Why each of the others was passed over is said below."]
+    told.append(f"Compared with: {result.tried[result.unconstrained].words(result.tried)}.")
+    by_name = {row["figure"]: row for row in gains}
+    is_honest = math.isfinite(gains[0]["honest_ci_low"])
+    for name in dict.fromkeys((result.rule.minimize, *_TOLD)):
+        row, words = by_name[name], FIGURE_WORDS[name]
+        value, low, high, reading = (
+            (row["honest_difference"], row["honest_ci_low"], row["honest_ci_high"], row["honest_reading"])
+            if is_honest
+            else (row["difference"], row["ci_low"], row["ci_high"], row["reading"])
+        )
+        told.append(
+            f"{_capital(words)}: from {decimal(row['unconstrained'])} to {decimal(row['chosen'])}; difference "
+            f"{decimal(value)}, 95 % interval {interval(low, high)}: {_READINGS.get(reading, reading)}."
+        )
+    told.append(
+        "Differences are honest ones: each fold is judged by a choice made without it."
+        if is_honest
+        else "Differences are of the search itself and flatter the choice: there are too few folds for honest ones."
+    )
     return told
 
 
-def _key_figures(result: SearchResult, gains: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
-    shown = dict.fromkeys(("auc", "eo_gap", "positive_rate", result.rule.minimize))
+def _key_figures(result: SearchResult, gains: list[Row]) -> list[KeyFigure]:
     by_name = {row["figure"]: row for row in gains}
+    shown = dict.fromkeys((result.rule.minimize, "auc", "eo_gap", "positive_rate"))
     return [
-        (
-            FIGURE_WORDS[name],
-            decimal(by_name[name]["chosen"]),
-            f"unconstrained {decimal(by_name[name]['unconstrained'])}",
+        KeyFigure(
+            _capital(FIGURE_WORDS[name]),
+            _value(name, by_name[name]["chosen"]),
+            f"unconstrained {_value(name, by_name[name]['unconstrained'])}",
         )
         for name in shown
         if name in by_name
     ]
 
 
-def _question(result: SearchResult, data: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    people = data["people"]
+def _question(result: SearchResult, data: Row) -> tuple[tuple[str, str], ...]:
+    people, folds, seeds = data["people"], result.judging.folds, result.judging.seeds
     groups = ", ".join(f"{name} {count(n)}" for name, n in people["groups"].items())
-    keep = "; ".join(data["keep"]) or "none"
-    held = f"; {count(people['confirming'])} were held out of the search" if people["confirming"] else ""
+    held = f"; {count(people['confirming'])} more were held out of the search" if people["confirming"] else ""
+    trained = "one model" if seeds == 1 else f"{seeds} models, of which figures are means,"
     return (
-        ("Constraints", keep),
+        ("Constraints", "; ".join(data["keep"]) or "none"),
         ("Minimised", FIGURE_WORDS[data["minimize"]]),
         ("Family", "networks" if data["family"] == "network" else "gradient-boosted trees"),
-        ("People", f"{count(people['searched'])} were searched on{held}. Groups: {groups}"),
+        ("People", f"{count(people['searched'])} were searched on{held}. Groups of all: {groups}"),
         ("Matched on", ", ".join(people["financial_features"])),
         (
             "Judged by",
-            f"{result.judging.folds} folds and {result.judging.seeds} seed(s) per fold; every candidate on the same "
-            "people. Differences are taken fold by fold, with the correction of Nadeau and Bengio for training sets "
-            "that overlap",
+            f"{folds} folds, {trained} in each, every candidate on the same people. Differences are taken fold by "
+            "fold, with the correction of Nadeau and Bengio for training sets that overlap",
         ),
     )
 
 
-def _cost_words() -> tuple[str, ...]:
-    return (
-        "Differences are of the chosen candidate less the unconstrained one, on the same folds. The first interval is "
-        "of the search itself and flatters the choice, since the best of many was kept. In the second each fold is "
-        "judged by a choice made without it.",
-    )
+_COST_WORDS = (
+    "Differences are of the chosen candidate less the unconstrained one, on the same folds. The first interval of the "
+    "table is of the search itself and flatters the choice, since the best of many was kept. In the second, the honest "
+    "one, each fold is judged by a choice made without it. An excess is what pairs across groups have over placebo "
+    "pairs of the same group.",
+)
 
 
 def _front_words(result: SearchResult) -> tuple[str, ...]:
+    axes = [FIGURE_WORDS[name] for name in dict.fromkeys(("auc", "eo_gap", result.rule.minimize))]
     return (
-        f"{len(result.front)} of {len(result.tried)} candidates are on the front: no other is at least as good in AUC, "
-        f"equalized-odds gap and {FIGURE_WORDS[result.rule.minimize]}, and better beyond noise in one of them.",
+        f"{count(len(result.front))} of {count(len(result.tried))} candidates are on the front: no other is at least "
+        f"as good in {', '.join(axes[:-1])} and {axes[-1]}, and better beyond noise in one of them. A long front says "
+        "how little these people can tell apart.",
     )
 
 
-def _gain_table(gains: list[dict[str, Any]]) -> Table:
-    columns = ["figure", "axis", "unconstrained", "chosen", "difference", "95 % interval", "honest difference"]
-    columns += ["95 % interval ", "reading"]
-    has_confirmed = bool(gains) and "confirmed_chosen" in gains[0]
+def _gain_table(gains: list[Row], axis: str | None = None) -> Table:
+    has_confirmed = "confirmed_chosen" in gains[0]
+    columns = ["figure", "unconstrained", "chosen", "difference", "95 % interval", "reading"]
+    columns += ["honest difference", "honest 95 % interval", "honest reading"]
     columns += ["held out: unconstrained", "held out: chosen"] if has_confirmed else []
     rows = []
     for row in gains:
-        cells = [FIGURE_WORDS[row["figure"]], row["axis"], decimal(row["unconstrained"]), decimal(row["chosen"])]
-        cells += [decimal(row["difference"]), interval(row["ci_low"], row["ci_high"])]
+        if axis is not None and row["axis"] != axis:
+            continue
+        cells = [_capital(FIGURE_WORDS[row["figure"]]), decimal(row["unconstrained"]), decimal(row["chosen"])]
+        cells += [decimal(row["difference"]), interval(row["ci_low"], row["ci_high"]), row["reading"]]
         cells += [decimal(row["honest_difference"]), interval(row["honest_ci_low"], row["honest_ci_high"])]
-        cells.append(row["reading"])
+        cells.append(row["honest_reading"])
         if has_confirmed:
             cells += [decimal(row["confirmed_unconstrained"]), decimal(row["confirmed_chosen"])]
         rows.append(tuple(cells))
-    is_number = tuple(head not in ("figure", "axis", "reading") for head in columns)
+    is_number = tuple(head not in ("figure", "reading", "honest reading") for head in columns)
     return Table(tuple(columns), tuple(rows), is_number, "Cost and gain against the unconstrained candidate")
 
 
-def _reason_table(data: dict[str, Any]) -> Table:
-    columns = (
-        "candidate",
-        "parameters",
-        "AUC",
-        "EO gap",
-        "positive rate",
-        FIGURE_WORDS[data["minimize"]],
-        "front",
-        "why",
-    )
-    shown = ("auc", "eo_gap", "positive_rate", data["minimize"])
+def _gain_figure(gains: list[Row], axis: str) -> Figure:
+    """Honest differences of an axis with intervals, in the direction in which more is better."""
+    title, table = _capital(axis), _gain_table(gains, axis)
+    caption = "Right of the line the chosen candidate is better, left of it worse; bars are honest 95 % intervals."
+    rows = []
+    for row in gains:
+        sign = DIRECTIONS[row["figure"]]
+        if row["axis"] != axis or not sign or not math.isfinite(row["honest_ci_low"]):
+            continue
+        low, high = sorted((sign * row["honest_ci_low"], sign * row["honest_ci_high"]))
+        rows.append(
+            {
+                "figure": _capital(FIGURE_WORDS[row["figure"]]),
+                "gain": sign * row["honest_difference"],
+                "low": low,
+                "high": high,
+                "reading": row["honest_reading"],
+                "difference": decimal(row["honest_difference"]),
+                "interval": interval(row["honest_ci_low"], row["honest_ci_high"]),
+            }
+        )
+    name = f"gains-{axis}"
+    if not rows:
+        return Figure(name, title, caption, "", None, "There are too few folds for honest differences.", table)
+    chart = gain_chart(rows, axis)
+    return Figure(name, title, caption, str(chart.description), specification(chart), "", table)  # type: ignore[arg-type]
+
+
+def _reason_table(data: Row) -> Table:
+    """Every candidate: the chosen one, then those that meet the constraints from the best on, then the others."""
+    figure = data["minimize"]
+    shown = tuple(dict.fromkeys(("auc", "eo_gap", "positive_rate", figure)))
+    sign = -DIRECTIONS[figure]
+
+    def place(candidate: Row) -> tuple[int, float, int]:
+        value = candidate["figures"][figure]["value"]
+        rank = {"chosen": 0, "passed over": 1}.get(candidate["status"], 2)
+        return rank, sign * value if math.isfinite(value) else math.inf, candidate["candidate"]
+
     rows = tuple(
         (
             str(c["candidate"]),
             c["words"],
-            *(
-                percent(c["figures"][n]["value"]) if n == "positive_rate" else decimal(c["figures"][n]["value"])
-                for n in shown
-            ),
-            "yes" if c["is_on_front"] else "",
+            *(_value(name, c["figures"][name]["value"]) for name in shown),
+            "yes" if c["is_on_front"] else "no",
             c["reason"],
         )
-        for c in data["candidates"]
+        for c in sorted(data["candidates"], key=place)
     )
-    return Table(columns, rows, (True, False, True, True, True, True, False, False), "Every candidate, and why")
+    columns = ("candidate", "parameters", *(_SHORT.get(name, FIGURE_WORDS[name]) for name in shown), "on the front")
+    is_number = (True, False, *(True for _ in shown), False, False)
+    return Table((*columns, "why"), rows, is_number, "Every candidate, and why")
 
 
-def _plane(result: SearchResult, data: dict[str, Any]) -> Figure:
+_SHORT = {"eo_gap": "EO gap"}
+
+
+def _plane(result: SearchResult, data: Row) -> Figure:
     """AUC against the figure that is minimised, one point for each candidate."""
-    import altair as alt
-
     name = result.rule.minimize if result.rule.minimize != "auc" else "reasoning_gap"
-    rows = []
+    rows, cells = [], []
     for c in data["candidates"]:
-        auc, other = c["figures"]["auc"], c["figures"][name]
-        if math.isfinite(auc["value"]) and math.isfinite(other["value"]):
-            status = "unconstrained" if c["is_unconstrained"] and c["status"] != "chosen" else c["status"]
-            rows.append(
-                {
-                    "candidate": c["candidate"],
-                    "parameters": c["words"],
-                    "auc": auc["value"],
-                    "figure": other["value"],
-                    "status": status,
-                    "front": "on the front" if c["is_on_front"] else "dominated",
-                }
-            )
+        auc, other = c["figures"]["auc"]["value"], c["figures"][name]["value"]
+        row = {
+            "candidate": c["candidate"],
+            "parameters": c["words"],
+            "auc": auc,
+            "figure": other,
+            "status": _status(c),
+            "is_on_front": c["is_on_front"],
+            "front": "on the front" if c["is_on_front"] else "dominated",
+        }
+        cells.append((str(c["candidate"]), decimal(auc), decimal(other), row["status"], row["front"]))
+        if math.isfinite(auc) and math.isfinite(other):
+            rows.append(row)
     words = FIGURE_WORDS[name]
-    title, caption = "Utility and procedure", "A full point is on the front. Figures are means over folds."
-    present = [status for status in _STATUS_COLOURS if any(row["status"] == status for row in rows)]
-    table = _reason_table(data)
+    columns = ("candidate", "AUC", words, "status", "front")
+    table = Table(columns, tuple(cells), (True, True, True, False, False), "Candidates")
+    title, caption = f"AUC and {words}", "Means over folds; a full point is on the front, an empty one is dominated."
     if not rows:
         return Figure("plane", title, caption, "", None, "No candidate has figures.", table)
-    chart: alt.Chart = (
-        alt.Chart(_values(rows))
-        .mark_point(size=70, filled=True)
-        .encode(
-            x=alt.X("auc:Q", title="AUC", scale=alt.Scale(zero=False)),
-            y=alt.Y("figure:Q", title=words, scale=alt.Scale(zero=False)),
-            color=alt.Color(
-                "status:N",
-                title=None,
-                scale=alt.Scale(domain=present, range=[_STATUS_COLOURS[status] for status in present]),
-            ),
-            fillOpacity=alt.FillOpacity(
-                "front:N", scale=alt.Scale(domain=["on the front", "dominated"], range=[1.0, 0.15]), title=None
-            ),
-            tooltip=[alt.Tooltip(f"{field}:N") for field in ("candidate", "parameters", "status", "front")],
-        )
-        .properties(width=_WIDTH, height=_HEIGHT, description=f"AUC and {words} of {len(rows)} candidates.")
-    )
-    return Figure("plane", title, caption, str(chart.description), specification(chart), "", table)
+    chart = plane_chart(rows, words)
+    return Figure("plane", title, caption, str(chart.description), specification(chart), "", table)  # type: ignore[arg-type]
 
 
-def _gain_figure(gains: list[dict[str, Any]]) -> Figure:
-    """Honest differences with intervals, in the direction in which more is better."""
-    import altair as alt
-
-    title = "Gains and costs, judged by choices that did not see the fold"
-    caption = "Right of the line the chosen candidate is better, left of it worse; the line is the 95 % interval."
-    known = [row for row in gains if math.isfinite(row["honest_ci_low"]) and DIRECTIONS[row["figure"]]]
-    table = _gain_table(gains)
-    if not known:
-        return Figure("gains", title, caption, "", None, "There are too few folds for an honest estimate.", table)
-    rows = []
-    for row in known:
-        sign = DIRECTIONS[row["figure"]]
-        ends = sorted((sign * row["honest_ci_low"], sign * row["honest_ci_high"]))
-        rows.append(
-            {
-                "figure": FIGURE_WORDS[row["figure"]],
-                "gain": sign * row["honest_difference"],
-                "low": ends[0],
-                "high": ends[1],
-                "axis": row["axis"],
-            }
-        )
-    order = [FIGURE_WORDS[name] for names in AXES.values() for name in names]
-    base = alt.Chart(_values(rows)).encode(y=alt.Y("figure:N", title=None, sort=order))
-    line = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title="gain"), x2="high:Q")
-    point = base.mark_point(size=60, filled=True).encode(x="gain:Q", color=alt.Color("axis:N", title=None))
-    zero = alt.Chart(_values([{"zero": 0}])).mark_rule(strokeDash=[4, 4]).encode(x="zero:Q")
-    chart = alt.layer(zero, line, point).properties(
-        width=_WIDTH, height=_STEP * len(rows), description="Gain of the chosen candidate by figure, with intervals."
-    )
-    return Figure("gains", title, caption, str(chart.description), specification(chart), "", table)  # type: ignore[arg-type]
+def _status(candidate: Row) -> str:
+    if candidate["status"] in ("chosen", "failed"):
+        return str(candidate["status"])
+    if candidate["is_unconstrained"]:
+        return "unconstrained"
+    return "meets the constraints" if candidate["status"] == "passed over" else str(candidate["status"])
 
 
-def _values(rows: list[dict[str, Any]]) -> alt.Data:
-    """Rows as a chart's own data."""
-    import altair as alt
+def _value(name: str, value: float) -> str:
+    return percent(value) if name == "positive_rate" else decimal(value)
 
-    return alt.Data(values=rows)  # type: ignore[no-untyped-call]
+
+def _article(words: str) -> str:
+    return f"{'an' if words[0].lower() in 'aeio' or words == 'F1' else 'a'} {words}"
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]

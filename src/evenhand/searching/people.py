@@ -52,7 +52,7 @@ class Judging:
     consistency_threshold: float = 0.3
     max_distance: float | None = None
     n_steps: int = 4
-    n_compared: int = 2_000
+    n_compared: int = 1_000
     random_state: int = 0
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from evenhand.searching.choosing import Choice, ChoiceRule, honest_differences, 
 from evenhand.searching.comparing import Difference, front, mean_interval, paired_difference
 from evenhand.searching.figures import AXES, DIRECTIONS
 from evenhand.searching.people import Judging, SearchPeople
-from evenhand.searching.space import Candidate, Family
+from evenhand.searching.space import Candidate, Family, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,8 +116,8 @@ class SearchResult:
         rows = []
         for candidate in self.tried:
             k = candidate.number
-            row: dict[str, Any] = {"candidate": k, "status": self._status(k)}
-            row |= {name: _plain(value) for name, value in candidate.parameters.items()}
+            row: dict[str, Any] = {"candidate": k, "status": self._status(k), "is_on_front": k in self.front}
+            row |= {name: _in_a_cell(value) for name, value in candidate.parameters.items()}
             for name, values in self.figures.items():
                 found = mean_interval(values[k], self.test_share)
                 row |= {name: found.value, f"{name}_low": found.ci_low, f"{name}_high": found.ci_high}
@@ -152,6 +152,7 @@ class SearchResult:
                     "honest_ci_low": honest[name].ci_low,
                     "honest_ci_high": honest[name].ci_high,
                     "reading": _reading(name, difference),
+                    "honest_reading": _reading(name, honest[name]),
                 }
                 if self.confirmed:
                     row |= {f"confirmed_{who}": self.confirmed[who][name] for who in ("unconstrained", "chosen")}
@@ -285,8 +286,7 @@ class SearchResult:
         from evenhand.searching.workbook import write_workbook
 
         target = Path(path)
-        with write_atomically(target) as temporary:
-            write_workbook(self, temporary)
+        write_workbook(self, target)
         return target
 
     def _status(self, k: int) -> str:
@@ -343,8 +343,8 @@ def _reading(name: str, difference: Difference) -> str:
     return "gain" if difference.value * direction > 0 else "cost"
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - a parameter
-    return "-".join(str(v) for v in value) if isinstance(value, list) else value
+def _in_a_cell(value: Any) -> Any:  # noqa: ANN401 - a parameter
+    return shown(value) if isinstance(value, (list, Mapping)) else value
 
 
 def _null_for_nan(value: Any) -> Any:  # noqa: ANN401

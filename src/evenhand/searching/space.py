@@ -15,7 +15,7 @@ import numpy as np
 from evenhand.exceptions import InvalidInputError
 from evenhand.validation import did_you_mean
 
-__all__ = ["Candidate", "Family", "Space", "candidates_of", "default_space"]
+__all__ = ["Candidate", "Family", "Space", "candidates_of", "default_space", "shown"]
 
 Family = Literal["network", "trees"]
 Space: TypeAlias = Mapping[str, Sequence[Any]]
@@ -96,7 +96,7 @@ class Candidate:
         names = [n for n in self.parameters if not among or len({repr(c.parameters[n]) for c in among}) > 1]
         if self.is_unconstrained:
             names = [n for n in names if n not in ("objective", "cec_weight", "equalized_odds_weight")]
-        told = ", ".join(f"{name} {_shown(self.parameters[name])}" for name in names)
+        told = ", ".join(f"{name} {shown(self.parameters[name])}" for name in names)
         return ", ".join(part for part in ("unconstrained" if self.is_unconstrained else "", told) if part)
 
 
@@ -227,7 +227,17 @@ def _canonical(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: float(value) if name in weights else plain(value) for name, value in parameters.items()}
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401
+def shown(value: Any) -> str:  # noqa: ANN401 - a parameter's value
+    """A parameter's value in words.
+
+    Examples
+    --------
+    >>> shown([128, 64]), shown(["age", "sex"]), shown({"income": 1}), shown([]), shown(0.001)
+    ('128-64', 'age and sex', 'income +1', 'none', '0.001')
+    """
+    if isinstance(value, Mapping):
+        value = [f"{column} {sign:+d}" for column, sign in value.items()]
     if isinstance(value, list):
-        return "-".join(str(v) for v in value) or "none"
+        between = "-" if all(isinstance(part, int) for part in value) else " and "
+        return between.join(str(part) for part in value) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)

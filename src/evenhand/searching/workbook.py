@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenhand.report.excel import _formats, _write_sheet, _xlsxwriter
+from evenhand.report.excel import write_sheets
 from evenhand.report.sheets import Column, Highlight, Sheet
 
 if TYPE_CHECKING:
@@ -15,24 +15,32 @@ if TYPE_CHECKING:
 
 __all__ = ["write_workbook"]
 
-_TEXT = ("status", "axis", "figure", "objective", "method", "library", "drop", "monotone", "hidden")
-_LONG = ("reason", "reading", "setting", "value", "limit")
+_TEXT = (
+    "status",
+    "axis",
+    "figure",
+    "objective",
+    "method",
+    "library",
+    "drop",
+    "monotone",
+    "hidden",
+    "reading",
+    "honest_reading",
+)
+_LONG = ("reason", "limit")
 
 
 def write_workbook(result: SearchResult, path: Path) -> None:
     """Write the workbook; numbers are numbers, and no text can become a formula or a link."""
-    options = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
-    with _xlsxwriter().Workbook(str(path), options) as workbook:
-        workbook.set_properties({"title": "evenhand search"})
-        formats = _formats(workbook)
-        for sheet in _sheets(result):
-            _write_sheet(workbook.add_worksheet(sheet.name), sheet, formats)
+    write_sheets(_sheets(result), path, title="evenhand search")
 
 
 def _sheets(result: SearchResult) -> list[Sheet]:
     data = result.to_dict()
-    candidates = result.candidates.copy()
-    candidates.insert(2, "front", ["yes" if k in result.front else "" for k in candidates["candidate"]])
+    # Fifty columns of figures would stand between a candidate and why it was passed over.
+    first = ["candidate", "status", "is_on_front", "reason"]
+    candidates = result.candidates[[*first, *(name for name in result.candidates.columns if name not in first)]]
     sheets = [_of_table("Candidates", "Every candidate tried, and why it was passed over.", candidates)]
     if data["cost_and_gain"]:
         about = "What the chosen candidate costs and gains against the unconstrained one."
@@ -66,7 +74,7 @@ def _of_table(name: str, about: str, table: pd.DataFrame) -> Sheet:
 def _column(heading: str) -> Column:
     if heading in _LONG:
         return Column(heading, "long text")
-    return Column(heading, "any" if heading in (*_TEXT, "front", "candidate") else "number")
+    return Column(heading, "any" if heading in (*_TEXT, "is_on_front", "candidate") else "number")
 
 
 def _folds(data: dict[str, Any]) -> Sheet:

@@ -1,0 +1,94 @@
+"""`evenhand search`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenhand.cli.names import names_in
+
+__all__ = ["search"]
+
+
+def search(
+    data: Annotated[Path, typer.Argument(help="CSV (plain or gzip) or Parquet file, one row per applicant.")],
+    label: Annotated[str, typer.Option(help="Column of the true outcome.")],
+    group: Annotated[str, typer.Option(help="Column of the protected attribute; a,b for an intersection.")],
+    financial: Annotated[str, typer.Option(help="Columns on which people are comparable: a,b,c.")],
+    out: Annotated[Path, typer.Option(help="Folder for the page, the workbook, the model and its audit.")] = Path(
+        "search"
+    ),
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What a model must keep, e.g. 'auc >= best - 0.01' or 'eo_gap <= unconstrained'; repeatable."
+        ),
+    ] = None,
+    minimize: Annotated[str | None, typer.Option(help="Figure to make small, e.g. reasoning_gap or excess.")] = None,
+    candidates: Annotated[
+        int | None, typer.Option(help="Combinations to draw at random; all of them by default.")
+    ] = None,
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
+    seeds: Annotated[int, typer.Option(help="Models per candidate and fold.")] = 1,
+    family: Annotated[str, typer.Option(help="network, or trees for gradient-boosted trees.")] = "network",
+    confirmation: Annotated[
+        float, typer.Option(help="Share of the people kept out of the search, to look at the choice once.")
+    ] = 0.0,
+    drop: Annotated[str, typer.Option(help="Columns to leave out: a,b.")] = "",
+    positive_label: Annotated[
+        str | None, typer.Option(help="Value of the label that is the favourable outcome.")
+    ] = None,
+    keep_group: Annotated[bool, typer.Option("--keep-group", help="The models also see the group.")] = False,
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out, and count, rows without label or group.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
+) -> None:
+    """Search for a model as useful as today's whose reasoning is more alike between groups.
+
+    Finished candidates are kept in the folder: run the same command again to go on.
+
+    \b
+    Example, after `evenhand data save german --out german.csv`:
+      evenhand search german.csv --label outcome --group sex \\
+          --financial credit_amount,duration,installment_rate \\
+          --keep "auc >= best - 0.01" --minimize reasoning_gap \\
+          --candidates 8 --folds 3 --out search
+    """
+    from evenhand.cli.auditing import show_and_write
+    from evenhand.running import search_table
+
+    options = {"keep": keep, "minimize": minimize}
+    found = search_table(
+        data,
+        label=label,
+        group=names_in(group) or (),
+        financial=names_in(financial) or (),
+        drop=names_in(drop) or (),
+        positive_label=positive_label,
+        keep_group=keep_group,
+        drop_missing=drop_missing,
+        n_candidates=candidates,
+        folds=folds,
+        seeds=seeds,
+        family=family,
+        confirmation=confirmation,
+        store=out / "store",
+        device=device,
+        random_state=random_state,
+        **{name: value for name, value in options.items() if value is not None},
+    )
+    typer.echo(repr(found))
+    found.to_json(out / "search.json")
+    found.to_excel(out / "search.xlsx")
+    found.to_html(out / "search.html")
+    if found.chosen is None:
+        typer.echo(f"No candidate meets every constraint.\nWritten: {out / 'search.html'}")
+        raise typer.Exit(1)
+    if family == "network":
+        typer.echo(f"Chosen model: {found.best_model.save(out / 'model')}")
+    show_and_write(found.audit(), out / "audit")
+    typer.echo(f"Search: {out / 'search.html'}")

@@ -1,0 +1,102 @@
+"""The page of a search: what it says, for every way in which a search can end."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from evenhand.report.formatting import decimal
+from evenhand.searching import search
+from evenhand.searching.page import FIGURE_WORDS, search_page
+from evenhand.searching.space import shown
+
+QUICK = {"cec_weight": [1.0], "epochs": [1, 2], "hidden": [(8,)], "batch_size": [32]}
+SECTIONS = ["verdict", "question", "cost", "candidates", "reasons", "limits"]
+
+
+def sections_of(page):
+    return re.findall(r'<section id="(\w+)"', page)
+
+
+def charts_of(page):
+    return json.loads(re.search(r'id="chart-data">(.*?)</script>', page, re.DOTALL)[1])["charts"]
+
+
+@pytest.fixture(scope="module")
+def page(result):
+    return search_page(result)
+
+
+def test_the_sections_come_in_the_order_of_the_contents(page):
+    assert sections_of(page) == re.findall(r'<li><a href="#(\w+)">', page) == SECTIONS
+
+
+def test_the_verdict_has_the_means_of_both_candidates_and_the_honest_difference(result, page):
+    verdict = page[page.index('<section id="verdict"') : page.index('<section id="question"')]
+    gap = result.figures["reasoning_gap"]
+    assert f"a reasoning gap of {decimal(gap[result.chosen].mean())}" in verdict
+    assert f"it is {decimal(gap[result.unconstrained].mean())}." in verdict
+    row = result.cost_and_gain.set_index("figure").loc["reasoning_gap"]
+    assert f"difference {decimal(row['honest_difference'])}," in verdict
+
+
+def test_every_candidate_and_reason_is_in_the_page(result, page):
+    reasons = page[page.index('<section id="reasons"') : page.index('<section id="limits"')]
+    assert reasons.count('<th scope="row"') == len(result.tried)
+    first = re.search(r'<th scope="row" class="n">(\d+)</th>', reasons)[1]
+    assert int(first) == result.chosen
+    points = [row for part in charts_of(page)["plane"]["layer"] for row in part["data"]["values"]]
+    assert sorted(row["candidate"] for row in points) == list(range(len(result.tried)))
+    on_front = {row["candidate"] for row in points if row["is_on_front"]}
+    assert on_front == set(result.front)
+
+
+def test_a_gain_is_to_the_right_whichever_way_a_figure_is_better(result, page):
+    table = result.cost_and_gain.set_index("figure")
+    for axis, name, sign in (("utility", "auc", 1), ("procedure", "reasoning_gap", -1)):
+        rows = charts_of(page)[f"gains-{axis}"]["layer"][2]["data"]["values"]
+        row = next(row for row in rows if row["figure"].lower() == FIGURE_WORDS[name].lower())
+        assert row["gain"] == pytest.approx(sign * table.loc[name, "honest_difference"])
+        assert row["low"] <= row["gain"] <= row["high"]
+
+
+def test_held_out_figures_are_in_the_table_of_costs(page):
+    assert "held out: chosen" in page
+
+
+def test_a_search_without_a_choice_says_so_and_has_no_costs(given):
+    page = search_page(search(**given, space=QUICK, keep=["auc >= 0.9999"]))
+    assert "None of the 4 candidates meets the constraints." in page
+    assert sections_of(page) == [name for name in SECTIONS if name != "cost"]
+
+
+def test_a_search_that_finds_nothing_better_says_so(given):
+    found = search(**given, space={"cec_weight": [0.0], "epochs": [1, 2], "hidden": [(8,)]}, keep=[], minimize="auc")
+    assert found.chosen == found.unconstrained
+    page = search_page(found)
+    assert "The unconstrained candidate is chosen: none of 2 meets the constraints" in page
+    assert sections_of(page) == [name for name in SECTIONS if name != "cost"]
+
+
+def test_two_folds_have_no_honest_differences_to_draw(given):
+    page = search_page(search(**{**given, "folds": 2}, space=QUICK, keep=[]))
+    assert "there are too few folds for honest ones" in page
+    assert page.count("There are too few folds for honest differences.") == 3
+    assert list(charts_of(page)) == ["plane"]
+
+
+def test_every_reading_of_the_honest_difference_follows_its_interval(result):
+    for row in result.cost_and_gain.itertuples():
+        is_beyond = row.honest_ci_low > 0 or row.honest_ci_high < 0
+        assert (row.honest_reading == "within noise") == (not is_beyond)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [([64], "64"), (["a b", "c"], "a b and c"), ({"x": -1, "y": 1}, "x -1 and y +1"), (np.float64(0.5), "0.5")],
+)
+def test_a_parameter_is_shown_in_words(value, words):
+    assert shown(value) == words
