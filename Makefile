@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC := pyproject.toml constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint type docs check bench slow browser clean help
+.PHONY: demo test lint type docs check bench scale search slow browser clean help
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -54,6 +54,12 @@ check: lint type docs test browser  ## everything CI runs
 
 bench: $(VENV)/.dev  ## benchmarks as ratios measured in one run
 	$(BIN)/python benchmarks/run.py
+
+scale: $(VENV)/.dev  ## audits of 1 and 10 million people, and two Dask workers against one: hours on two cores
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench_scale.py
+
+search: $(VENV)/.dev  ## the targets of the search for an alternative: minutes on a GPU
+	$(BIN)/python benchmarks/search_targets.py --out docs/results/search
 
 clean:  ## remove what the commands above made
 	rm -rf $(VENV) demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -87,6 +87,7 @@ def test_few_permutations_come_near(numbers, trees):
     assert 0 < gap.mean() < 0.03
 
 
+@pytest.mark.filterwarnings("ignore:Attributions are sampled")
 def test_the_seed_of_the_audit_is_the_seed_of_the_orders(numbers):
     _, y, group = numbers
     wide = pd.DataFrame(np.random.default_rng(0).normal(size=(240, 10)), columns=list("abcdefghij"))
@@ -119,3 +120,25 @@ def test_columns_in_another_order_keep_their_names(numbers):
         for table in (X, X[X.columns[::-1]])
     )
     pd.testing.assert_frame_equal(first.features, turned.features)
+
+
+def test_the_error_of_sampled_attributions_is_reported_and_falls_with_more_orders(numbers):
+    _, y, group = numbers
+    wide = pd.DataFrame(np.random.default_rng(0).normal(size=(240, 10)), columns=list("abcdefghij"))
+
+    def score(x):
+        return 0.5 + 0.5 * np.tanh(3 * x[:, :3].prod(axis=1) + 3 * x[:, 3:6].prod(axis=1))
+
+    def audited(n_permutations):
+        people = {"sensitive_features": group, "financial_features": ["a"]}
+        return eh.audit(score, wide, y, **people, n_permutations=n_permutations, evidence=False)
+
+    with pytest.warns(eh.EvenhandWarning, match=r"sampled, with standard errors of \d+\.\d% of their size"):
+        few = audited(4)
+    many = audited(64)
+    assert many.provenance.attribution_error < few.provenance.attribution_error / 2
+    assert any("sampled" in warning for warning in many.warnings)
+    linear = eh.audit(
+        torch.nn.Linear(10, 1), wide, y, sensitive_features=group, financial_features=["a"], evidence=False
+    )
+    assert linear.provenance.attribution_error is None
