@@ -62,8 +62,8 @@ def monitor(
 
 
 def _distinct_names(paths: Sequence[Path]) -> list[str]:
-    """Short names that tell the files apart: their own, else with the folder's, else the whole path."""
-    for name in (lambda p: p.stem, lambda p: "/".join(p.with_suffix("").parts[-2:]), str):
+    """Short names that tell the files apart: their own, else their folder's, else both, else the whole path."""
+    for name in (lambda p: p.stem, lambda p: p.parent.name, lambda p: "/".join(p.with_suffix("").parts[-2:]), str):
         names = [name(path) for path in paths]
         if len(set(names)) == len(names):
             return names
