@@ -163,7 +163,8 @@ class EvidenceReference:
     @classmethod
     def of(cls, pool: People, points: Floats, is_financial: NDArray[np.bool_], random_state: int) -> EvidenceReference:
         """Index the pool by its standardised financial features."""
-        placebos = PlaceboReference.of(points, pool.labels, pool.groups.codes, random_state)
+        away = None if pool.x.device.type == "cpu" else str(pool.x.device)
+        placebos = PlaceboReference.of(points, pool.labels, pool.groups.codes, random_state, device=away)
         device = pool.x.device
         return cls(placebos, torch.as_tensor(is_financial, device=device), _deviation(pool.x))
 

@@ -92,7 +92,9 @@ class AuditReference:
         # A bare network refuses missing values anyway; a model with an encoder of its own has a place for them.
         missing: Missing = "indicator" if model.accepts_missing else "error"
         names = np.asarray(pool.groups.names)[pool.groups.codes]
-        matcher = MatchReference.of(model.financial_table(pool.table, financial), pool.labels, names, missing=missing)
+        device = None if pool.x.device.type == "cpu" else str(pool.x.device)
+        F = model.financial_table(pool.table, financial)
+        matcher = MatchReference.of(F, pool.labels, names, missing=missing, device=device)
         is_financial = model.is_financial(list(pool.table.columns), financial)
         return cls(
             model=model,

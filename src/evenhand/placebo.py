@@ -230,18 +230,24 @@ class PlaceboReference:
 
     @classmethod
     def of(
-        cls, points: ArrayLike, labels: ArrayLike, groups: ArrayLike, random_state: int | np.random.Generator = 0
+        cls,
+        points: ArrayLike,
+        labels: ArrayLike,
+        groups: ArrayLike,
+        random_state: int | np.random.Generator = 0,
+        *,
+        device: str | None = None,
     ) -> PlaceboReference:
-        """Index a reference; the parameters are those of `placebo_pairs`."""
+        """Index a reference; the parameters are those of `placebo_pairs` and, `device`, of `NeighborIndex.build`."""
         pool = _People.of(points, labels, groups, "reference")
         rng = np.random.default_rng(random_state)
         jittered = pool.jittered(rng)
         rank = rng.permutation(len(pool.groups))
-        index = NeighborIndex.build(jittered.points, pool.labels, pool.groups)
+        index = NeighborIndex.build(jittered.points, pool.labels, pool.groups, device=device)
         present = np.unique(pool.groups).tolist()
         chosen = {(a, b): _few(pool, rank, a, b) for a in present for b in present if a != b}
         few = {
-            key: (rows, NeighborIndex.build(jittered.points[rows], pool.labels[rows], pool.groups[rows]))
+            key: (rows, NeighborIndex.build(jittered.points[rows], pool.labels[rows], pool.groups[rows], device=device))
             for key, rows in chosen.items()
             if len(rows)
         }

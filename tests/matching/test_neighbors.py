@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -204,3 +205,35 @@ def test_an_unknown_engine_is_refused():
         NeighborIndex.build([[0.0]], [0], [0], engine="ball")
     with pytest.raises(InvalidInputError, match="`k` must be at least 1; got 0"):
         NeighborIndex.build([[0.0]], [0], [0]).query_members(0, 0)
+
+
+@pytest.mark.parametrize("k", [1, 5])
+def test_products_on_a_device_find_what_products_here_find(k):
+    """The device's own products and minima; torch's CPU stands in for a GPU, whose own test needs one."""
+    rng = np.random.default_rng(3)
+    points = np.round(rng.normal(size=(3000, 15)), 1)
+    labels, groups = rng.integers(0, 2, 3000), rng.integers(0, 2, 3000)
+    here = NeighborIndex.build(points, labels, groups, engine="product")
+    there = NeighborIndex.build(points, labels, groups, engine="product", device="cpu")
+    for found, expected in zip(there.query_members(1, k), here.query_members(1, k), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dimensions", [6, 20])
+def test_a_gpu_finds_the_same_neighbours_to_the_last_bit(dimensions):
+    rng = np.random.default_rng(4)
+    points = np.round(rng.normal(size=(20_000, dimensions)), 1)
+    labels, groups = rng.integers(0, 2, 20_000), rng.integers(0, 2, 20_000)
+    here = NeighborIndex.build(points, labels, groups)
+    there = NeighborIndex.build(points, labels, groups, engine="product", device="cuda")
+    for found, expected in zip(there.query_members(1, 16), here.query_members(1, 16), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("dimensions", "device", "has_tree"), [(6, "cpu", True), (9, "cpu", False), (9, None, True)])
+def test_a_device_takes_over_from_the_tree_in_fewer_dimensions(dimensions, device, has_tree):
+    points = np.random.default_rng(5).normal(size=(2000, dimensions))
+    index = NeighborIndex.build(points, np.zeros(2000, dtype=int), np.arange(2000) % 2, device=device)
+    assert all((cell.tree is not None) == has_tree for cell in index.cells.values())

@@ -33,6 +33,9 @@ TIE_TOLERANCE = 1e-9
 MAX_TREE_DIMENSIONS = 12
 """Up to this many coordinates the tree is the faster engine (`benchmarks/bench_matching.py` measures it)."""
 
+MAX_TREE_DIMENSIONS_BESIDE_A_DEVICE = 7
+"""The same where products are taken on a GPU: one H200 against two cores was slower at 6, twice as fast at 9."""
+
 MIN_TREE_POINTS = 512
 """With fewer distinct points than this the matrix product is faster in any dimension."""
 
@@ -40,6 +43,8 @@ _LEAF_SIZE = 24
 _TREE_BLOCK = 4096
 _PRODUCT_BLOCK = 256
 _PRODUCT_TILE = 2048
+_DEVICE_BLOCK = 4096
+_DEVICE_TILE = 65_536
 _MAX_CANDIDATES = 1 << 18
 _NO_ROW = np.iinfo(np.int64).max
 
@@ -80,6 +85,7 @@ class NeighborIndex:
         groups: ArrayLike,
         *,
         engine: Literal["auto", "tree", "product"] = "auto",
+        device: str | None = None,
     ) -> NeighborIndex:
         """Return the index of reference people.
 
@@ -93,6 +99,9 @@ class NeighborIndex:
             How neighbours are found. It changes the time taken, never the answer; `"auto"` takes the tree
             for up to 12 coordinates that vary (a one-hot block counting as two) and the matrix product beyond, or
             for a small cell.
+        device
+            Where matrix products are taken, such as ``"cuda"``; None for the CPU. It never changes the answer either:
+            candidates are ranked on the CPU.
 
         Raises
         ------
@@ -104,7 +113,7 @@ class NeighborIndex:
         coordinates = _as_points(points, "points")
         codes = _as_codes(labels, groups, len(coordinates))
         keys, rows_of = zip(*_rows_by_cell(codes), strict=True) if len(codes) else ((), ())
-        built = _in_parallel(lambda rows: _Cell.build(coordinates[rows], rows, engine), rows_of)
+        built = _in_parallel(lambda rows: _Cell.build(coordinates[rows], rows, engine, device), rows_of)
         return cls(coordinates, dict(zip(keys, built, strict=True)))
 
     def query(
@@ -234,9 +243,10 @@ class _Cell:
     offsets: Ints
     people: Ints
     tree: cKDTree | None
+    device: str | None = None
 
     @classmethod
-    def build(cls, coordinates: Floats, rows: Ints, engine: str) -> _Cell:
+    def build(cls, coordinates: Floats, rows: Ints, engine: str, device: str | None = None) -> _Cell:
         order, starts = _distinct(coordinates)
         points, sizes = coordinates[order[starts]], np.diff(starts, append=len(order))
         # Neighbours in space that are neighbours in memory make the tree about 1.7 times as fast.
@@ -244,9 +254,8 @@ class _Cell:
         offsets = np.concatenate([[0], np.cumsum(sizes[near])])
         people = order[np.repeat(starts[near] - offsets[:-1], sizes[near]) + np.arange(len(order))]
         points = np.ascontiguousarray(points[near])
-        return cls(
-            points, offsets, rows[people], _tree(points, is_compact=True) if _tree_fits(points, engine) else None
-        )
+        tree = _tree(points, is_compact=True) if _tree_fits(points, engine, device) else None
+        return cls(points, offsets, rows[people], tree, device)
 
     @property
     def sizes(self) -> Ints:
@@ -378,11 +387,12 @@ def _product_search(candidates: _Candidates, queries: Floats, k: int) -> tuple[F
     """Screen all points by a matrix product in strips, then compare exactly in the strips that matter."""
     distance, row = np.empty((len(queries), k)), np.empty((len(queries), k), dtype=np.int64)
     strips = _Strips.of(candidates.cell.points, k)
+    device = candidates.cell.device
+    screen = strips.screen if device is None else strips.screen_on(device)
 
     def search(block: Ints) -> None:
         asked = queries[block]
-        lowest, limit = strips.screen(asked, k)
-        hit = lowest <= limit[:, None]
+        hit, limit = screen(asked, k)
         effort = np.cumsum(hit.sum(axis=1) * strips.length) // _MAX_CANDIDATES
         for part in np.split(np.arange(len(block)), np.flatnonzero(np.diff(effort)) + 1):
             who, points = strips.members(hit[part])
@@ -392,7 +402,8 @@ def _product_search(candidates: _Candidates, queries: Floats, k: int) -> tuple[F
             )
 
     with _one_blas_thread():
-        _in_parallel(search, _blocks(np.arange(len(queries)), _PRODUCT_BLOCK))
+        size = _PRODUCT_BLOCK if device is None else _DEVICE_BLOCK
+        _in_parallel(search, _blocks(np.arange(len(queries)), size))
     return distance, row
 
 
@@ -420,8 +431,8 @@ class _Strips:
         factors[-1, :n_points] = _squared_norms(points)
         return cls(factors, length, n_points, float(np.sqrt(factors[-1, :n_points].max())))
 
-    def screen(self, queries: Floats, k: int) -> tuple[Floats, Floats]:
-        """Return each strip's minimum, and the value that none of the k nearest can exceed."""
+    def screen(self, queries: Floats, k: int) -> tuple[Bools, Floats]:
+        """Return which strips can hold one of the k nearest, and the value that none of those can exceed."""
         extended = np.column_stack([queries, np.ones(len(queries))])
         lowest = np.empty((len(queries), self.factors.shape[1] // self.length))
         step = max(1, _PRODUCT_TILE // self.length)
@@ -429,11 +440,38 @@ class _Strips:
             tile = extended @ self.factors[:, first * self.length : (first + step) * self.length]
             lowest[:, first : first + step] = tile.reshape(len(queries), -1, self.length).min(axis=2)
         if lowest.shape[1] < k:
-            return lowest, np.full(len(queries), np.inf)
+            return np.ones(lowest.shape, dtype=bool), np.full(len(queries), np.inf)
+        limit = self._limit(queries, np.partition(lowest, k - 1, axis=1)[:, k - 1])
+        return lowest <= limit[:, None], limit
+
+    def screen_on(self, device: str) -> Callable[[Floats, int], tuple[Bools, Floats]]:
+        """Return `screen` with the products and minima taken on another device, in float64 like here."""
+        import torch
+
+        factors = torch.from_numpy(self.factors).to(device)
+        step = max(1, _DEVICE_TILE // self.length) * self.length
+
+        def screen(queries: Floats, k: int) -> tuple[Bools, Floats]:
+            extended = torch.from_numpy(np.column_stack([queries, np.ones(len(queries))])).to(device)
+            tiles = [
+                (extended @ factors[:, first : first + step]).unflatten(1, (-1, self.length)).amin(2)
+                for first in range(0, factors.shape[1], step)
+            ]
+            lowest = torch.cat(tiles, dim=1)
+            if lowest.shape[1] < k:
+                return np.ones(tuple(lowest.shape), dtype=bool), np.full(len(queries), np.inf)
+            limit = self._limit(queries, lowest.kthvalue(k, dim=1).values.cpu().numpy())
+            hit: Bools = (lowest <= torch.from_numpy(limit).to(device).unsqueeze(1)).cpu().numpy()
+            return hit, limit
+
+        return screen
+
+    def _limit(self, queries: Floats, kth: Floats) -> Floats:
+        """Return what no square of the k nearest distances, less the query's norm, exceeds; `kth` up to rounding."""
         square = _squared_norms(queries)
-        kth = np.partition(lowest, k - 1, axis=1)[:, k - 1]
         rounding = 8 * np.finfo(float).eps * (queries.shape[1] + 4) * (np.sqrt(square) + self.radius) ** 2
-        return lowest, kth + 4 * TIE_TOLERANCE * np.maximum(kth + square, 0) + 2 * rounding
+        limit: Floats = kth + 4 * TIE_TOLERANCE * np.maximum(kth + square, 0) + 2 * rounding
+        return limit
 
     def members(self, hit: Bools) -> tuple[Ints, Ints]:
         """Return (query, point) for every point of every strip that was hit, in query order."""
@@ -460,11 +498,12 @@ def _rectangle(who: Ints, points: Ints, distance: Floats, limit: Floats, n: int,
     return padded, point
 
 
-def _tree_fits(points: Floats, engine: str) -> bool:
+def _tree_fits(points: Floats, engine: str, device: str | None) -> bool:
     """Say whether the tree is to be used for these points."""
     if engine != "auto":
         return engine == "tree"
-    return len(points) >= MIN_TREE_POINTS and _effective_dimensions(points) <= MAX_TREE_DIMENSIONS
+    most = MAX_TREE_DIMENSIONS if device is None else MAX_TREE_DIMENSIONS_BESIDE_A_DEVICE
+    return len(points) >= MIN_TREE_POINTS and _effective_dimensions(points) <= most
 
 
 def _effective_dimensions(points: Floats) -> float:

@@ -153,8 +153,16 @@ class MatchReference:
     index: NeighborIndex
 
     @classmethod
-    def of(cls, F: object, y: ArrayLike | None, group: ArrayLike, *, missing: Missing = "error") -> MatchReference:
-        """Index a reference; the parameters are those of `match_pairs`."""
+    def of(
+        cls,
+        F: object,
+        y: ArrayLike | None,
+        group: ArrayLike,
+        *,
+        missing: Missing = "error",
+        device: str | None = None,
+    ) -> MatchReference:
+        """Index a reference; the parameters are those of `match_pairs` and, `device`, of `NeighborIndex.build`."""
         space = MatchingSpace.fit(F, missing=missing)
         points = space.transform(F)
         group_names, groups = _encode(group, "group", "reference", len(points))
@@ -164,7 +172,7 @@ class MatchReference:
                 f"{group_names[0]!r}."
             )
         label_names, labels = _encode(y, "y", "reference", len(points))
-        index = NeighborIndex.build(points, labels, groups)
+        index = NeighborIndex.build(points, labels, groups, device=device)
         return cls(space, points, labels, groups, label_names, group_names, index)
 
     def match(self, F: object, y: ArrayLike | None, group: ArrayLike, max_distance: float | None = None) -> Pairs:
