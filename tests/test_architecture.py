@@ -32,7 +32,7 @@ ALLOWED = {
     "gates": {"validation"},
     "fingerprints": {"validation"},
     "data": {"files"},
-    "placebo": {"matching"},
+    "placebo": {"inference", "matching"},
     "clustering": {"inference"},
     "models": {"attribution", "encoding", "trees", "validation"},
     "loading": {"models", "training", "trees"},

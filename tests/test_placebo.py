@@ -222,3 +222,26 @@ def test_comparisons_of_a_person_do_not_depend_on_who_else_is_compared():
     inside = row[whole.person] >= 0
     assert (whole.own[inside] != row[whole.person][inside]).all()
     assert (whole.nodes[inside, 0] == row[whole.person][inside] + 300).all()
+
+
+def test_people_with_the_same_finances_are_not_all_compared_with_the_same_few():
+    rng = np.random.default_rng(0)
+    n = 400
+    pool = np.zeros((n, 2)), np.ones(n, dtype=int), np.arange(n) % 2
+    people = np.zeros((n, 2)), np.ones(n, dtype=int), rng.integers(0, 2, n)
+    found = placebo_pairs(*people, pool)
+    for used in (found.other, found.own):
+        assert len(np.unique(used)) > 0.8 * n
+        assert np.bincount(used).max() < 25
+
+
+def test_whom_a_person_is_compared_with_does_not_depend_on_who_else_is():
+    points, label, group = _people(n=200)
+    points = points.round(0)
+    reference = PlaceboReference.of(*_people(n=300, seed=1))
+    whole = reference.compare(points, label, group)
+    part = reference.compare(points[50:], label[50:], group[50:], number=np.arange(50, 200))
+    kept = whole.person >= 50
+    np.testing.assert_array_equal(whole.person[kept] - 50, part.person)
+    np.testing.assert_array_equal(whole.other[kept], part.other)
+    np.testing.assert_array_equal(whole.own[kept], part.own)

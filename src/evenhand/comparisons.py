@@ -205,7 +205,7 @@ def compare_batch(
     compared
         Rows of the batch to compare; None for all.
     """
-    pairs = _compared_people(reference.placebos, people, points, person_row, compared, max_distance)
+    pairs = _compared_people(reference.placebos, people, points, person_row, first_person, compared, max_distance)
     pairs = _with_baseline(pairs, explainer, people)
     scored = _scored(reference, explainer, own, people, pool, pairs, decision_threshold)
     figures = {name: pairs.person_mean(values) for name, values in _by_person(scored).items()}
@@ -231,16 +231,23 @@ def _compared_people(
     people: People,
     points: Floats,
     person_row: Ints | None,
+    first_person: int,
     compared: Ints | None,
     max_distance: float | None,
 ) -> PlaceboPairs:
     """Comparisons of those of the batch who are compared, as rows of the batch."""
     labels, groups = people.labels, people.groups.codes
     if compared is None:
-        return placebos.compare(points, labels, groups, person_row, max_distance=max_distance)
+        number = first_person + np.arange(len(people))
+        return placebos.compare(points, labels, groups, person_row, number=number, max_distance=max_distance)
     rows = np.full(len(people), -1, dtype=np.int64) if person_row is None else person_row
     found = placebos.compare(
-        points[compared], labels[compared], groups[compared], rows[compared], max_distance=max_distance
+        points[compared],
+        labels[compared],
+        groups[compared],
+        rows[compared],
+        number=first_person + compared,
+        max_distance=max_distance,
     )
     reason = np.full((len(people), found.reason.shape[1]), -1, dtype=np.int8)
     reason[compared] = found.reason

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.inference import person_hash
 from evenhand.matching import NeighborIndex
 
 __all__ = [
@@ -221,12 +222,15 @@ class PlaceboReference:
     few
         By (large group, small group) where the one has far more people: random rows of the large, as many of each
         label as the small has, with their index.
+    seed
+        Of where people outside the reference ask from.
     """
 
     pool: _People
     jittered: _People
     index: NeighborIndex
     few: Mapping[tuple[int, int], tuple[Ints, NeighborIndex]]
+    seed: int
 
     @classmethod
     def of(
@@ -251,7 +255,7 @@ class PlaceboReference:
             for key, rows in chosen.items()
             if len(rows)
         }
-        return cls(pool, jittered, index, few)
+        return cls(pool, jittered, index, few, int(rng.integers(2**31)))
 
     def compare(
         self,
@@ -260,6 +264,7 @@ class PlaceboReference:
         groups: ArrayLike,
         reference_row: ArrayLike | None = None,
         *,
+        number: ArrayLike | None = None,
         n_neighbors: int = 16,
         n_pairs: int = N_PAIRS,
         tolerance: float = 0.05,
@@ -274,6 +279,10 @@ class PlaceboReference:
         reference_row
             The row of the reference that each of them is, -1 for none: no one is their own placebo. None for people
             who are all outside it.
+        number
+            A number for each of them, whoever else is compared at the same time; their place here by default. People
+            who have the same finances ask from points a hair apart, so that they are not all compared with the same
+            few.
         n_neighbors, n_pairs, tolerance, max_distance
             As in `placebo_pairs`.
         """
@@ -284,7 +293,11 @@ class PlaceboReference:
                 f"`points` has {people.points.shape[1]} columns and the reference has {pool.points.shape[1]}."
             )
         rows = np.full(len(people.groups), -1) if reference_row is None else np.asarray(reference_row, dtype=np.int64)
-        search = _Search(self, people, rows, n_neighbors)
+        numbers = np.arange(len(rows)) if number is None else np.asarray(number, dtype=np.int64)
+        # Someone of the reference asks from where the reference has them.
+        asked = people.points + _jitter_of(numbers, people.points.shape[1], self.seed)
+        asked[rows >= 0] = self.jittered.points[rows[rows >= 0]]
+        search = _Search(self, people, asked, rows, n_neighbors)
         slack = 10 * _JITTER * float(np.sqrt(max(1, pool.points.shape[1])))
         limit = np.inf if max_distance is None else max_distance + slack
         n_groups = 1 + int(max(people.groups.max(initial=-1), pool.groups.max(initial=-1)))
@@ -313,6 +326,14 @@ class PlaceboReference:
             is_same_people=len(rows) == len(pool.groups) and bool((rows == np.arange(len(rows))).all()),
             n_reference=len(pool.groups),
         )
+
+
+def _jitter_of(person: Ints, dimensions: int, seed: int) -> Floats:
+    """A step for each person, of shape (n, dimensions), from their number and the seed alone."""
+    columns = [person_hash(person, seed + column) for column in range(dimensions)]
+    uniform = np.stack(columns, axis=1).astype(np.float64) / 2.0**64 if columns else np.zeros((len(person), 0))
+    steps: Floats = _JITTER * np.sqrt(12.0) * (uniform - 0.5)
+    return steps
 
 
 def _few(pool: _People, rank: Ints, large: int, small: int) -> Ints:
@@ -380,6 +401,7 @@ class _Search:
 
     reference: PlaceboReference
     people: _People
+    points: Floats
     rows: Ints
     k: int
 
@@ -389,10 +411,7 @@ class _Search:
         """Yield people of a group with neighbours in it, another group, and neighbours there; then of few."""
         for group in np.unique(self.people.groups).tolist():
             who = np.flatnonzero(self.people.groups == group)
-            asked = self.people.points[who]
-            is_inside = self.rows[who] >= 0
-            # Someone of the reference asks from where the reference has them.
-            asked[is_inside] = self.reference.jittered.points[self.rows[who[is_inside]]]
+            asked = self.points[who]
             own = self.nearest(who, asked, group)
             for target in range(n_groups):
                 if target != group:
