@@ -90,5 +90,9 @@ def search(
         raise typer.Exit(1)
     if family == "network":
         typer.echo(f"Chosen model: {found.best_model.save(out / 'model')}")
+    else:
+        typer.echo(
+            "Chosen trees: not saved; `evenhand.search` in Python, with the same settings, has them as `best_model`."
+        )
     show_and_write(found.audit(), out / "audit")
     typer.echo(f"Search: {out / 'search.html'}")
