@@ -83,6 +83,23 @@ def test_parts_and_ranges_give_the_errors_of_all_at_once(rng, monkeypatch, n_ins
             assert first == pytest.approx(second, rel=1e-10)
 
 
+def test_any_number_of_threads_gives_the_same_bits(rng):
+    whole = comparisons(rng, 60, 12)
+    one, three = (estimate_excesses([All(10), All(10)], InParts(whole, 30), n_threads) for n_threads in (1, 3))
+    assert repr(one) == repr(three)
+
+
+def test_what_a_part_raises_in_a_thread_is_raised(rng):
+    @dataclass(frozen=True)
+    class Torn(InParts):
+        def parts(self):
+            yield self.whole
+            raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        estimate_excesses([All(10)], Torn(comparisons(rng, 60, 12), 30), n_threads=2)
+
+
 def test_few_people_and_no_questions(rng):
     whole = comparisons(rng, 8, 0, n_columns=2)
     (found,) = estimate_excesses([All(2)], InMemory(whole, 30, n_left_out=3))

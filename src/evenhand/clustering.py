@@ -8,7 +8,8 @@ reference and not with the number of comparisons.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
@@ -63,6 +64,7 @@ class Part(Protocol):
     def __len__(self) -> int: ...
 
 
+T = TypeVar("T")
 P = TypeVar("P", bound=Part)
 P_co = TypeVar("P_co", bound=Part, covariant=True)
 P_contra = TypeVar("P_contra", bound=Part, contravariant=True)
@@ -147,7 +149,9 @@ def smallest_row(part: Part) -> Ints:
     return np.minimum(part.other, part.own)
 
 
-def estimate_excesses(questions: Sequence[Question[P]], parts: Parts[P]) -> list[tuple[ExcessEstimate, ...]]:
+def estimate_excesses(
+    questions: Sequence[Question[P]], parts: Parts[P], n_threads: int = 1
+) -> list[tuple[ExcessEstimate, ...]]:
     """The excess of each column of each question.
 
     The estimates are those of `inference.excess_columns` for all comparisons at once, up to rounding.
@@ -158,42 +162,60 @@ def estimate_excesses(questions: Sequence[Question[P]], parts: Parts[P]) -> list
         What to average.
     parts
         The comparisons.
+    n_threads
+        Questions answered at the same time; the estimates are the same to the last bit for any number.
     """
     if not questions:
         return []
-    moments = _moments(questions, parts)
-    fits = [None if m is None or round(m.n_people) < max(MIN_PEOPLE, 2) else m.fit() for m in moments]
     note = left_out_note(parts.n_left_out)
     found: list[tuple[ExcessEstimate, ...]] = []
-    for chosen in _batches(questions, parts.n_reference):
-        sums = {k: _ClusterSums.zeros(parts.n_reference, questions[k].n_columns) for k in chosen if fits[k] is not None}
-        if sums:
-            _add_people(sums, questions, fits, parts)
-            _add_couples(sums, questions, fits, parts)
-        for k in chosen:
-            fit, moment = fits[k], moments[k]
-            if fit is None:
-                n = 0 if moment is None else round(moment.n_people)
-                found.append(tuple(too_few(n, MIN_PEOPLE, note) for _ in range(questions[k].n_columns)))
-            else:
-                found.append(sums[k].estimates(fit, note))
+    with ThreadPoolExecutor(n_threads) as pool:
+        moments = _moments(questions, parts, pool)
+        fits = [None if m is None or round(m.n_people) < max(MIN_PEOPLE, 2) else m.fit() for m in moments]
+        for chosen in _batches(questions, parts.n_reference):
+            asked = {
+                k: _Asked(questions[k], fit, _ClusterSums.zeros(parts.n_reference, questions[k].n_columns))
+                for k in chosen
+                if (fit := fits[k]) is not None
+            }
+            if asked:
+                _add_people(list(asked.values()), parts, pool)
+                _add_couples(list(asked.values()), parts, pool)
+            for k in chosen:
+                moment = moments[k]
+                if k in asked:
+                    found.append(asked[k].sums.estimates(asked[k].fit, note))
+                else:
+                    n = 0 if moment is None else round(moment.n_people)
+                    found.append(tuple(too_few(n, MIN_PEOPLE, note) for _ in range(questions[k].n_columns)))
     return found
 
 
-def _moments(questions: Sequence[Question[P]], parts: Parts[P]) -> list[ExcessMoments | None]:
+@dataclass(frozen=True, eq=False)
+class _Asked(Generic[P]):
+    """A question that enough people answer, its regressions and the sums that its errors are made of."""
+
+    question: Question[P]
+    fit: ExcessFit
+    sums: _ClusterSums
+
+
+def _moments(questions: Sequence[Question[P]], parts: Parts[P], pool: Executor) -> list[ExcessMoments | None]:
     found: list[ExcessMoments | None] = [None] * len(questions)
-    for part in parts.parts():
-        for k, question in enumerate(questions):
-            chosen = question.of(part)
-            blocks = [
-                ExcessMoments.of(chosen.share, chosen.control[:, None], block.astype(np.float64))
-                for block in _column_blocks(chosen.difference)
-            ]
-            product = np.concatenate([block.product for block in blocks], axis=1)
-            more = ExcessMoments(blocks[0].n_people, blocks[0].design, product)
+    for part in _ahead(parts.parts(), pool):
+        for k, more in enumerate(pool.map(lambda question, part=part: _moments_of(question.of(part)), questions)):
             before = found[k]
             found[k] = more if before is None else before + more
     return found
+
+
+def _moments_of(chosen: Selection) -> ExcessMoments:
+    blocks = [
+        ExcessMoments.of(chosen.share, chosen.control[:, None], block.astype(np.float64))
+        for block in _column_blocks(chosen.difference)
+    ]
+    product = np.concatenate([block.product for block in blocks], axis=1)
+    return ExcessMoments(blocks[0].n_people, blocks[0].design, product)
 
 
 def _batches(questions: Sequence[Question[P]], n_reference: int) -> Iterator[list[int]]:
@@ -210,32 +232,40 @@ def _batches(questions: Sequence[Question[P]], n_reference: int) -> Iterator[lis
     yield chosen
 
 
-def _add_people(
-    sums: dict[int, _ClusterSums],
-    questions: Sequence[Question[P]],
-    fits: Sequence[ExcessFit | None],
-    parts: Parts[P],
-) -> None:
-    for part in parts.parts():
-        people = _PeopleOfPart.of(part, parts.n_reference)
-        for k, total in sums.items():
-            fit, chosen = fits[k], questions[k].of(part)
-            assert fit is not None
-            total.add_people(people, fit, chosen)
+def _add_people(asked: Sequence[_Asked[P]], parts: Parts[P], pool: Executor) -> None:
+    indexed = ((part, _PeopleOfPart.of(part, parts.n_reference)) for part in parts.parts())
+    for part, people in _ahead(indexed, pool):
+
+        def add(one: _Asked[P], part: P = part, people: _PeopleOfPart = people) -> None:
+            one.sums.add_people(people, one.fit, one.question.of(part))
+
+        _for_each(add, asked, pool)
 
 
-def _add_couples(
-    sums: dict[int, _ClusterSums],
-    questions: Sequence[Question[P]],
-    fits: Sequence[ExcessFit | None],
-    parts: Parts[P],
-) -> None:
-    for part, low, high in parts.ranges():
-        couples = _couples_of_reference(part, parts.n_reference, low, high)
-        for k, total in sums.items():
-            fit, chosen = fits[k], questions[k].of(part)
-            assert fit is not None
-            total.add_couples(couples, fit, chosen, len(part))
+def _add_couples(asked: Sequence[_Asked[P]], parts: Parts[P], pool: Executor) -> None:
+    n = parts.n_reference
+    indexed = ((part, _couples_of_reference(part, n, low, high)) for part, low, high in parts.ranges())
+    for part, couples in _ahead(indexed, pool):
+
+        def add(one: _Asked[P], part: P = part, couples: tuple[_Index, ...] = couples) -> None:
+            one.sums.add_couples(couples, one.fit, one.question.of(part), len(part))
+
+        _for_each(add, asked, pool)
+
+
+def _for_each(function: Callable[[T], None], items: Iterable[T], pool: Executor) -> None:
+    """Call a function of every item, and raise what it raises."""
+    for _ in pool.map(function, items):
+        pass
+
+
+def _ahead(items: Iterator[T], pool: Executor) -> Iterator[T]:
+    """The items, each of them made while the one before is in use."""
+    end = object()
+    coming = pool.submit(next, items, end)
+    while (item := coming.result()) is not end:
+        coming = pool.submit(next, items, end)
+        yield item  # type: ignore[misc]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from evenhand.clustering import InMemory, Parts, Question, Selection, estimate_excesses
@@ -327,6 +328,7 @@ def estimate_evidence(
     *,
     placebo_cec: Floats | None = None,
     q_value: Floats | None = None,
+    n_threads: int = 1,
 ) -> Evidence:
     """The evidence, from comparisons in one part or many.
 
@@ -342,10 +344,12 @@ def estimate_evidence(
         Quarters of the distances: see `DISTANCE_SHARES`.
     placebo_cec, q_value
         For each (person, other group), where they are to be kept in the result.
+    n_threads
+        Estimates that are made at the same time.
     """
     n_groups = len(design.groups)
     between = [(a, b) for a in range(n_groups) for b in range(a + 1, n_groups)]
-    present = _values_present(parts)
+    present = _values_present(parts, n_groups)
     splits = _split_questions(design, between, present)
     questions: list[Question[Comparisons]] = [
         _MainQuestion(len(design.features)),
@@ -356,7 +360,7 @@ def estimate_evidence(
         *(_Nearest(k) for k in range(1, present.largest_rank + 1)),
         *(question for _, _, question in splits),
     ]
-    answers = iter(estimate_excesses(questions, parts))
+    answers = iter(estimate_excesses(questions, parts, n_threads))
     cec, input_gap, reasoning_gap, overlap, *features = next(answers)
     regime_b = next(answers)[0]
     by_threshold = tuple((t, next(answers)[0]) for t in _THRESHOLDS)
@@ -406,6 +410,7 @@ def gather_evidence(found: BatchEvidence, people: People, n_reference: int, desi
         limits,
         placebo_cec=found.placebo_cec,
         q_value=_q_values(found, people),
+        n_threads=torch.get_num_threads(),
     )
 
 
@@ -461,7 +466,7 @@ class _Present:
     largest_rank: int
 
 
-def _values_present(parts: Parts[Comparisons]) -> _Present:
+def _values_present(parts: Parts[Comparisons], n_groups: int) -> _Present:
     seen: dict[str, set[int]] = {"group": set(), "label": set(), "decision": set()}
     by: dict[str, set[int]] = {}
     between: set[tuple[int, int]] = set()
@@ -471,8 +476,8 @@ def _values_present(parts: Parts[Comparisons]) -> _Present:
             codes.update(np.unique(_person_column(part, name)).tolist())
         for name, values in part.by.items():
             by.setdefault(name, set()).update(np.unique(values).tolist())
-        low, high = np.minimum(part.group, part.other_group), np.maximum(part.group, part.other_group)
-        between.update((int(a), int(b)) for a, b in np.unique(np.column_stack([low, high]), axis=0))
+        sides = np.unique(part.group * n_groups + part.other_group).tolist()
+        between.update((min(divmod(code, n_groups)), max(divmod(code, n_groups))) for code in sides)
         largest = max(largest, int(part.rank.max(initial=0)))
     return _Present(
         groups=frozenset(seen["group"]),

@@ -155,3 +155,51 @@ def test_a_scheduler_that_dies_on_the_way(tmp_path, model, applicants, streamed)
         watcher.join()
     found = streamed(model, applicants(4000), tmp_path, batch_rows=200, resume=True)
     assert found.provenance.n_people == 4000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc is told to keep memory")
+def test_workers_use_freed_memory_again_whatever_dask_told_their_allocator(tmp_path):
+    script = """
+import resource
+import numpy as np
+from evenhand.scale.engines import _keep_freed_memory
+
+def pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        np.ones(1 << 20)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+first = pages()
+_keep_freed_memory()
+print(first, pages())
+"""
+    told = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536"}
+    done = subprocess.run([sys.executable, "-c", script], env=told, capture_output=True, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    assert before > 50 * 100
+    assert after < before / 10
+
+
+def test_a_script_without_a_guard_is_told_how_to_start_workers(tmp_path):
+    script = tmp_path / "unguarded.py"
+    script.write_text(
+        """
+from pathlib import Path
+
+import torch
+
+import evenhand as eh
+
+folder = Path(__file__).parent
+data = eh.load_dataset("synthetic", n=300)
+data.X.assign(y=data.y, sex=data.group).to_parquet(folder / "people.parquet")
+model = torch.nn.Linear(data.X.shape[1], 1)
+eh.audit_stream(folder / "people.parquet", model, label="y", group="sex", evidence=False, engine="dask", workers=1,
+                financial_features=data.financial_features, out=folder / "audit")
+""",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "StreamError: Dask could not start workers on this machine; a script" in done.stderr

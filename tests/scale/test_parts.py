@@ -1,5 +1,7 @@
 """What streamed audits are made of: quantiles in parts, files of sums, batches of files, random people."""
 
+import time
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +13,7 @@ from evenhand.exceptions import StreamError
 from evenhand.findings import ScoreCounts
 from evenhand.inference import person_hash
 from evenhand.scale import codec
+from evenhand.scale.ordered import in_order
 from evenhand.scale.quantiles import quantiles_of_parts
 from evenhand.scale.sampling import hash_limit, lowest_rows
 from evenhand.scale.source import open_source
@@ -85,3 +88,27 @@ def test_rows_with_the_lowest_hashes(monkeypatch):
     assert (hashes <= np.uint64(hash_limit(500, 40, 9))).sum() == 40
     assert hash_limit(500, 500, 9) is None
     assert lowest_rows(3, 40, 9).tolist() == [0, 1, 2]
+
+
+def test_results_come_in_order_and_only_a_few_wait():
+    begun = []
+
+    def late_if_even(number):
+        begun.append(number)
+        time.sleep(0.02 * (number % 2 == 0))
+        return number
+
+    found = in_order(late_if_even, range(40), n_threads=3)
+    assert next(found) == 0
+    assert len(begun) <= 7
+    assert list(found) == list(range(1, 40))
+
+
+def test_an_error_in_a_thread_is_raised_in_its_turn():
+    def inverse(number):
+        return 1 / number
+
+    found = in_order(inverse, [1, 0, 2], n_threads=2)
+    assert next(found) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import fields, is_dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -17,19 +18,25 @@ from evenhand.files import write_atomically
 from evenhand.findings import AuditSums, ScoreCounts
 from evenhand.matching.diagnostics import MatchSums, Moments
 
-__all__ = ["load", "save"]
+__all__ = ["encode", "load", "save"]
 
 _KNOWN = {kind.__name__: kind for kind in (AuditSums, EvidenceSums, MatchSums, Moments, ScoreCounts)}
 
 
-def save(path: str | os.PathLike[str], value: Any) -> None:  # noqa: ANN401 - sums and plain data
-    """Write sums, arrays and plain data, whole or not at all."""
+def encode(value: Any) -> bytes:  # noqa: ANN401 - sums and plain data
+    """The content of a file of sums, arrays and plain data."""
     arrays: list[np.ndarray[Any, Any]] = []
     text = json.dumps(_plain(value, arrays))
-    with write_atomically(path) as temporary, temporary.open("wb") as file:
-        header = np.frombuffer(text.encode(), dtype=np.uint8)
-        named: dict[str, Any] = {f"a{k}": array for k, array in enumerate(arrays)}
-        np.savez(file, header=header, **named)
+    named: dict[str, Any] = {f"a{k}": array for k, array in enumerate(arrays)}
+    file = BytesIO()
+    np.savez(file, header=np.frombuffer(text.encode(), dtype=np.uint8), **named)
+    return file.getvalue()
+
+
+def save(path: str | os.PathLike[str], value: Any) -> None:  # noqa: ANN401
+    """Write such a file, whole or not at all."""
+    with write_atomically(path) as temporary:
+        temporary.write_bytes(encode(value))
 
 
 def load(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 import torch
 
 from evenhand.exceptions import EvenhandError, InvalidInputError, StreamError
-from evenhand.scale.batches import BatchContext, BatchOutput, run_batch
+from evenhand.scale.batch_files import BatchFiles, encode_batch
+from evenhand.scale.batches import BatchContext, run_batch
 from evenhand.scale.source import Batch, Source
 
 __all__ = ["n_cores", "one_torch_thread", "run_on_dask", "run_on_threads"]
@@ -22,6 +26,8 @@ _IN_FLIGHT_PER_WORKER = 2
 _CONNECT_SECONDS = "10s"
 _WORKER_SECONDS = 60
 _MOST_IDLE_ROUNDS = 3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
+_LARGEST_REUSED, _MOST_KEPT = 32 << 20, 256 << 20
 
 
 def n_cores() -> int:
@@ -33,19 +39,19 @@ def run_on_threads(
     context: BatchContext,
     source: Source,
     batches: Sequence[Batch],
-    keep: Callable[[BatchOutput], None],
+    keep: Callable[[BatchFiles], None],
     n_workers: int,
 ) -> None:
     """Audit batches in threads of this process and keep each as it is done."""
 
-    def work(batch: Batch) -> BatchOutput:
+    def work(batch: Batch) -> BatchFiles:
         return _one(context, source, batch)
 
     # One thread for each batch, and one thread inside it, is faster than many threads on one batch after another; and
     # a batch comes out the same to the last bit wherever it is run.
     with one_torch_thread(), ThreadPoolExecutor(n_workers) as pool:
         waiting = iter(batches)
-        running: set[Future[BatchOutput]] = set()
+        running: set[Future[BatchFiles]] = set()
         try:
             while True:
                 while len(running) < n_workers and (batch := next(waiting, None)) is not None:
@@ -64,7 +70,7 @@ def run_on_dask(
     context: BatchContext,
     source: Source,
     batches: Sequence[Batch],
-    keep: Callable[[BatchOutput], None],
+    keep: Callable[[BatchFiles], None],
     scheduler: str | None,
     n_workers: int,
 ) -> None:
@@ -118,7 +124,7 @@ def _dask_round(
     context: BatchContext,
     source: Source,
     left: dict[int, Batch],
-    keep: Callable[[BatchOutput], None],
+    keep: Callable[[BatchFiles], None],
 ) -> None:
     """Send the reference to every worker, then batches as workers are free, and strike out those that are kept."""
     shared = client.scatter(context, broadcast=True, hash=False)
@@ -165,25 +171,39 @@ def where_of(source: Source, batch: Batch) -> str:
     return f"{str(source.files[batch.file])!r} (batch {batch.number})"
 
 
-def _one(context: BatchContext, source: Source, batch: Batch) -> BatchOutput:
+def _one(context: BatchContext, source: Source, batch: Batch) -> BatchFiles:
     table = source.read(batch, context.columns.needed)
-    return run_batch(context, batch.number, batch.first_row, table, where_of(source, batch))
+    return encode_batch(run_batch(context, batch.number, batch.first_row, table, where_of(source, batch)))
 
 
-def _on_worker(context: BatchContext, number: int, first_row: int, table: Any, where: str) -> BatchOutput | str:  # noqa: ANN401
+def _on_worker(context: BatchContext, number: int, first_row: int, table: Any, where: str) -> BatchFiles | str:  # noqa: ANN401
     """A batch on a worker; a refusal comes back as its sentence, as errors lose their type on the way."""
+    _keep_freed_memory()
     with one_torch_thread():
         try:
-            return run_batch(context, number, first_row, table, where)
+            return encode_batch(run_batch(context, number, first_row, table, where))
         except EvenhandError as error:
             return str(error)
 
 
-def _result(future: Any) -> BatchOutput:  # noqa: ANN401
+@cache
+def _keep_freed_memory() -> None:
+    """Let this process keep memory that it frees, up to a bound, and use it again.
+
+    Dask starts its workers with settings of glibc by which every larger array is returned to the system at once. An
+    audit makes and frees such arrays all the time; fetching their pages anew makes it three times as slow.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST_REUSED)
+        mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT)
+
+
+def _result(future: Any) -> BatchFiles:  # noqa: ANN401
     found = future.result()
     if isinstance(found, str):
         raise InvalidInputError(found)
-    assert isinstance(found, BatchOutput)
+    assert isinstance(found, BatchFiles)
     return found
 
 
@@ -202,6 +222,11 @@ def _dask_client(scheduler: str | None, n_workers: int) -> Iterator[tuple[Any, A
                 n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0"
             )
         client = distributed.Client(cluster or scheduler, timeout=_CONNECT_SECONDS)
+    except RuntimeError as error:
+        raise StreamError(
+            "Dask could not start workers on this machine; a script that asks for them must do so under "
+            '`if __name__ == "__main__":`, as each worker reads the script first.'
+        ) from error
     except (OSError, TimeoutError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInputError(

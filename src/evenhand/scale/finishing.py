@@ -21,15 +21,17 @@ from evenhand.assembling import (
 from evenhand.evidence import DISTANCE_SHARES, Design, Evidence, estimate_evidence, looked_up, null_scores
 from evenhand.exceptions import StreamError
 from evenhand.findings import AuditReference, AuditSums
+from evenhand.inference import NullScores
 from evenhand.matching.diagnostics import QUANTILES
 from evenhand.proxies import ProxyScreen
 from evenhand.report.distributions import merge_distributions
+from evenhand.scale.ordered import in_order
 from evenhand.scale.pair_choice import choose_pairs
 from evenhand.scale.people import Columns
 from evenhand.scale.quantiles import quantiles_of_parts
 from evenhand.scale.result import StreamedAudit
 from evenhand.scale.source import Source
-from evenhand.scale.store import BatchRecord, Store, StoredComparisons
+from evenhand.scale.store import Store, StoredComparisons
 
 __all__ = ["finish"]
 
@@ -48,6 +50,7 @@ def finish(
     is_separate: bool,
     fingerprint: str,
     hashes: dict[str, str],
+    n_threads: int,
     advance: Callable[[str], None],
 ) -> StreamedAudit:
     """Merge the batches in their order, estimate what needs all of them, and put q-values into the pair table.
@@ -62,10 +65,12 @@ def finish(
         Whether the reference is another file than the source.
     fingerprint, hashes
         SHA-256 of the source's content, and of the reference.
+    n_threads
+        Files read, and estimates made, at the same time; the figures are the same to the last bit for any number.
     advance
         Called with a few words after each step.
     """
-    merged = _merged(store, source)
+    merged = _merged(store, source, n_threads)
     names, features = reference.pool.groups.names, [str(c) for c in reference.pool.table.columns]
     numbers, sums = merged.numbers, merged.sums
 
@@ -94,9 +99,9 @@ def finish(
     evidence: Evidence | None = None
     screen: ProxyScreen | None = None
     if sums.evidence is not None:
-        _write_q_values(store, numbers, len(names))
+        _write_q_values(store, numbers, len(names), n_threads)
         advance("q-values")
-        evidence = _evidence(store, merged, reference, features)
+        evidence = _evidence(store, merged, reference, features, n_threads)
         advance("excess")
         screen = _screened(store, numbers, names, reference.settings.random_state)
         advance("proxies")
@@ -138,14 +143,14 @@ class _Merged:
     by_values: Mapping[int, Mapping[str, tuple[str, ...]]]
 
 
-def _merged(store: Store, source: Source) -> _Merged:
+def _merged(store: Store, source: Source, n_threads: int) -> _Merged:
     sums: AuditSums | None = None
     distributions: Mapping[str, Any] | None = None
     exclusions: dict[str, int] = {}
     n_outside: dict[int, int] = {}
     by_values: dict[int, Mapping[str, tuple[str, ...]]] = {}
-    for batch in source.batches:
-        record: BatchRecord = store.record(batch.number)
+    records = in_order(lambda batch: store.record(batch.number), source.batches, n_threads)
+    for batch, record in zip(source.batches, records, strict=True):
         for reason, n in record.exclusions.items():
             exclusions[reason] = exclusions.get(reason, 0) + n
         if record.sums is None or record.distributions is None:
@@ -161,29 +166,35 @@ def _merged(store: Store, source: Source) -> _Merged:
     return _Merged(tuple(n_outside), sums, distributions, exclusions, n_outside, by_values)
 
 
-def _write_q_values(store: Store, numbers: Sequence[int], n_groups: int) -> None:
+def _write_q_values(store: Store, numbers: Sequence[int], n_groups: int, n_threads: int) -> None:
     """Rank every pair's excess among placebo pairs of all batches."""
 
-    def nulls_of(number: int) -> Any:  # noqa: ANN401
+    def nulls_of(number: int) -> NullScores:
         part = store.nulls(number)
         return null_scores(part.placebo_over_gap, part.stratum, part.person, n_groups)
 
-    pooled = reduce(add, map(nulls_of, numbers))
+    pooled = reduce(add, in_order(nulls_of, numbers, n_threads))
 
     def n_at_least(number: int) -> tuple[Ints, Ints]:
         part = store.nulls(number)
         return pooled.n_at_least(part.over_gap, part.stratum), part.stratum
 
     counts = [np.zeros(size + 1, dtype=np.int64) for size in pooled.sizes.tolist()]
-    for number in numbers:
-        for total, more in zip(counts, pooled.counts(*n_at_least(number)), strict=True):
+    for found in in_order(lambda number: pooled.counts(*n_at_least(number)), numbers, n_threads):
+        for total, more in zip(counts, found, strict=True):
             total += more
     table = pooled.q_values(tuple(counts))
-    for number in numbers:
+
+    def write(number: int) -> None:
         store.write_q_values(number, looked_up(table, *n_at_least(number)))
 
+    for _ in in_order(write, numbers, n_threads):
+        pass
 
-def _evidence(store: Store, merged: _Merged, reference: AuditReference, features: list[str]) -> Evidence:
+
+def _evidence(
+    store: Store, merged: _Merged, reference: AuditReference, features: list[str], n_threads: int
+) -> Evidence:
     assert merged.sums.evidence is not None
     values = {name: tuple(counts) for name, counts in merged.sums.approvals.items()}
     codes = {
@@ -196,15 +207,19 @@ def _evidence(store: Store, merged: _Merged, reference: AuditReference, features
     limits: list[float] = []
     if any(len(store.distances(number)) for number in merged.numbers):
         limits = quantiles_of_parts(lambda: (store.distances(n) for n in merged.numbers), DISTANCE_SHARES)
-    for number in merged.numbers:
+
+    def write_near(number: int) -> None:
         store.write_near(number, store.comparisons(number, codes[number]).within(limits).n_near)
+
+    for _ in in_order(write_near, merged.numbers, n_threads):
+        pass
     design = Design(
         features=tuple(features),
         groups=reference.pool.groups.names,
         by=values,
         consistency_threshold=reference.settings.consistency_threshold,
     )
-    return estimate_evidence(parts, merged.sums.evidence, design, limits)
+    return estimate_evidence(parts, merged.sums.evidence, design, limits, n_threads=n_threads)
 
 
 def _screened(store: Store, numbers: Sequence[int], names: tuple[str, ...], random_state: int) -> ProxyScreen | None:

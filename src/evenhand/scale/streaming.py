@@ -18,7 +18,8 @@ from evenhand.explaining import People
 from evenhand.findings import AuditReference, AuditSettings
 from evenhand.models import AttributionChoice, AuditedModel, Output, as_audited_model
 from evenhand.progress import progress as shown_progress
-from evenhand.scale.batches import BatchContext, BatchOutput
+from evenhand.scale.batch_files import BatchFiles
+from evenhand.scale.batches import BatchContext
 from evenhand.scale.engines import n_cores, one_torch_thread, run_on_dask, run_on_threads
 from evenhand.scale.finishing import finish
 from evenhand.scale.manifest import check_resumable, model_probe
@@ -262,6 +263,7 @@ def audit_stream(
             is_separate=reference is not None,
             fingerprint=content,
             hashes={"reference": reference_hash},
+            n_threads=n_workers,
             advance=advance,
         )
         save_sample(store, result.sample)
@@ -286,12 +288,12 @@ def _run(
 
     with shown_progress("batches", n, is_shown=is_shown, done=n_done) as advance:
 
-        def keep(output: BatchOutput) -> None:
+        def keep(files: BatchFiles) -> None:
             nonlocal n_done
             with writing(
                 store.folder, f"{n_done} of {n} batches are finished and kept: free space and go on with `resume=True`"
             ):
-                store.write(output)
+                store.write(files)
             n_done += 1
             advance("")
 
