@@ -40,23 +40,22 @@ ALLOWED = {
     "comparisons": {"attribution", "explaining", "placebo", "scoring"},
     "evidence": {"clustering", "comparisons", "explaining", "inference"},
     "findings": {"attribution", "comparisons", "explaining", "matching", "models", "regimes", "scoring"},
-    "result": {
-        "disparity", "encoding", "evidence", "files", "matching", "outcome_metrics", "procedural_metrics", "proxies",
-        "regimes", "report", "scoring",
-    },
-    "report": {"comparing", "files", "inference", "regimes", "result", "scoring"},
+    "cases": {"scoring"},
+    "figures": {"disparity", "evidence", "files", "matching", "outcome_metrics", "proxies", "regimes", "report"},
+    "result": {"cases", "encoding", "figures", "files", "procedural_metrics", "regimes", "report"},
+    "report": {"comparing", "figures", "files", "inference", "regimes", "scoring"},
     "assembling": {
-        "disparity", "evidence", "findings", "inference", "matching", "outcome_metrics", "proxies", "result",
+        "disparity", "evidence", "figures", "findings", "inference", "matching", "outcome_metrics", "proxies",
     },
     "auditing": {
         "assembling", "attribution", "evidence", "explaining", "findings", "fingerprints", "matching", "models",
         "result", "validation",
     },
-    "comparing": {"files", "inference", "result"},
+    "comparing": {"figures", "files", "inference", "result"},
     "scale": {
-        "assembling", "attribution", "clustering", "comparisons", "evidence", "explaining", "files", "findings",
-        "fingerprints", "inference", "matching", "models", "progress", "proxies", "regimes", "report", "result",
-        "tables", "validation",
+        "assembling", "attribution", "cases", "clustering", "comparisons", "evidence", "explaining", "figures",
+        "files", "findings", "fingerprints", "inference", "matching", "models", "progress", "proxies", "regimes",
+        "report", "tables", "validation",
     },
     "training": {
         "attribution", "encoding", "files", "matching", "models", "placebo", "progress", "scoring", "splitting",

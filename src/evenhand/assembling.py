@@ -19,12 +19,12 @@ from evenhand.disparity import (
 )
 from evenhand.evidence import Evidence
 from evenhand.exceptions import EvenhandWarning
+from evenhand.figures import Outcome, Provenance
 from evenhand.findings import AuditSettings, AuditSums
 from evenhand.inference import person_hash
 from evenhand.matching import MatchDiagnostics
 from evenhand.outcome_metrics import Figure, group_outcomes, outcome_figures
 from evenhand.proxies import ProxyScreen, proxy_screen
-from evenhand.result import Outcome, Provenance
 
 if TYPE_CHECKING:
     import pandas as pd

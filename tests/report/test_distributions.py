@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.figures import _json_ready
 from evenhand.report.distributions import merge_distributions, pair_distributions
-from evenhand.result import _json_ready
 
 
 def test_every_scored_pair_is_counted_once(result):

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import evenhand as eh
+from evenhand.figures import SCHEMA
 from evenhand.report.distributions import pair_distributions
 from evenhand.report.schema import load_schema
-from evenhand.result import SCHEMA
 
 
 def audited(n_groups=2, *, evidence=True, by=False, max_distance=None, n=150):

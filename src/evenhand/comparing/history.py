@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.exceptions import DataFileError
-from evenhand.result import SCHEMA
+from evenhand.figures import SCHEMA
 
 __all__ = ["History", "RecordedAudit", "read_audit", "read_history"]
 

@@ -13,7 +13,7 @@ from evenhand.report.glossary import GLOSSARY
 if TYPE_CHECKING:
     import pandas as pd
 
-    from evenhand.result import AuditResult
+    from evenhand.figures import AuditFigures
 
 __all__ = ["Column", "Highlight", "Sheet", "audit_sheets"]
 
@@ -71,7 +71,7 @@ class Sheet:
     highlights: tuple[Highlight, ...] = ()
 
 
-def audit_sheets(result: AuditResult, max_pairs: int, n_cases: int = 50) -> list[Sheet]:
+def audit_sheets(result: AuditFigures, max_pairs: int, n_cases: int = 50) -> list[Sheet]:
     """The sheets of an audit, in order.
 
     Parameters
@@ -182,7 +182,7 @@ _FLAGGED = Highlight("flag", "filled")
 # --- what was audited, and the verdict ---
 
 
-def _summary(result: AuditResult) -> Sheet:
+def _summary(result: AuditFigures) -> Sheet:
     fields: list[Field] = [
         ("figure", "text", "metric"),
         ("value", "number", "value"),
@@ -361,7 +361,8 @@ def _weights(data: Record) -> Sheet:
     ]
     records = data["evidence"]["weights"] if data["evidence"] else []
     about = "How differently a feature is weighed in comparable people of two groups, over placebo pairs."
-    return _table("Weights", about, fields, records, if_empty=_NO_EVIDENCE)
+    missing = "No feature has a weight: the model takes all as categories." if data["evidence"] else _NO_EVIDENCE
+    return _table("Weights", about, fields, records, if_empty=missing)
 
 
 def _proxies(data: Record) -> Sheet:
@@ -660,7 +661,7 @@ def _segments(data: Record) -> Sheet:
 # --- people ---
 
 
-def _cases(result: AuditResult, n_cases: int) -> Sheet:
+def _cases(result: AuditFigures, n_cases: int) -> Sheet:
     table = result.cases(n_cases)
     kinds: dict[str, Kind] = dict.fromkeys(("person", "match", "reason", "match_reason"), "whole")
     kinds |= dict.fromkeys(("group", "other_group", "feature"), "text")

@@ -116,6 +116,8 @@ def finish(
     return StreamedAudit(
         folder=store.folder,
         sums=sums,
+        pairs=sample.pairs,
+        table=sample.values,
         features=feature_table(sums, features, names, evidence),
         outcome=outcome,
         matching=diagnostics,
