@@ -28,7 +28,8 @@ ALLOWED = {
     "proxies": {"outcome_metrics"},
     "encoding": {"validation"},
     "matching": set(),
-    "tables": {"validation"},
+    "csv_files": set(),
+    "tables": {"csv_files", "validation"},
     "gates": {"validation"},
     "fingerprints": {"validation"},
     "data": {"files"},
@@ -46,6 +47,7 @@ ALLOWED = {
     "report": {"comparing", "figures", "files", "inference", "regimes", "scoring"},
     "assembling": {
         "disparity", "evidence", "figures", "findings", "inference", "matching", "outcome_metrics", "proxies",
+        "validation",
     },
     "auditing": {
         "assembling", "attribution", "evidence", "explaining", "findings", "fingerprints", "matching", "models",
@@ -53,9 +55,9 @@ ALLOWED = {
     },
     "comparing": {"figures", "files", "inference", "result"},
     "scale": {
-        "assembling", "attribution", "cases", "clustering", "comparisons", "evidence", "explaining", "figures",
-        "files", "findings", "fingerprints", "inference", "matching", "models", "progress", "proxies", "regimes",
-        "report", "tables", "validation",
+        "assembling", "attribution", "cases", "clustering", "comparisons", "csv_files", "evidence", "explaining",
+        "figures", "files", "findings", "fingerprints", "inference", "matching", "models", "progress", "proxies",
+        "regimes", "report", "tables", "validation",
     },
     "training": {
         "attribution", "encoding", "files", "matching", "models", "placebo", "progress", "scoring", "splitting",

@@ -205,6 +205,36 @@ def test_doubtful_financial_features_are_named(people):
     assert any("fewer than 30 people" in w for w in result.warnings)
 
 
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_points_passed_off_as_log_odds_are_noticed(people):
+    X, y, group = people
+    table = pd.DataFrame(X, columns=[*FINANCIAL, "x3", "x4"])
+
+    def points(rows):
+        return 600 + 50 * np.asarray(rows)[:, 0]
+
+    result = eh.audit(
+        points, table, y, sensitive_features=group, financial_features=FINANCIAL, output="log-odds", evidence=False
+    )
+    assert any("40 of 40 people is 0 or 1 to the last digit" in warning for warning in result.warnings)
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_identifiers_and_numbers_written_as_text_are_noticed(rng):
+    n = 120
+    table = pd.DataFrame({"income": rng.normal(size=n), "id": [f"A{k}" for k in range(n)], "debt": rng.normal(size=n)})
+    y, group = rng.integers(0, 2, n), rng.choice(["a", "b"], n)
+    model = eh.CECClassifier(epochs=1, cec_weight=0, equalized_odds_weight=0, random_state=0)
+    model.fit(table, y, sensitive_features=group)
+    result = eh.audit(model, table, y, sensitive_features=group, financial_features=["income"], evidence=False)
+    assert any("as text: ['id']; a model cannot learn" in warning for warning in result.warnings)
+    money = table.assign(debt=[f"€ {k},000.50" for k in range(n)])
+    with pytest.raises(
+        InvalidInputError, match=r"'debt' is text with 120 different values in 120 people \(such as '€ 0"
+    ):
+        eh.match_pairs(money[["income", "debt"]], y, group)
+
+
 def test_an_encoded_model_is_reported_by_original_column(rng):
     table = pd.DataFrame(
         {"income": rng.normal(size=80), "job": rng.choice(["cook", "clerk", None], 80), "debt": rng.normal(size=80)}

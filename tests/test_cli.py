@@ -149,6 +149,16 @@ def test_a_toml_file_holds_the_options_and_options_win(evenhand, loans, tmp_path
     assert settings["random_state"] == 1
 
 
+def test_a_fault_is_told_apart_from_a_crossed_gate(evenhand, monkeypatch):
+    def broken(**options):
+        raise ZeroDivisionError("nobody foresaw this")
+
+    monkeypatch.setattr(sys.modules[cli.main.__module__], "app", broken)
+    code, _, error = evenhand("version")
+    assert code == 70
+    assert "ZeroDivisionError: nobody foresaw this\nThis is a fault of evenhand" in error
+
+
 def test_a_crossed_gate_exits_with_one_and_writes_the_result(evenhand, loans, tmp_path):
     code, _, err = evenhand("audit", loans, *BASICS, "--out", tmp_path, "--fail-on", "auc > 0.1")
     assert code == 1
@@ -315,6 +325,24 @@ def test_batches_give_the_figures_of_one_audit_and_go_on(evenhand, loans, fitted
     assert evenhand(*batches, "--resume")[0] == 0
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_batches_are_matched_in_the_people_of_a_reference_file(evenhand, loans, fitted, tmp_path, ending):
+    table = pd.read_csv(loans).dropna(subset=["sex", "outcome"])
+    people, reference = tmp_path / "big.parquet", tmp_path / f"reference.{ending}"
+    table[:150].to_parquet(people)
+    table[150:].to_parquet(reference) if ending == "parquet" else table[150:].to_csv(reference, index=False)
+    common = ("audit", people, *BASICS, "--model", fitted / "network", "--reference", reference)
+    found = {}
+    for name, options in {"whole": (), "parts": ("--stream", "--batch-rows", "60")}.items():
+        code, _, err = evenhand(*common, *options, "--out", tmp_path / name)
+        assert code == 0, err
+        found[name] = json.loads((tmp_path / name / "audit.json").read_text())
+    assert found["parts"]["data"]["n_reference"] == found["whole"]["data"]["n_reference"] == len(table) - 150
+    assert found["parts"]["stream"]["n_batches"] == 3
+    for figure in ("mean", "reasoning_gap", "excess"):
+        assert found["parts"]["cec"][figure] == pytest.approx(found["whole"]["cec"][figure], rel=1e-6, abs=1e-7), figure
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -359,6 +387,35 @@ def test_a_search_ends_with_a_page_a_workbook_and_an_audited_model(evenhand, loa
     assert code == 0, err
     for name in ("search.html", "search.xlsx", "search.json", "model/model.safetensors", "audit/report.html"):
         assert (tmp_path / "search" / name).is_file(), name
+    assert "Search:" in out
+
+
+@pytest.mark.filterwarnings("ignore:.*too short to have a direction")
+def test_trees_that_a_search_chose_are_saved_and_audited_with_the_same_figures(evenhand, loans, tmp_path, monkeypatch):
+    out_folder = tmp_path / "search"
+    words = (
+        "search", loans, *BASICS, "--family", "trees", "--candidates", "2", "--folds", "2", "--keep", "auc >= 0.1",
+        "--out", out_folder,
+    )  # fmt: skip
+    code, out, err = evenhand(*words)
+    assert code == 0, err
+    model = out_folder / "model" / "model.skops"
+    assert f"Chosen model: {model}" in out
+    code, _, err = evenhand("audit", loans, *BASICS, "--model", model, "--out", tmp_path / "audit")
+    assert code == 0, err
+    folders = (out_folder / "audit", tmp_path / "audit")
+    searched, audited = (json.loads((folder / "audit.json").read_text()) for folder in folders)
+    assert searched.pop("created") <= audited.pop("created")
+    for part in (searched, audited):  # the command knows of files, and of people who were left out
+        part["data"] = {key: value for key, value in part["data"].items() if key not in ("hashes", "exclusions")}
+    assert audited == searched
+
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    model.unlink()
+    code, out, err = evenhand(*words)  # its candidates are kept
+    assert code == 0, err
+    assert "Chosen model: not saved. Saving trees needs skops, which is not installed: pip install 'evenhand[sk" in err
+    assert not model.exists()
     assert "Search:" in out
 
 

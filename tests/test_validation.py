@@ -41,7 +41,7 @@ def test_other_tables_are_refused(X, error, message):
 
 
 def test_text_is_refused_with_a_way_out():
-    with pytest.raises(InvalidInputError, match=r"not numbers: \['job'\]. Encode them first"):
+    with pytest.raises(InvalidInputError, match=r"not numbers: \['job'\] \(such as 'a' in 'job'\). Encode them first"):
         as_matrix(as_table(pd.DataFrame(FRAME)))
 
 

@@ -20,11 +20,12 @@ from evenhand.disparity import (
 from evenhand.evidence import Evidence
 from evenhand.exceptions import EvenhandWarning
 from evenhand.figures import Outcome, Provenance
-from evenhand.findings import AuditSettings, AuditSums
+from evenhand.findings import AuditReference, AuditSums
 from evenhand.inference import person_hash
 from evenhand.matching import MatchDiagnostics
 from evenhand.outcome_metrics import Figure, group_outcomes, outcome_figures
 from evenhand.proxies import ProxyScreen, proxy_screen
+from evenhand.validation import is_number_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +49,8 @@ _PROXY_FOLDS, _PROXY_TREES = 3, 25
 _LOW_COVERAGE = 0.9
 _LARGE_GAP = 0.05  # completeness gap, as a share of the logit's distance from the baseline's
 _LARGE_ERROR = 0.2  # standard error of sampled attributions, as a share of their size
+_SURE, _MANY_SURE = 1e-15, 0.25
+_MOST_TEXTS = 50
 _PROTECTED_WORDS = frozenset(
     {"age", "sex", "gender", "race", "ethnicity", "religion", "marital", "nationality", "national", "colour", "color"}
 )
@@ -171,10 +174,22 @@ def screen_for_proxies(
     )
 
 
+def _n_beyond_logits(sums: AuditSums) -> int:
+    """People whose probability is 0 or 1 but for rounding."""
+    rows = sums.scores
+    return int(rows.count[np.minimum(rows.score, 1 - rows.score) < _SURE].sum())
+
+
+def _singular_texts(table: pd.DataFrame) -> list[str]:
+    """Text columns in which most people have a value that is only theirs."""
+    text = [c for c in table.columns if not (is_number_column(table[c]) or table[c].dtype == bool)]
+    return [str(c) for c in text if table[c].nunique() > max(_MOST_TEXTS, len(table) / 2)]
+
+
 def reservations_of(
     sums: AuditSums,
     provenance: Provenance,
-    settings: AuditSettings,
+    reference: AuditReference,
     diagnostics: MatchDiagnostics,
     figures: Mapping[str, Figure],
     evidence: Evidence | None,
@@ -182,10 +197,24 @@ def reservations_of(
     stacklevel: int = 3,
 ) -> list[str]:
     """What a careful reader must know before using the figures; the grave ones are also Python warnings."""
+    settings = reference.settings
     grave: list[str] = []
     other: list[str] = []
     if figures["positive_rate"].note:
         grave.append(f"The model's {figures['positive_rate'].note}.")
+    n_sure = _n_beyond_logits(sums)
+    if reference.model.output == "log-odds" and n_sure > _MANY_SURE * provenance.n_people:
+        grave.append(
+            f"The probability of {n_sure:,} of {provenance.n_people:,} people is 0 or 1 to the last digit, which makes "
+            "their log-odds alike, so that decisions and AUC say little; a score in points is no log-odds until it is "
+            "scaled to them."
+        )
+    singular = _singular_texts(reference.pool.table)
+    if singular:
+        grave.append(
+            f"Text columns with a value of its own for most people, such as an identifier, a date or a number written "
+            f"as text: {singular}; a model cannot learn from them. Leave them out, or turn them into numbers."
+        )
     if diagnostics.coverage < _LOW_COVERAGE:
         grave.append(f"Only {diagnostics.coverage:.1%} of comparisons have a match; the figures speak of those alone.")
     if provenance.completeness_gap > _LARGE_GAP:

@@ -269,6 +269,7 @@ def _assembled(reference: AuditReference, found: BatchFindings, by: Mapping[str,
             groups=names,
             by={name: text_codes(values)[0] for name, values in by.items()},
             consistency_threshold=settings.consistency_threshold,
+            without_weight=tuple(reference.model.category_columns(features)),
         )
         evidence = gather_evidence(found.evidence, people, len(pool), design)
         chosen = screened_people(np.arange(len(people)), settings.random_state)
@@ -300,7 +301,7 @@ def _assembled(reference: AuditReference, found: BatchFindings, by: Mapping[str,
         settings=asdict(settings),
         provenance=provenance,
         warnings=tuple(
-            reservations_of(found.sums, provenance, settings, diagnostics, outcome.figures, evidence, stacklevel=4)
+            reservations_of(found.sums, provenance, reference, diagnostics, outcome.figures, evidence, stacklevel=4)
         ),
         table=people.table,
         reference_table=pool.table,

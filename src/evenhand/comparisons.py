@@ -385,7 +385,8 @@ def _scored(
             ).rows(torch.arange(len(x), device=device))
             for counterpart in (pool.x[rows[block]], pool.x[placebo_rows[block]])
         )
-        apart = [each.leaving_out(like_me, sizes[block]) for each in (me, like_me, with_placebos)]
+        without_one = None if explainer.without_one is None else explainer.without_one[cell[block]]
+        apart = [each.leaving_out(like_me, sizes[block], without_one) for each in (me, like_me, with_placebos)]
         pair, result.pair[block], result.gap[block] = _compared(me, them, with_theirs, join)
         null, result.placebo[block], result.placebo_gap[block] = _compared(apart[0], apart[1], apart[2], join)
         result.contributions[block] = (pair - null).cpu()

@@ -80,7 +80,8 @@ class WeightDifference:
     estimate
         Weight in `group` minus weight in `other_group`, over the same difference among placebo pairs. A weight is the
         change of the logit for one standard deviation of the feature, along the person's path; for a feature of
-        several encoded columns it has no sign and is their root mean square.
+        several encoded columns it has no sign and is their root mean square. A feature that the model takes as a
+        category has no standard deviation, and no weight.
     """
 
     feature: str
@@ -271,13 +272,20 @@ class _Weights:
 
     first: int
     second: int
-    n_columns: int
+    features: tuple[int, ...]
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.features)
 
     def of(self, part: Comparisons) -> Selection:
         rows = np.flatnonzero(_is_between(part, self.first, self.second))
         # The difference is of the other's weight over the placebo's, who is of the person's own group.
         sign = np.where(part.group[rows] == self.second, 1.0, -1.0).astype(np.float32)
-        return Selection(rows, _share(part.n_between[rows]), part.control[rows], sign[:, None] * part.weights[rows])
+        weights = part.weights[rows]
+        if self.n_columns < weights.shape[1]:
+            weights = weights[:, list(self.features)]
+        return Selection(rows, _share(part.n_between[rows]), part.control[rows], sign[:, None] * weights)
 
 
 def _share(n: Ints) -> Floats:
@@ -312,12 +320,15 @@ class Design:
         Values of each column to split by, in the order of their codes.
     consistency_threshold
         As in `evenhand.audit`.
+    without_weight
+        Features that the model takes as categories.
     """
 
     features: tuple[str, ...]
     groups: tuple[str, ...]
     by: Mapping[str, tuple[str, ...]]
     consistency_threshold: float
+    without_weight: tuple[str, ...] = ()
 
 
 def estimate_evidence(
@@ -349,13 +360,14 @@ def estimate_evidence(
     """
     n_groups = len(design.groups)
     between = [(a, b) for a in range(n_groups) for b in range(a + 1, n_groups)]
+    weighed = tuple(j for j, feature in enumerate(design.features) if feature not in design.without_weight)
     present = _values_present(parts, n_groups)
     splits = _split_questions(design, between, present)
     questions: list[Question[Comparisons]] = [
         _MainQuestion(len(design.features)),
         _RegimeB(design.consistency_threshold),
         *(_RegimeB(threshold) for threshold in _THRESHOLDS),
-        *(_Weights(a, b, len(design.features)) for a, b in between),
+        *(_Weights(a, b, weighed) for a, b in between if weighed),
         *(_WithinDistance(k, limit) for k, limit in enumerate(distance_limits)),
         *(_Nearest(k) for k in range(1, present.largest_rank + 1)),
         *(question for _, _, question in splits),
@@ -365,9 +377,10 @@ def estimate_evidence(
     regime_b = next(answers)[0]
     by_threshold = tuple((t, next(answers)[0]) for t in _THRESHOLDS)
     weights = tuple(
-        WeightDifference(feature, design.groups[a], design.groups[b], estimate)
+        WeightDifference(design.features[j], design.groups[a], design.groups[b], estimate)
         for a, b in between
-        for feature, estimate in zip(design.features, next(answers), strict=True)
+        if weighed
+        for j, estimate in zip(weighed, next(answers), strict=True)
     )
     by_distance = tuple((float(limit), next(answers)[0]) for limit in distance_limits)
     by_matches = tuple((k, next(answers)[0]) for k in range(1, present.largest_rank + 1))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.attribution import Explanation, label_group_baselines
+from evenhand.attribution.baselines import categories_without_one
 from evenhand.attribution.gradients import Method
 from evenhand.models import AuditedModel
 from evenhand.validation import Groups
@@ -73,12 +74,15 @@ class Explainer:
     Attributes
     ----------
     baselines
-        Mean of each cell, of shape (n_cells, d); NaN where the pool has no one.
+        Mean of each cell, of shape (n_cells, d); of a category, the most common. NaN where the pool has no one.
     cell_sizes
         Number of people of the pool in each cell.
     known
         Attributions of every row of the pool from the cells of its label, in order of row, then of group; None where
         they are computed as they are asked for.
+    without_one
+        Categories of the baselines when one who has them is left out of the cell: see `categories_without_one`. None
+        where no input is a category.
     """
 
     model: AuditedModel
@@ -87,15 +91,26 @@ class Explainer:
     n_steps: int
     method: Method
     known: Explanation | None = None
+    without_one: Tensor | None = None
 
     @classmethod
     def of(cls, model: AuditedModel, pool: People, n_steps: int, method: Method) -> Explainer:
         """Take the baselines from a pool."""
-        means = label_group_baselines(
-            pool.x.cpu().numpy(), pool.labels, pool.groups.codes, skip_missing=model.accepts_missing
+        people = (pool.x.cpu().numpy(), pool.labels, pool.groups.codes)
+        categorical = model.categorical_inputs
+
+        def by_cell(rows: NDArray[np.float64]) -> Tensor:
+            return torch.as_tensor(rows.reshape(-1, rows.shape[-1]), dtype=pool.x.dtype, device=pool.x.device)
+
+        flat = by_cell(label_group_baselines(*people, skip_missing=model.accepts_missing, categorical=categorical))
+        return cls(
+            model,
+            flat,
+            np.bincount(pool.cells, minlength=len(flat)),
+            n_steps,
+            method,
+            without_one=by_cell(categories_without_one(*people, categorical)) if categorical else None,
         )
-        flat = torch.as_tensor(means.reshape(-1, means.shape[-1]), dtype=pool.x.dtype, device=pool.x.device)
-        return cls(model, flat, np.bincount(pool.cells, minlength=len(flat)), n_steps, method)
 
     def has_baseline(self, people: People) -> NDArray[np.bool_]:
         """Whether the pool has anyone in each person's cell."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenhand.csv_files import MISSING_WORDS, check_columns_differ, not_utf8, separator_of
 from evenhand.exceptions import DataFileError, InvalidInputError
 from evenhand.validation import check_columns
 
@@ -45,21 +46,39 @@ def read_table(path: str | Path) -> pd.DataFrame:
     DataFileError
         If the file is absent, of another kind, unreadable or empty.
     """
-    import pandas as pd
-
     file = Path(path)
     if not file.is_file():
         raise DataFileError(f"There is no file {str(file)!r}.")
     if not file.name.lower().endswith(_READERS):
         raise DataFileError(f"{str(file)!r} must be one of {', '.join(_READERS)}; the ending tells how to read it.")
     try:
-        table = pd.read_parquet(file) if file.suffix.lower() == ".parquet" else pd.read_csv(file, low_memory=False)
+        table = _parquet(file) if file.suffix.lower() == ".parquet" else _csv(file)
+    except DataFileError:
+        raise
+    except UnicodeDecodeError as error:
+        raise DataFileError(not_utf8(file)) from error
     except Exception as error:  # whatever a reader raises, the user needs the file's name and the reason
         reason = str(error).strip().split("\n")[0]
-        raise DataFileError(f"{str(file)!r} cannot be read: {reason or type(error).__name__}.") from error
+        raise DataFileError(f"{str(file)!r} cannot be read: {reason.rstrip('.') or type(error).__name__}.") from error
     if table.empty:
         raise DataFileError(f"{str(file)!r} has no rows.")
     return table
+
+
+def _csv(file: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.read_csv(
+        file, sep=separator_of(file), na_values=list(MISSING_WORDS), keep_default_na=False, low_memory=False
+    )
+
+
+def _parquet(file: Path) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow.parquet as pq
+
+    check_columns_differ(pq.read_schema(file).names, file)
+    return pd.read_parquet(file)
 
 
 def applicants(

@@ -108,7 +108,8 @@ def as_matrix(
     text = [c for c in table.columns if not (is_number_column(table[c]) or table[c].dtype == bool)]
     if text:
         raise InvalidInputError(
-            f"`{name}` has columns that are not numbers: {text}. Encode them first, for example with "
+            f"`{name}` has columns that are not numbers: {text} (such as {_not_a_number(table[text[0]])!r} in "
+            f"{text[0]!r}). Encode them first, for example with "
             "`evenhand.TableEncoder.fit(X).transform(X)`, or audit a `CECClassifier`, which encodes by itself."
         )
     values: NDArray[np.floating] = table.to_numpy(dtype=dtype, na_value=np.nan)
@@ -118,6 +119,15 @@ def as_matrix(
         what = "infinite" if allow_missing else "missing or infinite"
         raise InvalidInputError(f"`{name}` holds {what} values (column: count): {bad}. Drop those rows or fill them.")
     return values
+
+
+def _not_a_number(column: pd.Series[Any]) -> str:
+    """A value of a column that is no number."""
+    import pandas as pd
+
+    present = column.dropna()
+    strange = present[pd.to_numeric(present.astype(str), errors="coerce").isna()]
+    return str(next(iter(strange if len(strange) else present), ""))
 
 
 def as_labels(y: Any, n: int, name: str = "y", *, is_part: bool = False) -> NDArray[np.int64]:  # noqa: ANN401
@@ -133,7 +143,9 @@ def as_labels(y: Any, n: int, name: str = "y", *, is_part: bool = False) -> NDAr
         raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
     missing = int(values.isna().sum())
     if missing:
-        raise InvalidInputError(f"`{name}` has {missing} missing labels; drop those people first.")
+        raise InvalidInputError(
+            f"`{name}` has {missing} missing labels; drop those people first (on the command line: --drop-missing)."
+        )
     seen = sorted(values.unique().tolist(), key=str)
     if not set(seen) <= {0, 1}:
         raise InvalidInputError(

@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 from evenhand.attribution import label_group_baselines
+from evenhand.attribution.baselines import categories_without_one
 from evenhand.exceptions import InvalidInputError
 
 
@@ -29,3 +30,55 @@ def test_an_empty_cell_is_nan_never_zero():
 def test_bad_input_is_refused(arguments, message):
     with pytest.raises(InvalidInputError, match=message):
         label_group_baselines(*arguments)
+
+
+def cells_of_codes(rng):
+    """Codes of few and of many categories, unknown ones among them, in cells of different size."""
+    X = np.column_stack([rng.integers(0, 3, 60), rng.integers(-1, 9, 60)]).astype(float)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    y, group = rng.integers(0, 2, 60), rng.choice(3, 60, p=[0.7, 0.2, 0.1])
+    return X, y, group
+
+
+def mode(values):
+    """The most common known code, by pandas, which sorts those that are equally common."""
+    known = pd.Series(values)[lambda codes: codes >= 0].mode()
+    return known.iloc[0] if len(known) else np.nan
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_baseline_of_a_category_is_the_most_common_of_the_cell(seed):
+    X, y, group = cells_of_codes(np.random.default_rng(seed))
+    numbers = np.random.default_rng(seed).normal(size=(60, 1))
+    found = label_group_baselines(np.hstack([X, numbers]), y, group, categorical=[0, 1])
+    plain = label_group_baselines(numbers, y, group)
+    for label in (0, 1):
+        for code in range(group.max() + 1):
+            inside = X[(y == label) & (group == code)]
+            np.testing.assert_array_equal(found[label, code, :2], [mode(inside[:, 0]), mode(inside[:, 1])])
+    np.testing.assert_allclose(found[:, :, 2:], plain, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_categories_without_one_are_those_of_the_cell_without_them(seed):
+    X, y, group = cells_of_codes(np.random.default_rng(seed))
+    whole = label_group_baselines(X, y, group, categorical=[0, 1])
+    without = categories_without_one(X, y, group, [0, 1])
+    for person in range(len(X)):
+        inside = (y == y[person]) & (group == group[person]) & (np.arange(len(X)) != person)
+        for column in (0, 1):
+            baseline = whole[y[person], group[person], column]
+            left = without[y[person], group[person], column] if X[person, column] == baseline else baseline
+            np.testing.assert_equal(left, mode(X[inside, column]))
+
+
+def test_unknown_categories_are_no_categories():
+    X = [[np.nan], [-1.0], [-1.0], [2.0], [np.nan], [-1.0]]
+    y, group = [0, 0, 0, 0, 1, 1], [0] * 6
+    np.testing.assert_array_equal(label_group_baselines(X, y, group, categorical=[0]), [[[2.0]], [[np.nan]]])
+    np.testing.assert_array_equal(categories_without_one(X, y, group, [0]), [[[np.nan]], [[np.nan]]])
+
+
+def test_categories_that_are_no_columns_are_refused():
+    with pytest.raises(InvalidInputError, match=r"`categorical` must name columns 0..0 of `X`, got \[1\]"):
+        label_group_baselines([[1.0]], [1], [0], categorical=[0, 1])

@@ -85,6 +85,34 @@ def test_an_input_that_the_placebo_lacks_was_no_part_of_the_mean():
     assert apart.baseline.tolist() == [[3.0, 3.0], [4.0, 3.5], [3.0, 3.0]]
 
 
+def score_of_a_category(x):
+    return np.array([0.3, -1.0, 2.0])[x[:, 0].astype(int)] * x[:, 1]
+
+
+def test_no_step_is_taken_from_a_category(rng):
+    x = torch.tensor([[2.0, 1.5], [0.0, -1.0]]).double()
+    baseline = torch.tensor([[1.0, 0.5]]).double().expand_as(x)
+    is_category = torch.tensor([True, False])
+    found = shapley_attribution(SampledShapley(score_of_a_category), x, baseline, is_category)
+    steps = found.per_deviation(torch.tensor([0.7, 2.0]).double())
+    # The number moves by 2 before and after the category takes the person's place.
+    torch.testing.assert_close(steps, torch.tensor([[0.0, (-1.0 + 2.0)], [0.0, (-1.0 + 0.3)]]).double())
+
+
+def test_leaving_a_person_out_keeps_categories_unless_they_led_by_that_person():
+    cell = torch.tensor([[1.0, 4.0], [1.0, 2.0], [0.0, 0.0], [2.0, 6.0]]).double()
+    baseline = torch.tensor([[1.0, 3.0]]).double().expand_as(cell)
+    without_one = torch.tensor([[0.0, float("nan")]]).double().expand_as(cell)
+    game = SampledShapley(score_of_a_category)
+    own = shapley_attribution(game, cell, baseline, torch.tensor([True, False]))
+    apart = own.leaving_out(own.rows(torch.tensor([1, 2, 3, 0])), torch.full((4,), 4), without_one)
+    assert apart.baseline[:, 0].tolist() == [0.0, 1.0, 1.0, 0.0]
+    torch.testing.assert_close(apart.baseline[:, 1], torch.tensor([10 / 3, 4.0, 2.0, 8 / 3]).double())
+    assert apart.completeness_gap.max() < 1e-12
+    unchanged = own.leaving_out(own.rows(torch.tensor([1, 2, 3, 0])), torch.full((4,), 4))
+    assert unchanged.baseline[:, 0].tolist() == [1.0, 1.0, 1.0, 1.0]
+
+
 def test_standard_errors_follow_the_people(rng):
     game = SampledShapley(lambda x: x.prod(axis=1), n_permutations=4)
     x, b = (torch.from_numpy(rng.normal(size=(5, 9))) for _ in range(2))

@@ -1,5 +1,7 @@
 """Tables of applicants, and a model of every kind fitted on them."""
 
+from math import comb
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -30,3 +32,69 @@ def mixed():
     logit = X["income"] + (X["home"] == "own") - X["debt"].fillna(1.0)
     y = (rng.random(240) < 1 / (1 + np.exp(-logit))).astype(int)
     return X, y.to_numpy(), rng.choice(["a", "b"], 240)
+
+
+def applicants_with_categories(strength, n=1000, seed=7):
+    """People of two groups who mostly live in different areas, decided on by a rule that may look at the area.
+
+    With `strength` the weight of the income depends on the area, which nine in ten of a group share.
+    """
+    rng = np.random.default_rng(seed)
+    group = rng.choice(["a", "b"], n)
+    usual = np.where(group == "a", "north", "south")
+    X = pd.DataFrame(
+        {
+            "income now": rng.normal(size=n),
+            "home": rng.choice(["own", "rent", "free"], n, p=[0.5, 0.3, 0.2]),
+            "debt": rng.normal(size=n),
+            "area": np.where(rng.random(n) < 0.9, usual, rng.choice(["north", "south", "east"], n)),
+        }
+    )
+    weight = 1 + strength * np.where(X["area"] == "south", -1.0, 1.0)
+    logit = 2 * (weight * X["income now"] - X["debt"] + (X["home"] == "own") - 0.5)
+    return X, (rng.random(n) < 1 / (1 + np.exp(-logit))).astype(int).to_numpy(), group
+
+
+@pytest.fixture(scope="session")
+def with_categories():
+    """Makes people whose decision rule may depend on a category."""
+    return applicants_with_categories
+
+
+def shapley_of_all_coalitions(margin, people, baseline):
+    """Shapley values by their definition: `margin` is asked about every mixture of the columns of two tables."""
+    names = list(people.columns)
+    d = len(names)
+    worth = []
+    for coalition in range(2**d):
+        taken = [names[j] for j in range(d) if coalition >> j & 1]
+        worth.append(np.asarray(margin(baseline.assign(**{name: people[name] for name in taken}))))
+    found = np.zeros((len(people), d))
+    for j in range(d):
+        for coalition in range(2**d):
+            if not coalition >> j & 1:
+                weight = 1 / (d * comb(d - 1, coalition.bit_count()))
+                found[:, j] += weight * (worth[coalition | 1 << j] - worth[coalition])
+    return found
+
+
+@pytest.fixture(scope="session")
+def all_coalitions():
+    return shapley_of_all_coalitions
+
+
+def mean_people(X, y, group, rows):
+    """The cell's mean numbers and most common categories for each of the rows, by pandas."""
+    cells = [X[(y == y[i]) & (group == group[i])] for i in rows]
+    columns = {
+        name: [
+            cell[name].mean() if pd.api.types.is_numeric_dtype(X[name]) else cell[name].mode().iloc[0] for cell in cells
+        ]
+        for name in X.columns
+    }
+    return pd.DataFrame(columns).astype({c: t for c, t in X.dtypes.items() if not pd.api.types.is_numeric_dtype(t)})
+
+
+@pytest.fixture(scope="session")
+def baselines_of():
+    return mean_people

@@ -1,5 +1,7 @@
 """Any score: functions, estimators of other libraries, and what is not a score."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -164,7 +166,127 @@ def test_what_has_no_score_is_refused():
         as_audited_model("model.pkl")
 
 
-def test_text_is_refused_with_the_columns_name(mixed):
+def test_text_is_refused_with_the_columns_name_where_the_people_are_not_known(mixed):
     audited = as_audited_model(half)
     with pytest.raises(InvalidInputError, match=r"columns that are not numbers: \['home', 'job'\]"):
         audited.encode(mixed[0])
+
+
+def scored(table):
+    """A function of a table with text: the weight of the income depends on the area."""
+    weight = np.where(table["area"] == "south", 0.1, 1.9)
+    logit = 2 * (weight * table["income now"] - table["debt"] + (table["home"] == "own") - 0.5)
+    return 1 / (1 + np.exp(-logit))
+
+
+def audit_of(model, people, **settings):
+    X, y, group = people
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", eh.EvenhandWarning)
+        return eh.audit(model, X, y, sensitive_features=group, financial_features=["income now", "debt"], **settings)
+
+
+@pytest.mark.parametrize("kind", [object, "str", "category"])
+def test_a_function_of_a_table_with_text_is_explained_by_all_coalitions(
+    kind, with_categories, all_coalitions, baselines_of
+):
+    X, y, group = with_categories(0.9, n=300)
+    X = X.astype({"home": kind, "area": kind})
+    asked = []
+
+    def function(table):
+        asked.append(table.dtypes)
+        return scored(table)
+
+    result = audit_of(function, (X, y, group), evidence=False)
+    assert all(dtypes.equals(X.dtypes) for dtypes in asked)
+    assert result.settings["attribution"] == "sampled_shapley"
+    rows = list(range(30))
+    expected = all_coalitions(scored, X.iloc[rows], baselines_of(X, y, group, rows))
+    np.testing.assert_allclose(result.attributions[rows], expected, atol=1e-6)
+
+
+def test_a_weight_that_depends_on_text_is_found_in_a_function(with_categories):
+    result = audit_of(scored, with_categories(0.9, n=500))
+    assert result.evidence.cec.p_value < 1e-6
+    parts = {part.feature: part.estimate.value for part in result.evidence.features}
+    assert max(parts, key=parts.get) == "area"
+    assert {weight.feature for weight in result.evidence.weights} == {"income now", "debt"}
+
+
+def test_an_estimator_of_any_kind_takes_its_own_columns_of_a_table_with_text(with_categories):
+    X, y, group = with_categories(0.9, n=200)
+
+    class Vendor:
+        feature_names_in_ = ("home", "area", "debt", "income now")
+
+        def predict_proba(self, table):
+            assert tuple(table.columns) == self.feature_names_in_
+            return np.column_stack([1 - scored(table), scored(table)])
+
+    result = audit_of(Vendor(), (X, y, group), output="log-odds", evidence=False)
+    expected = 1 / (1 + np.exp(-logit(scored(X))))
+    np.testing.assert_allclose(result.pairs.groupby("person")["score"].first(), expected, atol=1e-12)
+    with pytest.raises(InvalidInputError, match=r"differ from those the model was fitted on: missing \['home'\]"):
+        audit_of(Vendor(), (X.drop(columns="home"), y, group))
+
+
+def test_values_of_the_reference_that_no_audited_person_has_are_known(with_categories):
+    X, y, group = with_categories(0.9, n=300)
+    people = X.index[X["home"] != "free"]
+    result = eh.audit(
+        scored,
+        X.loc[people],
+        y[people],
+        sensitive_features=group[people],
+        financial_features=["income now"],
+        reference=(X, y, group),
+        evidence=False,
+    )
+    matches = result.pairs["match"].to_numpy()
+    assert (X["home"].iloc[matches] == "free").any()
+    np.testing.assert_allclose(result.pairs["match_score"], scored(X).iloc[matches], atol=1e-12)
+
+
+def test_a_function_of_a_table_with_text_is_audited_in_batches(with_categories, tmp_path):
+    X, y, group = with_categories(0.9, n=600)
+    X.loc[X.index[:3], "home"] = ["tent", "boat", "yurt"]  # in a batch, and perhaps not in the reference
+    X.assign(paid=y, sex=group).to_parquet(tmp_path / "people.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", eh.EvenhandWarning)
+        streamed = eh.audit_stream(
+            tmp_path / "people.parquet",
+            scored,
+            label="paid",
+            group="sex",
+            financial_features=["income now", "debt"],
+            out=tmp_path / "audit",
+            batch_rows=100,
+            reference=X.assign(paid=y, sex=group).iloc[3:],
+            evidence=False,
+        )
+    pairs = pd.concat([pd.read_parquet(part) for part in sorted(streamed.pairs_path.glob("*.parquet"))])
+    np.testing.assert_allclose(pairs.sort_values("person")["score"], scored(X), atol=1e-12)
+
+
+def test_a_function_that_does_not_take_tables_is_told_why_it_got_one(mixed):
+    X = mixed[0]
+    audited = as_audited_model(half, table=X)
+    x = audited.encode(X)
+    message = r"function half failed on a pandas table with the columns \['income', 'home', 'debt', 'job'\], .*Error"
+    with pytest.raises(InvalidInputError, match=message):
+        audited.margin(x)
+
+
+def test_missing_text_is_given_to_the_function_as_missing(mixed):
+    X, y, group = mixed
+    holes = X.assign(home=X["home"].mask(X.index % 7 == 0))
+
+    def function(table):
+        return 0.5 + 0.1 * table["home"].isna() + 0.2 * (table["home"] == "own") - 0.1 * table["debt"].isna()
+
+    with pytest.warns(eh.EvenhandWarning, match="too short to have a direction"):
+        result = eh.audit(function, holes, y, sensitive_features=group, financial_features=["income"], evidence=False)
+    scores = result.pairs.groupby("person")["score"].first()
+    np.testing.assert_allclose(scores, function(holes), atol=1e-12)
+    assert result.provenance.completeness_gap < 1e-12

@@ -201,11 +201,23 @@ def test_a_pipeline_that_mixes_number_columns_is_a_black_box_on_them(numbers):
         as_audited_model(model, table=X, attribution="linear")
 
 
-def test_a_pipeline_that_mixes_columns_of_text_is_refused(mixed):
+def test_a_pipeline_that_mixes_columns_of_text_is_a_black_box_on_them(mixed):
     X, y, _ = mixed
     model = make_pipeline(preprocessing(), PCA(2), LogisticRegression()).fit(X, y)
-    with pytest.raises(InvalidInputError, match=r"step PCA mixes columns, and the columns \['home', 'job'\] are not"):
-        as_audited_model(model, table=X)
+    audited = as_audited_model(model, table=X)
+    assert (audited.attribution, audited.categorical_inputs) == ("sampled_shapley", (1, 3))
+    np.testing.assert_allclose(audited.margin(audited.encode(X)), model.predict_proba(X)[:, 1], atol=1e-12)
+
+
+def test_a_pipeline_whose_steps_end_in_text_is_a_black_box_on_the_table(mixed):
+    X, y, _ = mixed
+    as_categories = FunctionTransformer(lambda table: table.astype({"home": "category", "job": "category"}))
+    model = make_pipeline(as_categories, HistGradientBoostingClassifier(max_iter=5)).fit(X, y)
+    audited = as_audited_model(model, table=X)
+    assert audited.attribution == "sampled_shapley"
+    np.testing.assert_allclose(audited.margin(audited.encode(X)), model.predict_proba(X)[:, 1], atol=1e-12)
+    with pytest.raises(InvalidInputError, match="step FunctionTransformer mixes columns, or makes no numbers of them"):
+        as_audited_model(model, table=X, attribution="tree_shap")
 
 
 def test_pipelines_in_pipelines_and_of_one_step_are_opened(numbers):

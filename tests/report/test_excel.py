@@ -2,6 +2,7 @@
 
 import json
 import math
+import subprocess
 import sys
 import zipfile
 from dataclasses import replace
@@ -190,6 +191,25 @@ def test_a_reference_group_has_no_ratio_and_says_why(workbook):
     row = table_of(workbook["Approvals"]).set_index("is reference").loc[True]
     assert row["approval ratio"] is None or math.isnan(row["approval ratio"])
     assert row["note"] == "this is the reference group"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel limits the size of files")
+def test_a_disk_without_room_is_an_error_of_the_system_and_leaves_nothing(tmp_path):
+    script = f"""
+import resource, signal
+from evenhand.report.excel import write_sheets
+from evenhand.report.sheets import Column, Sheet
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
+try:
+    sheet = Sheet("People", "All.", (Column("n", "whole"),), [(1,)])
+    write_sheets([sheet], {str(tmp_path / "audit.xlsx")!r}, title="t")
+except OSError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "audit.xlsx' cannot be written: " in done.stdout
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_evidence_the_sheets_say_that_it_was_not_asked_for(tmp_path):

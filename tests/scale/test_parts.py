@@ -13,8 +13,9 @@ from evenhand.exceptions import StreamError
 from evenhand.findings import ScoreCounts
 from evenhand.inference import person_hash
 from evenhand.scale import codec
-from evenhand.scale.ordered import in_order
+from evenhand.scale.ordered import PairwiseSum, in_order
 from evenhand.scale.quantiles import quantiles_of_parts
+from evenhand.scale.row_files import RowFile
 from evenhand.scale.sampling import hash_limit, lowest_rows
 from evenhand.scale.source import open_source
 
@@ -112,3 +113,32 @@ def test_an_error_in_a_thread_is_raised_in_its_turn():
     assert next(found) == 1
     with pytest.raises(ZeroDivisionError):
         next(found)
+
+
+def test_sums_by_pairs_keep_the_order_of_the_items():
+    for n in range(20):
+        found = PairwiseSum()
+        for number in range(n):
+            found.add((number,))
+        assert found.total() == (tuple(range(n)) if n else None)
+
+
+@pytest.mark.parametrize("kind", [np.dtype("i2"), np.dtype([("a", "f8"), ("b", "i1", (3,))])])
+def test_slices_of_rows_are_those_of_the_whole_array(tmp_path, rng, kind):
+    whole = np.frombuffer(rng.bytes(40 * kind.itemsize), dtype=kind)
+    np.save(tmp_path / "rows.npy", whole)
+    file = RowFile.open(tmp_path / "rows.npy")
+    assert file.n_rows == 40
+    for start, stop in [(0, 40), (7, 7), (39, 40), (3, 21)]:
+        assert file.rows(start, stop).tobytes() == whole[start:stop].tobytes()
+
+
+def test_damaged_rows_are_refused(tmp_path):
+    np.save(tmp_path / "rows.npy", np.arange(40))
+    content = (tmp_path / "rows.npy").read_bytes()
+    np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    objects = (tmp_path / "objects.npy").read_bytes()
+    for damaged in (b"", content[:5], content[:60], content[:-1], content + b"0", objects):
+        (tmp_path / "rows.npy").write_bytes(damaged)
+        with pytest.raises(StreamError, match=r"rows\.npy' cannot be read .*remove the \.npz file beside it"):
+            RowFile.open(tmp_path / "rows.npy")

@@ -133,8 +133,8 @@ def test_damaged_files_of_a_batch_are_named(begun):
     with pytest.raises(StreamError, match=r"000000\.npz' cannot be read .* have its batch audited again"):
         go(resume=True)
     (out / "batches" / "000000.npz").unlink()
-    (out / "batches" / "000002.arrow").write_bytes(b"ARROW1")
-    with pytest.raises(StreamError, match=r"000002\.arrow' cannot be read"):
+    (out / "batches" / "000002.comparisons.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(StreamError, match=r"000002\.comparisons\.npy' cannot be read"):
         go(resume=True)
     (out / "batches" / "000002.npz").unlink()
     assert repr(go(resume=True).to_dict()) == repr(first.to_dict())

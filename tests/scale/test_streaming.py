@@ -34,6 +34,22 @@ def test_figures_and_pairs_are_those_of_the_audit_in_memory(
     assert len(found.evidence.splits) > 8
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv", "csv.gz"])
+def test_a_reference_in_a_file_is_the_same_table_in_memory(
+    tmp_path, model, ending, applicants, in_memory, streamed, assert_same, differences
+):
+    table, reference = applicants(500), applicants(400, seed=1)
+    file = tmp_path / f"reference.{ending}"
+    reference.to_parquet(file) if ending == "parquet" else reference.to_csv(file, index=False)
+    (tmp_path / "path").mkdir()
+    (tmp_path / "table").mkdir()
+    by_path = streamed(model, table, tmp_path / "path", reference=file if ending == "csv" else str(file))
+    by_table = streamed(model, table, tmp_path / "table", reference=reference)
+    assert_same(by_path, in_memory(model, table, reference))
+    assert differences(by_path.to_dict()["cec"], by_table.to_dict()["cec"], rel=0) == []
+    assert by_path.stream["reference"] == by_table.stream["reference"] == "400 people given as the reference"
+
+
 def test_limits_on_distance_and_people_without_a_match_or_baseline(
     tmp_path, model, applicants, in_memory, streamed, assert_same
 ):

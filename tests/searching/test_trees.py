@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.exceptions import InvalidInputError
+from evenhand.exceptions import InvalidInputError, MissingExtraError
+from evenhand.loading import load_model
 from evenhand.searching import search
 from evenhand.searching.space import candidates_of
-from evenhand.searching.trees import make_tree_model
+from evenhand.searching.trees import make_tree_model, save_tree_model
 
 
 def candidate(**parameters):
@@ -85,3 +86,31 @@ def test_a_library_that_is_not_installed_is_named(table, monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", None)
     with pytest.raises(InvalidInputError, match="library='xgboost' needs the package 'xgboost': pip install xgboost"):
         make_tree_model(candidate(library="xgboost"), table[0], 0)
+
+
+@pytest.mark.parametrize("name", ["folder", "trees.skops"])
+def test_trees_are_saved_and_come_back_with_their_codes(table, tmp_path, name):
+    X, y = table
+    model = make_tree_model(candidate(drop=("age",), monotone={"income": 1}, max_iter=5), X, 0).fit(X, y)
+    path = save_tree_model(model, tmp_path / name)
+    assert path == (tmp_path / "folder" / "model.skops" if name == "folder" else tmp_path / name)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    unseen = X.assign(job="unseen")
+    for people in (X, unseen):
+        np.testing.assert_array_equal(load_model(path).predict_proba(people), model.predict_proba(people))
+
+
+def test_trees_of_other_libraries_are_left_to_the_user(table, tmp_path):
+    pytest.importorskip("lightgbm")
+    X, y = table
+    model = make_tree_model(candidate(library="lightgbm", max_iter=2), X, 0).fit(X, y)
+    with pytest.raises(InvalidInputError, match="The chosen trees are of lightgbm, and only those of scikit-learn"):
+        save_tree_model(model, tmp_path)
+
+
+def test_trees_are_not_saved_without_skops(table, tmp_path, monkeypatch):
+    X, y = table
+    model = make_tree_model(candidate(max_iter=2), X, 0).fit(X, y)
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    with pytest.raises(MissingExtraError, match=r"Saving trees needs skops.*pip install 'evenhand\[skops\]'"):
+        save_tree_model(model, tmp_path)

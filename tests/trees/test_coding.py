@@ -84,3 +84,41 @@ def test_columns_in_another_order_are_refused(applicants):
     message = r"was fitted with the column 'debt' where the table has 'income'; .*\['debt', 'income'\]"
     with pytest.raises(InvalidInputError, match=message):
         coded_matrix(ensemble, table[["income", "debt"]])
+
+
+def test_columns_that_lightgbm_found_useless_leave_the_others_their_categories(table):
+    lightgbm = pytest.importorskip("lightgbm")
+    table, y = table
+    n = len(table)
+    useless = {
+        "one": pd.Categorical(["only"] * n),
+        "zero": np.zeros(n),
+        "rare": pd.Categorical(np.where(np.arange(n) < 3, "few", "many")),
+    }
+    people = pd.DataFrame({"one": useless["one"], **table, **useless}).rename(columns={"income now": "income"})
+    model = lightgbm.LGBMClassifier(n_estimators=20, n_jobs=1, verbose=-1).fit(people, y)
+    ensemble = read_trees(model)
+    assert {"town", "home"} <= {people.columns[j] for j in ensemble.categories}
+    margin = ensemble.margin(coded_matrix(ensemble, people))
+    np.testing.assert_allclose(margin, model.predict(people, raw_score=True), atol=1e-12)
+    # Two columns of the same size: which of the useless ones came before cannot be told from their codes.
+    twice = pd.DataFrame({"one": [0.0] * n, "two": useless["rare"], "home": table["home"], "town": table["home"]})
+    twice["two"] = pd.Categorical(["only"] * n, categories=[*table["home"].cat.categories.astype(str)[:4], "only"])
+    unclear = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(twice.assign(last=0.0), y)
+    assert read_trees(unclear).categories == {}
+
+
+def test_text_of_a_file_meets_categories_of_numbers_and_the_reverse(table):
+    table, y = table
+    model = HistGradientBoostingClassifier(max_iter=5, categorical_features=["home"]).fit(table[["debt", "home"]], y)
+    ensemble = read_trees(model)
+    expected = coded_matrix(ensemble, table[["debt", "home"]])
+    as_text = table[["debt", "home"]].astype({"home": int}).astype({"home": str})
+    np.testing.assert_array_equal(coded_matrix(ensemble, as_text), expected)
+    words = table[["debt"]].assign(home=table["home"].astype(int).astype(str).astype("category"))
+    by_words = read_trees(HistGradientBoostingClassifier(max_iter=5).fit(words, y))
+    as_numbers = words.astype({"home": float})
+    np.testing.assert_array_equal(coded_matrix(by_words, as_numbers), coded_matrix(by_words, words))
+    # A pandas category of another type is what the library makes of it: unknown.
+    other_type = words.assign(home=table["home"])
+    np.testing.assert_array_equal(coded_matrix(by_words, other_type)[:, 1], np.nan)

@@ -1,21 +1,27 @@
-"""The reference points of integrated gradients: the mean person of each (label, group) cell."""
+"""The rows that people are explained from: the mean person of each (label, group) cell, in its commonest categories."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["label_group_baselines"]
+__all__ = ["categories_without_one", "label_group_baselines"]
+
+Floats = NDArray[np.float64]
 
 
 def label_group_baselines(
-    X: ArrayLike, y: ArrayLike, group: ArrayLike, *, skip_missing: bool = False
-) -> NDArray[np.float64]:
-    """Mean features of each (label, group) cell (the paper's Principle 1).
+    X: ArrayLike, y: ArrayLike, group: ArrayLike, *, skip_missing: bool = False, categorical: Sequence[int] = ()
+) -> Floats:
+    """Mean features of each (label, group) cell (the paper's Principle 1); of a category, the most common.
 
-    Both people of a pair are explained from the cell mean of the *person*, never of the match.
+    Both people of a pair are explained from the cell mean of the *person*, never of the match. A category has no mean,
+    and no one has half of one: its baseline is the category that most people of the cell have, of several that are
+    equally common the one with the lowest code.
 
     Parameters
     ----------
@@ -27,6 +33,9 @@ def label_group_baselines(
         Group codes 0..G-1, of shape (n,).
     skip_missing
         Whether means are of the known values alone, for models that take missing values.
+    categorical
+        Columns of `X` that hold codes of categories. NaN and codes below 0 stand for no known category, and are
+        skipped.
 
     Returns
     -------
@@ -35,14 +44,73 @@ def label_group_baselines(
     Raises
     ------
     InvalidInputError
-        If lengths differ, a label is not 0 or 1, or a group code is negative.
+        If lengths differ, a label is not 0 or 1, a group code is negative, or `categorical` names no column.
 
     Examples
     --------
     >>> label_group_baselines([[1.0], [3.0], [5.0], [7.0]], [0, 0, 1, 1], [0, 0, 0, 1])
     array([[[ 2.], [nan]],
            [[ 5.], [ 7.]]])
+    >>> label_group_baselines([[1.0], [3.0], [3.0]], [1, 1, 1], [0, 0, 0], categorical=[0])[1]
+    array([[3.]])
     """
+
+    def row(members: Floats) -> Floats:
+        known = (~np.isnan(members)).sum(axis=0) if skip_missing else np.full(members.shape[1], len(members))
+        total = np.nansum(members, axis=0) if skip_missing else members.sum(axis=0)
+        found: Floats = np.full(members.shape[1], np.nan)
+        np.divide(total, known, out=found, where=known > 0)
+        for column in categorical:
+            found[column] = _most_common(members[:, column])[0]
+        return found
+
+    return _by_cell(row, X, y, group, categorical)
+
+
+def categories_without_one(X: ArrayLike, y: ArrayLike, group: ArrayLike, categorical: Sequence[int]) -> Floats:
+    """Most common categories of each (label, group) cell when one of those who have them is left out.
+
+    They differ from the cell's most common ones where these lead by one person only. Leaving out someone of another
+    category changes nothing.
+
+    Parameters
+    ----------
+    X, y, group, categorical
+        As in `label_group_baselines`.
+
+    Returns
+    -------
+    ndarray of shape (2, G, d); NaN outside `categorical`, and where no one else of the cell has a known category.
+
+    Examples
+    --------
+    >>> categories_without_one([[1.0], [3.0], [3.0]], [1, 1, 1], [0, 0, 0], categorical=[0])[1]
+    array([[1.]])
+    """
+
+    def row(members: Floats) -> Floats:
+        found: Floats = np.full(members.shape[1], np.nan)
+        for column in categorical:
+            found[column] = _most_common(members[:, column])[1]
+        return found
+
+    return _by_cell(row, X, y, group, categorical)
+
+
+def _most_common(codes: Floats) -> tuple[float, float]:
+    """The most common code, the lowest of several, and what it is with one of those who have it left out."""
+    values, counts = np.unique(codes[codes >= 0], return_counts=True)
+    if not len(values):
+        return np.nan, np.nan
+    first = int(counts.argmax())
+    counts[first] -= 1
+    return float(values[first]), float(values[counts.argmax()]) if counts.any() else np.nan
+
+
+def _by_cell(
+    row: Callable[[Floats], Floats], X: ArrayLike, y: ArrayLike, group: ArrayLike, categorical: Sequence[int]
+) -> Floats:
+    """A row made of the people of each (label, group) cell, of shape (2, G, d); NaN where there is no one."""
     values = np.asarray(X, dtype=np.float64)
     labels, codes = np.asarray(y), np.asarray(group)
     if values.ndim != 2 or not len(values) == len(labels) == len(codes):
@@ -54,15 +122,12 @@ def label_group_baselines(
         raise InvalidInputError(f"`y` must be 0 or 1, got the values {np.unique(labels)[:5].tolist()}.")
     if codes.min(initial=0) < 0:
         raise InvalidInputError(f"`group` must hold codes 0..G-1, got {codes.min()}.")
+    absent = [column for column in categorical if not 0 <= column < values.shape[1]]
+    if absent:
+        raise InvalidInputError(f"`categorical` must name columns 0..{values.shape[1] - 1} of `X`, got {absent}.")
     n_groups = int(codes.max(initial=-1)) + 1
     cell = labels.astype(np.int64) * n_groups + codes
-    counts = np.bincount(cell, minlength=2 * n_groups)
-    sums = np.zeros((2 * n_groups, values.shape[1]))
-    known = np.tile(counts[:, None], values.shape[1])
-    for index in np.flatnonzero(counts):
-        members = values[cell == index]
-        sums[index] = np.nansum(members, axis=0) if skip_missing else members.sum(axis=0)
-        known[index] -= np.isnan(members).sum(axis=0) if skip_missing else 0
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = np.where(known > 0, sums / known, np.nan)
-    return means.reshape(2, n_groups, -1)
+    found = np.full((2 * n_groups, values.shape[1]), np.nan)
+    for index in np.unique(cell):
+        found[index] = row(values[cell == index])
+    return found.reshape(2, n_groups, -1)

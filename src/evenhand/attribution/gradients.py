@@ -96,7 +96,7 @@ class Attribution:
         """Change of the logit for a step of `deviation` under the gradients of each person."""
         return deviation * self.gradients
 
-    def leaving_out(self, placebo: Self, cell_size: Tensor) -> Self:
+    def leaving_out(self, placebo: Self, cell_size: Tensor, without_one: Tensor | None = None) -> Self:
         """The same people and gradients, with offsets from the means of their cells without the placebo."""
         return replace(self, offset=self.offset + placebo.offset / (cell_size - 1).unsqueeze(-1))
 

@@ -57,6 +57,8 @@ class ShapleyAttribution:
         The people and the rows they are explained from, of shape (n, d).
     values, standard_error
         Shapley values; their standard errors where permutations were sampled.
+    is_category
+        Which inputs are codes of categories, of shape (d,): no step is taken from one to another. None for none.
     """
 
     game: Game
@@ -66,6 +68,7 @@ class ShapleyAttribution:
     logit: Tensor
     baseline_logit: Tensor
     standard_error: Tensor | None
+    is_category: Tensor | None = None
 
     @property
     def method(self) -> str:
@@ -94,22 +97,31 @@ class ShapleyAttribution:
         return self.game.contributions(other.x, self.x, self.baseline).values
 
     def per_deviation(self, deviation: Tensor) -> Tensor:
-        """Contribution of a step of `deviation` from the baseline in each context."""
+        """Contribution of a step of `deviation` from the baseline in each context; 0 for a category, which has none."""
+        if self.is_category is not None:
+            deviation = deviation.masked_fill(self.is_category, 0.0)
         step = (self.baseline + deviation).to(self.x.dtype)
         return self.game.contributions(step, self.x, self.baseline).values
 
-    def leaving_out(self, placebo: Self, cell_size: Tensor) -> Self:
+    def leaving_out(self, placebo: Self, cell_size: Tensor, without_one: Tensor | None = None) -> Self:
         """The same people, explained from the means of their cells without the placebo."""
         # An input that the placebo lacks was no part of the mean.
         step = torch.nan_to_num(placebo.x - self.baseline) / (cell_size - 1).unsqueeze(-1)
+        if self.is_category is not None:
+            step = step.masked_fill(self.is_category, 0.0)
         baseline = (self.baseline - step).to(self.x.dtype)
+        if self.is_category is not None and without_one is not None:
+            is_moved = self.is_category & (placebo.x == self.baseline)
+            baseline = torch.where(is_moved, without_one.to(self.x.dtype), baseline)
         values = self.game.contributions(self.x, self.x, baseline).values
         return replace(self, baseline=baseline, values=values, baseline_logit=self.game.margin(baseline))
 
 
-def shapley_attribution(game: Game, x: Tensor, baseline: Tensor) -> ShapleyAttribution:
+def shapley_attribution(
+    game: Game, x: Tensor, baseline: Tensor, is_category: Tensor | None = None
+) -> ShapleyAttribution:
     """Shapley values of each row of `x` from the same row of `baseline`."""
     found = game.contributions(x, x, baseline)
     return ShapleyAttribution(
-        game, x, baseline, found.values, game.margin(x), game.margin(baseline), found.standard_error
+        game, x, baseline, found.values, game.margin(x), game.margin(baseline), found.standard_error, is_category
     )

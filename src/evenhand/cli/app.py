@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 import warnings
 from typing import NoReturn, TextIO
 
@@ -17,6 +18,8 @@ from evenhand.cli.training import train
 from evenhand.exceptions import EvenhandError, EvenhandWarning
 
 __all__ = ["app", "main"]
+
+_FAULT = 70  # EX_SOFTWARE of sysexits.h: told apart from a crossed gate
 
 app = typer.Typer(
     name="evenhand",
@@ -40,7 +43,7 @@ def version() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line: 0 done, 1 a gate was crossed, 2 bad input, 130 interrupted."""
+    """Run the command line: 0 done, 1 a gate was crossed, 2 bad input, 70 a fault of evenhand, 130 interrupted."""
     code: object = 0
     warnings.showwarning = _show_warning
     try:
@@ -53,7 +56,9 @@ def main() -> NoReturn:
         code = 130
     except Exception as error:  # wrong options: the parser's own messages
         if not hasattr(error, "format_message"):
-            raise
+            traceback.print_exc()
+            typer.echo("This is a fault of evenhand: please report it with the lines above.", err=True)
+            sys.exit(_FAULT)
         _fail(error.format_message())
     if code == 130:
         typer.echo("Interrupted; what was finished is kept.", err=True)

@@ -32,7 +32,9 @@ def search(
     ] = None,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
     seeds: Annotated[int, typer.Option(help="Models per candidate and fold.")] = 1,
-    family: Annotated[str, typer.Option(help="network, or trees for gradient-boosted trees.")] = "network",
+    family: Annotated[
+        str, typer.Option(help="network, or trees for gradient-boosted trees of scikit-learn.")
+    ] = "network",
     confirmation: Annotated[
         float, typer.Option(help="Share of the people kept out of the search, to look at the choice once.")
     ] = 0.0,
@@ -49,7 +51,8 @@ def search(
 ) -> None:
     """Search for a model as useful as today's whose reasoning is more alike between groups.
 
-    Finished candidates are kept in the folder: run the same command again to go on.
+    Finished candidates are kept in the folder: run the same command again to go on. The chosen model is saved there
+    too, a network as model/model.safetensors and trees as model/model.skops, for `evenhand audit --model`.
 
     \b
     Example, after `evenhand data save german --out german.csv`:
@@ -59,6 +62,7 @@ def search(
           --candidates 8 --folds 3 --out search
     """
     from evenhand.cli.auditing import show_and_write
+    from evenhand.exceptions import MissingExtraError
     from evenhand.running import search_table
 
     options = {"keep": keep, "minimize": minimize}
@@ -88,11 +92,9 @@ def search(
     if found.chosen is None:
         typer.echo(f"No candidate meets every constraint.\nWritten: {out / 'search.html'}")
         raise typer.Exit(1)
-    if family == "network":
-        typer.echo(f"Chosen model: {found.best_model.save(out / 'model')}")
-    else:
-        typer.echo(
-            "Chosen trees: not saved; `evenhand.search` in Python, with the same settings, has them as `best_model`."
-        )
+    try:
+        typer.echo(f"Chosen model: {found.save_model(out / 'model')}")
+    except MissingExtraError as error:
+        typer.echo(f"Chosen model: not saved. {error}", err=True)
     show_and_write(found.audit(), out / "audit")
     typer.echo(f"Search: {out / 'search.html'}")

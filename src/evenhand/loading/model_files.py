@@ -77,25 +77,9 @@ def _read_trees(file: Path, library: str) -> Any:  # noqa: ANN401
 
 
 def _read_skops(file: Path) -> Any:  # noqa: ANN401
-    try:
-        from skops import io
-    except ImportError as error:
-        raise ModelFileError(
-            f"{str(file)!r} needs skops, which is not installed: pip install 'evenhand[skops]'."
-        ) from error
-    try:
-        untrusted = io.get_untrusted_types(file=file)
-    except Exception as error:  # skops lets errors of zipfile, json and numpy through
-        raise _unreadable(file, "skops", error) from error
-    if untrusted:
-        raise ModelFileError(
-            f"{str(file)!r} holds types that are not trusted, because they may run code: {', '.join(untrusted)}; save "
-            "a model made of scikit-learn's own types."
-        )
-    try:
-        return io.load(file, trusted=[])
-    except Exception as error:
-        raise _unreadable(file, "skops", error) from error
+    from evenhand.loading.skops_files import read_skops
+
+    return read_skops(file)
 
 
 def _read_pickle(file: Path, trust_pickle: bool) -> Any:  # noqa: ANN401

@@ -76,7 +76,10 @@ def _stored(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN40
     values = {field.name: getattr(ensemble, field.name) for field in fields(ensemble)}
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     figures = {name: value for name, value in values.items() if name not in arrays}
-    figures["categories"] = {str(j): [str(v) for v in known] for j, known in ensemble.categories.items()}
+    figures["categories"] = {
+        str(j): [v if isinstance(v, (str, int, float)) else str(v) for v in known]
+        for j, known in ensemble.categories.items()
+    }
     return arrays, figures
 
 

@@ -21,6 +21,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Level: TypeAlias = str | bool | int | float | None
 Missing: TypeAlias = Literal["error", "indicator"]
 
+_MOST_LEVELS = 50  # beyond, a category that nearly everyone has to themselves is refused
 _FARTHEST = 1e150  # squares of larger coordinates would overflow
 
 
@@ -299,6 +300,12 @@ def _learn(name: str, values: _Values) -> _Column:
 def _learn_categorical(name: str, values: _Levels) -> CategoricalColumn:
     """Return the levels that occur, sorted, with their shares; a missing value comes last."""
     counts = np.bincount(values.codes + 1, minlength=len(values.levels) + 1)
+    n, n_levels = len(values.codes), len(values.levels)
+    if n_levels > max(_MOST_LEVELS, n / 2):
+        raise InvalidInputError(
+            f"{name!r} is text with {n_levels:,} different values in {n:,} people (such as {values.levels[0]!r}), so "
+            "that hardly two are alike; turn it into numbers, or leave it out of the financial features."
+        )
     by_level: dict[Level, int] = dict(zip((None, *values.levels), counts.tolist(), strict=True))
     present = [level for level, count in by_level.items() if count]
     present.sort(key=lambda v: (v is None, type(v).__name__, v if v is not None else 0))

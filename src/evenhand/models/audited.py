@@ -14,7 +14,7 @@ from evenhand.attribution import Explanation
 from evenhand.attribution.gradients import Method
 from evenhand.encoding import CategoryColumn, TableEncoder
 from evenhand.exceptions import InvalidInputError
-from evenhand.validation import as_matrix
+from evenhand.validation import as_matrix, is_number_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,6 +107,11 @@ class AuditedModel(ABC):
         return "log-odds"
 
     @property
+    def categorical_inputs(self) -> tuple[int, ...]:
+        """Positions of the encoded inputs that are codes of categories, which have no mean and no order."""
+        return ()
+
+    @property
     def accepts_missing(self) -> bool:
         """Whether a value of the table may be missing."""
         return self.encoder is not None
@@ -167,9 +172,24 @@ class AuditedModel(ABC):
             return None
         return torch.as_tensor(join, dtype=self.dtype, device=self.device)
 
+    def category_columns(self, columns: list[str]) -> list[str]:
+        """Those of the table's columns that the model takes as categories."""
+        names = columns if self.encoder is None else self.encoder.names
+        source = range(len(names)) if self.encoder is None else self.encoder.join_matrix.argmax(axis=1)
+        found = {names[source[j]] for j in self.categorical_inputs}
+        return [column for column in columns if column in found]
+
     def financial_table(self, table: pd.DataFrame, financial_features: list[str]) -> pd.DataFrame:
-        """Columns on which people are matched; integer codes where the model is fed integer codes."""
+        """Columns on which people are matched.
+
+        Categories that the table has as numbers are categories to the matching if they are to the model; categories
+        are integer codes where the model is fed integer codes as numbers.
+        """
         chosen = table[financial_features]
+        categories = self.category_columns(list(table.columns))
+        numbered = [c for c in financial_features if c in categories and is_number_column(chosen[c])]
+        if numbered:
+            chosen = chosen.astype(dict.fromkeys(numbered, "category"))
         if not isinstance(self.encoder, TableEncoder) or self.encoder.encoding != "ordinal":
             return chosen
         codes = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,8 +13,12 @@ from numpy.typing import NDArray
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.audited import AuditedModel, EncodesTables, Output
+from evenhand.models.coded_table import CodedTable, has_categories
 from evenhand.models.named_columns import NamedColumns
 from evenhand.models.playable import PlayableModel
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["black_box_model", "sampled_model", "score_function"]
 
@@ -37,6 +41,8 @@ class Score:
         Whether the function returns a probability.
     as_log_odds
         Whether its log-odds are wanted.
+    coded
+        What the matrix is a coding of, where the model takes a table of categories and numbers.
     """
 
     function: Callable[[Any], Any]
@@ -44,14 +50,10 @@ class Score:
     is_probability: bool
     as_log_odds: bool = False
     column_names: tuple[str, ...] | None = None
+    coded: CodedTable | None = None
 
     def __call__(self, x: Floats) -> Floats:
-        table: Any = x
-        if self.column_names is not None:
-            import pandas as pd
-
-            table = pd.DataFrame(x, columns=list(self.column_names))
-        scores = self._one_per_row(self.function(table), len(x))
+        scores = self._one_per_row(self._asked(x), len(x))
         if self.is_probability and not ((scores >= 0) & (scores <= 1)).all():
             n_bad = int((~((scores >= 0) & (scores <= 1))).sum())
             raise InvalidInputError(
@@ -72,6 +74,23 @@ class Score:
                 )
         return scores
 
+    def _asked(self, x: Floats) -> Any:  # noqa: ANN401 - whatever the model returns
+        if self.coded is not None:
+            table = self.coded.decoded(x)
+            try:
+                return self.function(table)
+            except Exception as error:  # a model may raise anything on a table that it does not take
+                reason = (str(error).strip().splitlines() or [""])[0].rstrip(".")
+                raise InvalidInputError(
+                    f"{self.source} failed on a pandas table with the columns {list(table.columns)}, which it is given "
+                    f"because they are not all numbers ({type(error).__name__}: {reason})."
+                ) from error
+        if self.column_names is not None:
+            import pandas as pd
+
+            return self.function(pd.DataFrame(x, columns=list(self.column_names)))
+        return self.function(x)
+
     def _one_per_row(self, returned: Any, n: int) -> Floats:  # noqa: ANN401 - whatever the model returns
         try:
             scores = np.asarray(returned, dtype=np.float64)
@@ -91,8 +110,16 @@ def score_function(
     model: Any,  # noqa: ANN401 - anything with a score
     output: Output | None = None,
     column_names: Sequence[str] | None = None,
+    coded: CodedTable | None = None,
 ) -> tuple[Score, Output]:
     """The score of a model, and whether it is a probability or log-odds.
+
+    Parameters
+    ----------
+    model, output
+        As in `as_audited_model`.
+    column_names, coded
+        As in `Score`.
 
     Raises
     ------
@@ -105,11 +132,11 @@ def score_function(
     names = None if column_names is None else tuple(column_names)
     wants_log_odds = output == "log-odds"
     if callable(getattr(model, "predict_proba", None)):
-        score = Score(model.predict_proba, f"predict_proba of {name}", True, wants_log_odds, names)
+        score = Score(model.predict_proba, f"predict_proba of {name}", True, wants_log_odds, names, coded)
         return score, output or "probability"
     if callable(getattr(model, "decision_function", None)):
         _check_margin(name, output)
-        return Score(model.decision_function, f"decision_function of {name}", False, False, names), "log-odds"
+        return Score(model.decision_function, f"decision_function of {name}", False, False, names, coded), "log-odds"
     if callable(getattr(model, "predict", None)):
         if _predicts_labels(model):
             favourable = model.classes_[1]
@@ -119,15 +146,18 @@ def score_function(
                 True,
                 wants_log_odds,
                 names,
+                coded,
             )
             return predicted, output or "probability"
-        return Score(model.predict, f"predict of {name}", not wants_log_odds, False, names), output or "probability"
+        score = Score(model.predict, f"predict of {name}", not wants_log_odds, False, names, coded)
+        return score, output or "probability"
     if callable(model):
         name = getattr(model, "__name__", name)
-        return Score(model, f"The function {name}", not wants_log_odds, False, names), output or "probability"
+        score = Score(model, f"The function {name}", not wants_log_odds, False, names, coded)
+        return score, output or "probability"
     raise InvalidTypeError(
         f"Cannot audit a {name}: expected a torch module, a fitted classifier with `predict_proba`, "
-        "`decision_function` or `predict`, or a function from a matrix to one number per row."
+        "`decision_function` or `predict`, or a function from a matrix or a table to one number per row."
     )
 
 
@@ -156,26 +186,63 @@ def black_box_model(
     n_permutations: int = 32,
     random_state: int = 0,
     kind: str | None = None,
+    table: pd.DataFrame | None = None,
+    names: Sequence[str] | None = None,
+    categorical: Sequence[str] = (),
 ) -> PlayableModel:
     """Any score as the audit sees it, explained by sampled Shapley values.
 
+    Where the table has columns that are no numbers, the model is given tables with the same columns; otherwise a
+    matrix, or a table if it was fitted on one.
+
+    Parameters
+    ----------
+    model, output, n_permutations, random_state
+        As in `as_audited_model`.
+    encoder
+        What makes the model's inputs of the table; None where it takes its columns.
+    kind
+        What the model is, in words.
+    table
+        People of the audit.
+    names
+        Columns that the model takes; by default its `feature_names_in_`, or all.
+    categorical
+        Columns that are categories although they may hold numbers.
+
     Examples
     --------
+    >>> import pandas as pd
     >>> black_box_model(lambda x: x[:, 0].clip(0, 1)).output
     'probability'
+    >>> people = pd.DataFrame({"income": [0.2, 0.7], "home": ["rent", "own"]})
+    >>> audited = black_box_model(lambda table: table["income"] + 0.1 * (table["home"] == "own"), table=people)
+    >>> audited.margin(audited.encode(people)).tolist(), audited.categorical_inputs
+    ([0.2, 0.7999999999999999], (1,))
     """
-    fitted_names = getattr(model, "feature_names_in_", None)
-    names = None if fitted_names is None else [str(column) for column in fitted_names]
-    score, explained = score_function(model, output, names)
-    if encoder is None and names is not None:
-        encoder = NamedColumns(names)
+    named = getattr(model, "feature_names_in_", None) if names is None else names
+    columns = None if named is None else [str(column) for column in named]
+    coded = _coded(table, columns, categorical) if encoder is None else None
+    score, explained = score_function(model, output, columns, coded)
+    if encoder is None:
+        encoder = coded if coded is not None else None if columns is None else NamedColumns(columns)
     return PlayableModel(
         SampledShapley(score, n_permutations, random_state),
         kind or f"{score.source} (black box)",
         encoder,
         explained=explained,
+        takes_missing=coded is not None,
         attribution="sampled_shapley",
+        categorical=() if coded is None else coded.categorical,
     )
+
+
+def _coded(table: pd.DataFrame | None, columns: list[str] | None, categorical: Sequence[str]) -> CodedTable | None:
+    """A coding of the columns that a model takes; None where all are numbers, or some are not there."""
+    if table is None or not set(columns or ()) <= set(table.columns):
+        return None
+    chosen = table if columns is None else table[columns]
+    return CodedTable.of(chosen, categorical) if categorical or has_categories(chosen) else None
 
 
 def sampled_model(
@@ -201,4 +268,5 @@ def sampled_model(
         explained=wanted,
         takes_missing=known.takes_missing,
         attribution="sampled_shapley",
+        categorical=known.categorical_inputs,
     )

@@ -12,6 +12,7 @@ from evenhand.attribution import FeedForward
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.audited import AttributionName, AuditedModel, EncodesTables, OffersAuditedModel, Output
 from evenhand.models.black_box import black_box_model, sampled_model
+from evenhand.models.catboost_score import catboost_black_box, takes_categories
 from evenhand.models.column_sources import part_that_mixes
 from evenhand.models.differentiable import DifferentiableModel
 from evenhand.models.linear import LinearModel
@@ -21,7 +22,6 @@ from evenhand.models.playable import PlayableModel
 from evenhand.models.scikit_learn import is_kind, linear_model, network_model, unwrapped
 from evenhand.models.tree_ensemble import tree_model
 from evenhand.trees import TreeEnsemble, tree_library
-from evenhand.validation import is_number_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,8 @@ def as_audited_model(
     model
         A torch module; an estimator that has an `audited_model()` method, as `CECClassifier` does; a fitted classifier
         of scikit-learn, alone or in a Pipeline; trees of XGBoost, LightGBM or CatBoost; an ONNX model; anything with
-        `predict_proba`, `decision_function` or `predict`; or a function from a matrix to one number per row.
+        `predict_proba`, `decision_function` or `predict`; or a function from a matrix to one number per row, or from a
+        pandas table where `table` has columns that are no numbers.
     attribution
         How people are explained. ``"auto"`` takes the exact way where there is one.
     output
@@ -70,7 +71,8 @@ def as_audited_model(
     n_permutations, random_state
         Of sampled Shapley values.
     table
-        People of the audit; a pipeline's steps are tried out on them to see which columns they keep apart.
+        People of the audit: a pipeline's steps are tried out on them to see which columns they keep apart, and a black
+        box is given tables like theirs.
 
     Raises
     ------
@@ -147,9 +149,18 @@ def _known(model: Any, wish: _Wish) -> AuditedModel | None:  # noqa: ANN401
 
 def _known_estimator(model: Any, wish: _Wish, encoder: EncodesTables | None) -> AuditedModel | None:  # noqa: ANN401
     """An estimator on its inputs, encoded or not."""
+    if encoder is None and wish.table is not None and wish.allows("sampled_shapley") and takes_categories(model):
+        return catboost_black_box(
+            model,
+            wish.table,
+            output=wish.output,
+            n_permutations=wish.n_permutations,
+            random_state=wish.random_state,
+        )
     if isinstance(model, TreeEnsemble) or tree_library(model) is not None:
         try:
-            return tree_model(model, encoder)
+            columns = None if wish.table is None else [str(column) for column in wish.table.columns]
+            return tree_model(model, encoder, columns)
         except InvalidTypeError:
             if wish.attribution == "tree_shap":
                 raise
@@ -166,21 +177,17 @@ def _known_pipeline(model: Any, wish: _Wish) -> AuditedModel | None:  # noqa: AN
         from sklearn.pipeline import Pipeline
 
         return _known_pipeline(Pipeline([*model.steps[:-1], *last.steps]), wish)
+    if wish.allows("sampled_shapley") and takes_categories(last):
+        return None
     encoder = pipeline_encoder(model[:-1], wish.table)
     if encoder is not None:
         return _known_estimator(last, wish, encoder)
     step = type(part_that_mixes(model[:-1], getattr(model, "n_features_in_", 0))).__name__
-    text = [] if wish.table is None else [c for c in wish.table.columns if not is_number_column(wish.table[c])]
-    if text:
-        raise InvalidInputError(
-            f"The pipeline's step {step} mixes columns, and the columns {text} are not numbers, so people can be "
-            "explained neither by its outputs nor by the table's columns; encode the table first and audit the rest of "
-            "the pipeline."
-        )
     if not wish.allows("sampled_shapley"):
         raise InvalidInputError(
-            f'attribution="{wish.attribution}" does not apply: the pipeline\'s step {step} mixes columns, so only '
-            'attribution="sampled_shapley" can tell what each of the table\'s columns contributes.'
+            f'attribution="{wish.attribution}" does not apply: the pipeline\'s step {step} mixes columns, or makes no '
+            'numbers of them, so only attribution="sampled_shapley" can tell what each of the table\'s columns '
+            "contributes."
         )
     return None
 
@@ -192,4 +199,5 @@ def _black_box(model: Any, wish: _Wish, encoder: EncodesTables | None = None) ->
         encoder=encoder,
         n_permutations=wish.n_permutations,
         random_state=wish.random_state,
+        table=wish.table,
     )

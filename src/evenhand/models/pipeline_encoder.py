@@ -74,7 +74,7 @@ class PipelineEncoder:
 
 
 def pipeline_encoder(transformer: Any, table: pd.DataFrame | None = None) -> PipelineEncoder | None:  # noqa: ANN401
-    """A fitted transformer as an encoding; None where outputs mix columns.
+    """A fitted transformer as an encoding; None where outputs mix columns, or are not all numbers.
 
     Parameters
     ----------
@@ -99,8 +99,16 @@ def pipeline_encoder(transformer: Any, table: pd.DataFrame | None = None) -> Pip
         part = None if sources is not None else part_that_mixes(transformer, len(names))
         if part is not None and type(part).__module__.startswith("sklearn.") and not hasattr(part, "func"):
             return None  # known to mix columns, even where these people do not show it
-        sources = _agreed(sources, _probed(transformer, table[names], takes_names))
+        try:
+            moves = _probed(transformer, table[names], takes_names)
+        except NotNumbersError:
+            return None
+        sources = _agreed(sources, moves)
     return None if sources is None else PipelineEncoder(transformer, names, tuple(sources), takes_names)
+
+
+class NotNumbersError(InvalidInputError):
+    """A transformer's outputs are no numbers."""
 
 
 def dense(values: Any) -> NDArray[np.float64]:  # noqa: ANN401 - a matrix of any kind
@@ -122,7 +130,7 @@ def dense(values: Any) -> NDArray[np.float64]:  # noqa: ANN401 - a matrix of any
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"The pipeline's steps must end in numbers: {_first_line(error)}.") from None
+        raise NotNumbersError(f"The pipeline's steps must end in numbers: {_first_line(error)}.") from None
 
 
 def _transformed(transformer: Any, table: pd.DataFrame, takes_names: bool) -> Any:  # noqa: ANN401

@@ -30,6 +30,8 @@ class PlayableModel(AuditedModel):
         Whether the score is defined where an input is missing.
     precision
         Type in which inputs are compared.
+    categorical
+        Positions of the inputs that are codes of categories.
     """
 
     game: Game
@@ -39,6 +41,7 @@ class PlayableModel(AuditedModel):
     takes_missing: bool = False
     precision: torch.dtype = torch.float64
     attribution: AttributionName = "sampled_shapley"
+    categorical: tuple[int, ...] = ()
 
     @property
     def dtype(self) -> torch.dtype:
@@ -60,9 +63,18 @@ class PlayableModel(AuditedModel):
         """Whether a value of the table may be missing."""
         return self.takes_missing or self.encoder is not None
 
+    @property
+    def categorical_inputs(self) -> tuple[int, ...]:
+        """Positions of the inputs that are codes of categories."""
+        return self.categorical
+
     def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> ShapleyAttribution:
         """Shapley values of encoded people from encoded baselines; nothing is integrated."""
-        found = shapley_attribution(self.game, x, baseline)
+        is_category = None
+        if self.categorical:
+            is_category = torch.zeros(x.shape[-1], dtype=torch.bool)
+            is_category[list(self.categorical)] = True
+        found = shapley_attribution(self.game, x, baseline, is_category)
         check_finite(found.logit)
         return found
 

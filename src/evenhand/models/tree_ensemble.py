@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.models.audited import EncodesTables
 from evenhand.models.named_columns import NamedColumns
 from evenhand.models.playable import PlayableModel
+from evenhand.models.tree_columns import RecodedColumns, TreeColumns, column_names
 from evenhand.trees import TreeEnsemble, contributions, read_trees
 
 __all__ = ["TreeGame", "tree_model"]
@@ -40,8 +42,21 @@ class TreeGame:
         return Contributions(torch.from_numpy(contributions(self.ensemble, z, w, b)))
 
 
-def tree_model(model: Any, encoder: EncodesTables | None = None) -> PlayableModel:  # noqa: ANN401 - any tree model
+def tree_model(
+    model: Any,  # noqa: ANN401 - any tree model
+    encoder: EncodesTables | None = None,
+    columns: Sequence[str] | None = None,
+) -> PlayableModel:
     """A fitted tree model as the audit sees it.
+
+    Parameters
+    ----------
+    model
+        The model, or its trees.
+    encoder
+        Steps that make the trees' inputs of the table; None where the trees take its columns.
+    columns
+        What the table calls its columns, for trees that have no names for them or spell them differently.
 
     Examples
     --------
@@ -52,24 +67,27 @@ def tree_model(model: Any, encoder: EncodesTables | None = None) -> PlayableMode
     """
     ensemble = model if isinstance(model, TreeEnsemble) else read_trees(model)
     _check_walkable(ensemble)
-    # A category's code has no mean, and a baseline is a mean.
-    if ensemble.categories or (ensemble.rule == 2).any():
-        asked = sorted({int(j) for j in ensemble.feature[ensemble.rule == 2]} | set(ensemble.categories))
-        names = [ensemble.feature_names[j] if ensemble.feature_names else f"x{j}" for j in asked]
-        raise InvalidInputError(
-            f"The {ensemble.source} splits on categories ({names}), which have no mean to take a baseline from; "
-            "fit it on one-hot columns, for example in a scikit-learn Pipeline."
-        )
-    if encoder is None and ensemble.feature_names is not None:
-        encoder = NamedColumns(list(ensemble.feature_names), takes_missing=True)
     return PlayableModel(
         TreeGame(ensemble),
         ensemble.source,
-        encoder,
+        _encoder(ensemble, encoder, columns),
         explained=ensemble.output,
         takes_missing=True,
         attribution="tree_shap",
+        categorical=ensemble.categorical_features,
     )
+
+
+def _encoder(
+    ensemble: TreeEnsemble, steps: EncodesTables | None, columns: Sequence[str] | None
+) -> EncodesTables | None:
+    """What makes the trees' inputs of the table: steps before them, codes for categories, both or neither."""
+    if steps is not None:
+        return RecodedColumns(steps, ensemble) if ensemble.categories else steps
+    names = column_names(ensemble, columns)
+    if ensemble.categorical_features:
+        return TreeColumns(ensemble, names or [f"x{j}" for j in range(ensemble.n_features)])
+    return None if names is None or ensemble.feature_names is None else NamedColumns(names, takes_missing=True)
 
 
 def _check_walkable(ensemble: TreeEnsemble) -> None:
@@ -81,6 +99,7 @@ def _check_walkable(ensemble: TreeEnsemble) -> None:
         np.isfinite(ensemble.base_margin)
         and np.isfinite(ensemble.value[~asks]).all()
         and (ensemble.feature < ensemble.n_features).all()
+        and all(0 <= j < ensemble.n_features for j in ensemble.categories)
         and all(((nodes >= 0) & (nodes < n_nodes)).all() for nodes in (following, ensemble.roots))
         and ((ensemble.set_start >= 0) & (ensemble.set_start + ensemble.set_size <= len(ensemble.in_set))).all()
         and _comes_to_an_end(ensemble)

@@ -97,6 +97,8 @@ def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title
     ------
     MissingExtraError
         If xlsxwriter is not installed.
+    OSError
+        If the file cannot be written.
 
     Examples
     --------
@@ -115,11 +117,14 @@ def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title
         "strings_to_numbers": False,
         "nan_inf_to_errors": False,
     }
-    with write_atomically(path) as temporary, xlsxwriter.Workbook(str(temporary), options) as workbook:
-        workbook.set_properties({"title": title, "subject": subject})
-        formats = _formats(workbook)
-        for sheet in sheets:
-            _write_sheet(workbook.add_worksheet(sheet.name), sheet, formats)
+    try:
+        with write_atomically(path) as temporary, xlsxwriter.Workbook(str(temporary), options) as workbook:
+            workbook.set_properties({"title": title, "subject": subject})
+            formats = _formats(workbook)
+            for sheet in sheets:
+                _write_sheet(workbook.add_worksheet(sheet.name), sheet, formats)
+    except xlsxwriter.exceptions.FileCreateError as error:
+        raise OSError(f"{os.fspath(path)!r} cannot be written: {error}.") from error
 
 
 def _xlsxwriter() -> Any:  # noqa: ANN401 - ships no types

@@ -140,7 +140,10 @@ def _weights(data: Data) -> str:
         if is_number(w["estimate"]["ci_low"]) and (w["estimate"]["ci_low"] > 0 or w["estimate"]["ci_high"] < 0)
     ]
     several = f"{len(clear)} of {len(data['evidence']['weights'])} intervals exclude 0 (1 in 20 would by chance)"
-    return f"Change of the model's output for one standard deviation of the feature: {several}."
+    weighed = {w["feature"] for w in data["evidence"]["weights"]}
+    left = [f for f in data["features"] if f["feature"] not in weighed]
+    categories = f" Without a weight, because the model takes them as categories: {_names(left)}." if left else ""
+    return f"Change of the model's output for one standard deviation of the feature: {several}.{categories}"
 
 
 def _proxies(data: Data) -> str:

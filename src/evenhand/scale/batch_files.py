@@ -48,7 +48,7 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
         contents[batch_file(number, "screened.parquet")] = _screened(output.screened, pa.array(output.screened_groups))
     if output.comparisons is not None and output.nulls is not None:
         ordered, n_outside = by_smallest_row(output.comparisons)
-        contents[batch_file(number, "arrow")] = encode_comparisons(ordered)
+        contents[batch_file(number, "comparisons.npy")] = pa.py_buffer(encode_comparisons(ordered))
         nulls = {f.name: getattr(output.nulls, f.name) for f in fields(PairNulls)}
         contents[batch_file(number, "nulls.npz")] = pa.py_buffer(codec.encode(nulls))
     record = {

@@ -1,29 +1,26 @@
-"""Comparisons of a batch as an Arrow file: written once, read back in slices through the page cache."""
+"""Comparisons of a batch as a file of rows, written once and read back in slices, from one file or many."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from io import BytesIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.clustering import smallest_row
 from evenhand.comparisons import Comparisons
-from evenhand.exceptions import StreamError
+from evenhand.scale.row_files import RowFile
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["by_smallest_row", "column", "encode_comparisons", "joined", "open_comparisons", "read_comparisons", "taken"]
+__all__ = ["Slice", "by_smallest_row", "encode_comparisons", "read_comparisons", "taken"]
 
 Ints = NDArray[np.int64]
 
-# How comparisons are kept on disk; read back, whole numbers have 64 bits again.
-_TYPES = {
+_ROWS_AT_ONCE = 4096  # rows that are taken apart into columns while they are in the processor's cache
+# Whole numbers are kept as short as they can be on disk; what is calculated with is long enough for it in memory.
+_ON_DISK = {
     "person": np.int64,
     "person_row": np.int32,
     "other": np.int32,
@@ -35,6 +32,36 @@ _TYPES = {
     "n_within": np.int16,
     "n_between": np.int16,
 }
+_IN_MEMORY = {
+    **dict.fromkeys(("person", "person_row", "other", "own"), np.int64),
+    **dict.fromkeys(("group", "other_group"), np.int32),
+}
+_NO_LIMITS = np.dtype((np.int16, (0,)))
+_KEPT = tuple(f.name for f in fields(Comparisons) if f.name not in ("by", "n_near"))
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Rows of a file of comparisons.
+
+    Attributes
+    ----------
+    file, near
+        The comparisons, and the numbers of them within the limits of distance, once they are known.
+    start, stop
+        The first row, and the one after the last.
+    codes
+        What turns the file's codes of each column to split by into those of all files.
+    """
+
+    file: RowFile
+    near: RowFile | None
+    start: int
+    stop: int
+    codes: Mapping[str, Ints]
+
+    def __len__(self) -> int:
+        return self.stop - self.start
 
 
 def by_smallest_row(part: Comparisons) -> tuple[Comparisons, int]:
@@ -50,83 +77,65 @@ def taken(part: Comparisons, rows: Ints) -> Comparisons:
     return Comparisons(**plain, by={name: codes[rows] for name, codes in part.by.items()})
 
 
-def joined(parts: Sequence[Comparisons]) -> Comparisons:
-    """The comparisons of several parts, one after the other."""
-    plain = {
-        f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Comparisons) if f.name != "by"
-    }
-    return Comparisons(**plain, by={name: np.concatenate([part.by[name] for part in parts]) for name in parts[0].by})
+def encode_comparisons(part: Comparisons) -> bytes:
+    """The content of the file of comparisons; columns to split by are kept in their order, without names."""
+    columns = {name: getattr(part, name) for name in _KEPT}
+    columns |= {_by_name(place): codes for place, codes in enumerate(part.by.values())}
+    kinds = [
+        (name, _ON_DISK.get(name, _plain_kind(name, values)), values.shape[1:]) for name, values in columns.items()
+    ]
+    records = np.empty(len(part), dtype=kinds)
+    for name, values in columns.items():
+        records[name] = values
+    file = BytesIO()
+    np.save(file, records, allow_pickle=False)
+    return file.getvalue()
 
 
-def encode_comparisons(part: Comparisons) -> pa.Buffer:
-    """The content of the file; whole numbers are kept as short as they can be."""
-    import pyarrow as pa
+def read_comparisons(slices: Sequence[Slice], before: Comparisons | None = None) -> Comparisons:
+    """The comparisons of several slices, one after the other, and after those of `before`.
 
-    columns: dict[str, Any] = {}
-    for field in fields(part):
-        if field.name in ("by", "n_near"):
-            continue
-        values = getattr(part, field.name)
-        kind = _TYPES.get(field.name)
-        values = values.astype(np.uint8) if values.dtype == bool else values if kind is None else values.astype(kind)
-        columns[field.name] = values
-    columns |= {f"by {name}": codes.astype(np.int32) for name, codes in part.by.items()}
-    arrays = {
-        name: pa.array(values)
-        if values.ndim == 1
-        else pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).ravel()), values.shape[1])
-        for name, values in columns.items()
-    }
-    table = pa.table(arrays)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
-
-
-def open_comparisons(path: Path) -> pa.Table:
-    """The table in a file, mapped into memory.
-
-    Raises
-    ------
-    StreamError
-        If the file is damaged.
+    Parameters
+    ----------
+    slices
+        At least one, all with the same columns.
+    before
+        Comparisons that are in memory already.
     """
-    import pyarrow as pa
+    first = 0 if before is None else len(before)
+    n = first + sum(len(part) for part in slices)
+    kind = slices[0].file.kind
+    columns: dict[str, NDArray[Any]] = {}
+    for name in _KEPT:
+        base, shape = (kind[name].base, kind[name].shape)
+        columns[name] = np.empty((n, *shape), dtype=_IN_MEMORY.get(name, base))
+    near_kind = None if slices[0].near is None else slices[0].near.kind
+    n_near: NDArray[Any] = np.empty((n, *(near_kind or _NO_LIMITS).shape), (near_kind or _NO_LIMITS).base)
+    by = {name: np.empty(n, dtype=np.int64) for name in slices[0].codes}
+    if before is not None:
+        for name, values in columns.items():
+            values[:first] = getattr(before, name)
+        n_near[:first] = before.n_near
+        for name, codes in by.items():
+            codes[:first] = before.by[name]
+    for part in slices:
+        for start in range(part.start, part.stop, _ROWS_AT_ONCE):
+            stop = min(start + _ROWS_AT_ONCE, part.stop)
+            place = slice(first, first + stop - start)
+            records = part.file.rows(start, stop)
+            for name, values in columns.items():
+                values[place] = records[name]
+            if part.near is not None:
+                n_near[place] = part.near.rows(start, stop)
+            for k, (name, codes) in enumerate(part.codes.items()):
+                by[name][place] = codes[records[_by_name(k)]]
+            first = place.stop
+    return Comparisons(**columns, n_near=n_near, by=by)
 
-    try:
-        with pa.memory_map(os.fspath(path)) as file:
-            return pa.ipc.open_file(file).read_all()
-    except (OSError, pa.ArrowException) as error:
-        raise StreamError(
-            f"{str(path)!r} cannot be read ({error}); remove the .npz file beside it to have its batch audited again."
-        ) from error
+
+def _by_name(place: int) -> str:
+    return f"by {place}"
 
 
-def column(table: pa.Table, name: str) -> NDArray[Any]:
-    """A column of the table as it is kept."""
-    import pyarrow as pa
-
-    chunks = table.column(name)
-    chunk = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
-    if pa.types.is_fixed_size_list(chunk.type):
-        flat: NDArray[Any] = chunk.flatten().to_numpy(zero_copy_only=False)
-        return flat.reshape(-1, chunk.type.list_size)
-    values: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
-    return values
-
-
-def read_comparisons(table: pa.Table, codes: Mapping[str, Ints]) -> Comparisons:
-    """The comparisons of a table; whole numbers have 64 bits again."""
-    found: dict[str, Any] = {}
-    for field in fields(Comparisons):
-        if field.name in ("by", "n_near"):
-            continue
-        values = column(table, field.name)
-        if field.name in _TYPES:
-            values = values.astype(np.int64)
-        elif values.dtype == np.uint8:
-            values = values.astype(bool)
-        found[field.name] = values
-    by = {name: table_codes[column(table, f"by {name}")] for name, table_codes in codes.items()}
-    return Comparisons(**found, n_near=np.zeros((len(table), 0), dtype=np.int64), by=by)
+def _plain_kind(name: str, values: NDArray[Any]) -> np.dtype[Any]:
+    return np.dtype(np.int32) if name.startswith("by ") else values.dtype

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import sys
 import warnings
@@ -20,7 +21,7 @@ from evenhand.scale.batch_files import BatchFiles, encode_batch
 from evenhand.scale.batches import BatchContext, run_batch
 from evenhand.scale.source import Batch, Source
 
-__all__ = ["n_cores", "one_torch_thread", "run_on_dask", "run_on_threads"]
+__all__ = ["n_cores", "one_torch_thread", "return_freed_memory", "run_on_dask", "run_on_threads"]
 
 _IN_FLIGHT_PER_WORKER = 2
 _CONNECT_SECONDS = "10s"
@@ -114,7 +115,7 @@ def run_on_dask(
                 if n_idle >= _MOST_IDLE_ROUNDS or not _has_workers(client):
                     raise StreamError(
                         f"The connection to the Dask scheduler {scheduler or 'of this machine'} broke "
-                        f"({type(error).__name__}); go on with `resume=True` once it is back."
+                        f"({type(error).__name__}); go on with `resume=True` (--resume) once it is back."
                     ) from error
 
 
@@ -184,6 +185,14 @@ def _on_worker(context: BatchContext, number: int, first_row: int, table: Any, w
             return encode_batch(run_batch(context, number, first_row, table, where))
         except EvenhandError as error:
             return str(error)
+
+
+def return_freed_memory() -> None:
+    """Give back to the system what this process has freed: the end of an audit needs other memory than its batches."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        gc.collect()
+        trim(0)
 
 
 @cache

@@ -25,7 +25,8 @@ from evenhand.inference import NullScores
 from evenhand.matching.diagnostics import QUANTILES
 from evenhand.proxies import ProxyScreen
 from evenhand.report.distributions import merge_distributions
-from evenhand.scale.ordered import in_order
+from evenhand.scale.comparison_files import read_comparisons
+from evenhand.scale.ordered import PairwiseSum, in_order
 from evenhand.scale.pair_choice import choose_pairs
 from evenhand.scale.people import Columns
 from evenhand.scale.quantiles import quantiles_of_parts
@@ -108,9 +109,7 @@ def finish(
     n_reference = len(reference.pool) if is_separate or len(reference.pool) < int(sums.n_people.sum()) else None
     provenance = provenance_of(sums, reference.model.kind, names, n_reference, merged.exclusions)
     provenance = replace(provenance, fingerprint=fingerprint, hashes=hashes)
-    warnings = reservations_of(
-        sums, provenance, reference.settings, diagnostics, outcome.figures, evidence, stacklevel=4
-    )
+    warnings = reservations_of(sums, provenance, reference, diagnostics, outcome.figures, evidence, stacklevel=4)
     sample = choose_pairs(store, numbers, source, columns, reference)
     advance("sample of pairs")
     return StreamedAudit(
@@ -146,7 +145,7 @@ class _Merged:
 
 
 def _merged(store: Store, source: Source, n_threads: int) -> _Merged:
-    sums: AuditSums | None = None
+    all_sums: PairwiseSum[AuditSums] = PairwiseSum()
     distributions: Mapping[str, Any] | None = None
     exclusions: dict[str, int] = {}
     n_outside: dict[int, int] = {}
@@ -157,12 +156,13 @@ def _merged(store: Store, source: Source, n_threads: int) -> _Merged:
             exclusions[reason] = exclusions.get(reason, 0) + n
         if record.sums is None or record.distributions is None:
             continue
-        sums = record.sums if sums is None else sums + record.sums
+        all_sums.add(record.sums)
         distributions = (
             record.distributions if distributions is None else merge_distributions(distributions, record.distributions)
         )
         n_outside[batch.number] = record.n_outside
         by_values[batch.number] = {name: tuple(values) for name, values in record.sums.approvals.items()}
+    sums = all_sums.total()
     if sums is None or distributions is None:
         raise StreamError(f"{str(source.path)!r} has no row with a label and a group; no one can be audited.")
     return _Merged(tuple(n_outside), sums, distributions, exclusions, n_outside, by_values)
@@ -211,7 +211,7 @@ def _evidence(
         limits = quantiles_of_parts(lambda: (store.distances(n) for n in merged.numbers), DISTANCE_SHARES)
 
     def write_near(number: int) -> None:
-        store.write_near(number, store.comparisons(number, codes[number]).within(limits).n_near)
+        store.write_near(number, read_comparisons([store.comparisons(number, codes[number])]).within(limits).n_near)
 
     for _ in in_order(write_near, merged.numbers, n_threads):
         pass
@@ -220,6 +220,7 @@ def _evidence(
         groups=reference.pool.groups.names,
         by=values,
         consistency_threshold=reference.settings.consistency_threshold,
+        without_weight=tuple(reference.model.category_columns(features)),
     )
     return estimate_evidence(parts, merged.sums.evidence, design, limits, n_threads=n_threads)
 

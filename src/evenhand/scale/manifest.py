@@ -66,8 +66,8 @@ def check_resumable(
         return
     if not resume:
         raise InvalidInputError(
-            f"`out` already holds an audit, {str(store.folder)!r}; pass `resume=True` to go on with it, or name "
-            "another folder."
+            f"`out` already holds an audit, {str(store.folder)!r}; pass `resume=True` (--resume) to go on with it, or "
+            "name another folder."
         )
     changed = _changes(before, now)
     if changed:

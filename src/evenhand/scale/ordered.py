@@ -1,15 +1,21 @@
-"""Work on many things at once whose results are wanted one after the other."""
+"""Results that are wanted one after the other, of work done at once; and their sum."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["in_order"]
+__all__ = ["PairwiseSum", "in_order"]
+
+
+class _Adds(Protocol):
+    def __add__(self, other: Any, /) -> Any: ...  # noqa: ANN401
+
 
 T = TypeVar("T")
+A = TypeVar("A", bound=_Adds)
 R = TypeVar("R")
 
 _WAITING_PER_THREAD = 2
@@ -35,3 +41,38 @@ def in_order(function: Callable[[T], R], items: Iterable[T], n_threads: int) -> 
         finally:
             for future in waiting:
                 future.cancel()
+
+
+class PairwiseSum(Generic[A]):
+    """The sum of many items in their order, each of which is added a number of times that hardly grows with them.
+
+    Adding to one growing total would take as long as the total is, every time.
+
+    Examples
+    --------
+    >>> letters = PairwiseSum()
+    >>> for letter in "abcde":
+    ...     letters.add(letter)
+    >>> letters.total()
+    'abcde'
+    """
+
+    def __init__(self) -> None:
+        self._sums: list[A | None] = []  # of 1, 2, 4, ... items, the later ones first
+
+    def add(self, item: A) -> None:
+        """Add the next item."""
+        for k, before in enumerate(self._sums):
+            if before is None:
+                self._sums[k] = item
+                return
+            item, self._sums[k] = before + item, None
+        self._sums.append(item)
+
+    def total(self) -> A | None:
+        """The sum; None where nothing was added."""
+        total: A | None = None
+        for part in self._sums:
+            if part is not None:
+                total = part if total is None else part + total
+        return total

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenhand.csv_files import MISSING_WORDS, check_columns_differ, not_utf8, separator_of
 from evenhand.exceptions import DataFileError
 from evenhand.files import write_atomically
 
@@ -123,6 +125,7 @@ def open_source(path: str | Path, batch_rows: int, spool: Path) -> Source:
     first_row = 0
     for place, name in enumerate(files):
         with _reading(repr(str(name))), pq.ParquetFile(name) as file:
+            check_columns_differ(file.schema_arrow.names, name)
             kinds = _kinds(file.schema_arrow) if kinds is None else kinds
             sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
         for groups, skip, n in _cuts(sizes, batch_rows):
@@ -241,28 +244,71 @@ def _drift(expected: dict[str, str], got: dict[str, str]) -> str:
 
 
 def _spooled(path: Path, spool: Path, batch_rows: int) -> Path:
-    """A CSV file as Parquet."""
+    """A CSV file as Parquet.
+
+    The kind of a column is taken from the first rows. Where later ones do not fit, the file is read again with a kind
+    that has room for both.
+    """
     import pyarrow as pa
-    import pyarrow.csv as csv
-    import pyarrow.parquet as pq
 
     if not path.is_file():
         raise DataFileError(f"There is no file {str(path)!r}.")
     if spool.exists():
         return spool
-    with _reading(repr(str(path))), write_atomically(spool) as temporary:
-        options = csv.ReadOptions(block_size=_CSV_BLOCK)
-        reader = csv.open_csv(path, read_options=options, convert_options=csv.ConvertOptions(strings_can_be_null=True))
-        with reader, pq.ParquetWriter(temporary, reader.schema) as writer:
-            held: list[Any] = []
-            for piece in reader:
-                held.append(piece)
-                if sum(len(p) for p in held) >= batch_rows:
-                    writer.write_table(pa.Table.from_batches(held), row_group_size=batch_rows)
-                    held = []
-            if held:
+    separator, kinds = separator_of(path), dict[str, Any]()
+    with _reading(repr(str(path))):
+        while True:
+            try:
+                with write_atomically(spool) as temporary:
+                    _rewrite_csv(path, separator, kinds, temporary, batch_rows)
+                return spool
+            except pa.ArrowInvalid as error:
+                wider = _wider_kind(str(error), kinds)
+                if wider is None:
+                    raise
+                kinds |= wider
+
+
+def _rewrite_csv(path: Path, separator: str, kinds: dict[str, Any], out: Path, batch_rows: int) -> None:
+    """Write a CSV file as Parquet, and the kinds of its columns into `kinds`."""
+    import pyarrow as pa
+    import pyarrow.csv as csv
+    import pyarrow.parquet as pq
+
+    reader = csv.open_csv(
+        path,
+        read_options=csv.ReadOptions(block_size=_CSV_BLOCK),
+        parse_options=csv.ParseOptions(delimiter=separator),
+        convert_options=csv.ConvertOptions(
+            strings_can_be_null=True, null_values=list(MISSING_WORDS), column_types=kinds
+        ),
+    )
+    kinds |= {field.name: field.type for field in reader.schema}
+    unreadable = [name for name, kind in kinds.items() if pa.types.is_binary(kind)]
+    if unreadable:
+        raise DataFileError(not_utf8(path, unreadable[0]))
+    with reader, pq.ParquetWriter(out, reader.schema) as writer:
+        held: list[Any] = []
+        for piece in reader:
+            held.append(piece)
+            if sum(len(p) for p in held) >= batch_rows:
                 writer.write_table(pa.Table.from_batches(held), row_group_size=batch_rows)
-    return spool
+                held = []
+        if held:
+            writer.write_table(pa.Table.from_batches(held), row_group_size=batch_rows)
+
+
+def _wider_kind(message: str, kinds: dict[str, Any]) -> dict[str, Any] | None:
+    """The column whose values did not fit, with a kind that takes them; None where there is none."""
+    import pyarrow as pa
+
+    found = re.search(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error", message)
+    if found is None:
+        return None
+    name = list(kinds)[int(found[1])]
+    if pa.types.is_null(kinds[name]) or pa.types.is_integer(kinds[name]):
+        return {name: pa.float64()}
+    return None if pa.types.is_string(kinds[name]) else {name: pa.string()}
 
 
 class _reading:  # noqa: N801 - reads as a statement
@@ -280,4 +326,6 @@ class _reading:  # noqa: N801 - reads as a statement
         is_write = isinstance(error, OSError) and error.errno is not None
         if isinstance(error, (pa.ArrowException, OSError)) and not is_write and not isinstance(error, DataFileError):
             reason = str(error).strip().split("\n")[0]
-            raise DataFileError(f"{self.where} cannot be read: {reason or type(error).__name__}.") from error
+            raise DataFileError(
+                f"{self.where} cannot be read: {reason.rstrip('.') or type(error).__name__}."
+            ) from error

@@ -23,7 +23,8 @@ from evenhand.findings import AuditSums
 from evenhand.scale import codec
 from evenhand.scale.batch_files import BatchFiles, batch_file, pairs_file
 from evenhand.scale.batches import PairNulls
-from evenhand.scale.comparison_files import column, joined, open_comparisons, read_comparisons, taken
+from evenhand.scale.comparison_files import Slice, read_comparisons, taken
+from evenhand.scale.row_files import RowFile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,16 +137,15 @@ class Store:
         with write_atomically(path) as temporary:
             pq.write_table(table, temporary)
 
-    def comparisons(self, number: int, codes: Mapping[str, Ints], rows: slice = slice(None)) -> Comparisons:
-        """Comparisons of a batch; `codes` turns the batch's codes of the columns to split by into those of all."""
-        table = open_comparisons(self._file(number, "arrow"))
-        start, stop, _ = rows.indices(len(table))
-        table = table.slice(start, stop - start)
+    def comparison_file(self, number: int) -> RowFile:
+        """The comparisons of a batch."""
+        return RowFile.open(self._file(number, "comparisons.npy"))
+
+    def comparisons(self, number: int, codes: Mapping[str, Ints]) -> Slice:
+        """All comparisons of a batch; `codes` turns its codes of the columns to split by into those of all batches."""
         near = self._file(number, "near.npy")
-        found = read_comparisons(table, codes)
-        if near.exists():
-            found = replace(found, n_near=np.load(near, mmap_mode="r")[start:stop].astype(np.int64))
-        return found
+        file = self.comparison_file(number)
+        return Slice(file, RowFile.open(near) if near.exists() else None, 0, file.n_rows, codes)
 
     def write_near(self, number: int, n_near: Ints) -> None:
         """Keep the numbers of comparisons within the limits of distance."""
@@ -154,13 +154,14 @@ class Store:
 
     def distances(self, number: int) -> Floats:
         """Distances of the comparisons of a batch."""
-        found: Floats = column(open_comparisons(self._file(number, "arrow")), "distance").astype(np.float64)
+        file = self.comparison_file(number)
+        found: Floats = file.rows(0, file.n_rows)["distance"].astype(np.float64)
         return found
 
     def smallest_rows(self, number: int, n_outside: int) -> Ints:
         """The lower of the two rows of the reference in each comparison of someone outside it, ascending."""
-        table = open_comparisons(self._file(number, "arrow")).slice(0, n_outside)
-        rows: Ints = np.minimum(column(table, "other"), column(table, "own")).astype(np.int64)
+        records = self.comparison_file(number).rows(0, n_outside)
+        rows: Ints = np.minimum(records["other"], records["own"]).astype(np.int64)
         return rows
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
@@ -229,10 +230,15 @@ class StoredComparisons:
     n_reference: int
     n_left_out: int
 
+    @cached_property
+    def _files(self) -> dict[int, Slice]:
+        """All comparisons of each batch."""
+        return {number: self.store.comparisons(number, self.codes[number]) for number in self.n_outside}
+
     def parts(self) -> Iterator[Comparisons]:
         """The comparisons of each batch."""
-        for number in self.n_outside:
-            yield self.store.comparisons(number, self.codes[number])
+        for part in self._files.values():
+            yield read_comparisons([part])
 
     def ranges(self) -> Iterator[tuple[Comparisons, int, int]]:
         """Comparisons by ranges of the reference."""
@@ -242,13 +248,12 @@ class StoredComparisons:
             for number, n in self.n_outside.items()
         }
         for k, (low, high) in enumerate(pairwise(limits)):
-            pieces = [self._inside_between(low, high)]
-            for number, place in places.items():
-                if place[k] < place[k + 1]:
-                    pieces.append(self.store.comparisons(number, self.codes[number], slice(place[k], place[k + 1])))
-            some = [piece for piece in pieces if len(piece)]
-            if some:
-                yield joined(some), low, high
+            slices = [
+                replace(self._files[number], start=place[k], stop=place[k + 1]) for number, place in places.items()
+            ]
+            part = read_comparisons(slices, self._inside_between(low, high))
+            if len(part):
+                yield part, low, high
 
     @cached_property
     def _limits(self) -> list[int]:
@@ -264,10 +269,7 @@ class StoredComparisons:
     @cached_property
     def _inside(self) -> Comparisons:
         """Comparisons of people of the reference, who are no more than it has."""
-        pieces = [
-            self.store.comparisons(number, self.codes[number], slice(n, None)) for number, n in self.n_outside.items()
-        ]
-        return joined(pieces)
+        return read_comparisons([replace(self._files[number], start=n) for number, n in self.n_outside.items()])
 
     def _inside_between(self, low: int, high: int) -> Comparisons:
         part = self._inside

@@ -20,7 +20,7 @@ from evenhand.models import AttributionChoice, AuditedModel, Output, as_audited_
 from evenhand.progress import progress as shown_progress
 from evenhand.scale.batch_files import BatchFiles
 from evenhand.scale.batches import BatchContext
-from evenhand.scale.engines import n_cores, one_torch_thread, run_on_dask, run_on_threads
+from evenhand.scale.engines import n_cores, one_torch_thread, return_freed_memory, run_on_dask, run_on_threads
 from evenhand.scale.finishing import finish
 from evenhand.scale.manifest import check_resumable, model_probe
 from evenhand.scale.pair_choice import save_sample
@@ -163,6 +163,10 @@ def audit_stream(
     (600, 3)
     """
     _check_numbers(batch_rows, workers, evidence_people, engine)
+    if scheduler is not None and engine != "dask":
+        raise InvalidInputError(
+            f'A scheduler, {scheduler!r}, is only used by Dask: pass `engine="dask"` (--engine dask) with it.'
+        )
     store = Store(Path(out))
     store.check_writable()
     n_workers = n_cores() if workers is None else workers
@@ -185,6 +189,7 @@ def audit_stream(
     where = "The reference"
     rows = columns.rows_of(pool_table, where)
     assert rows.table is not None
+    assert rows.groups is not None
     audited = as_audited_model(
         _on_device(model, device),
         attribution=attribution,
@@ -204,7 +209,7 @@ def audit_stream(
         attribution=audited.attribution,
         n_permutations=n_permutations,
     )
-    pool = _checked_pool(rows.people(audited, _names(rows), where))
+    pool = _checked_pool(rows.people(audited, rows.groups.names, where))
     with one_torch_thread():
         fitted = _with_known(AuditReference.of(audited, settings, pool, evidence=evidence), people.n_rows)
     limit = (
@@ -242,6 +247,7 @@ def audit_stream(
         evidence_below=limit,
     )
     _run(context, people, store, engine, scheduler, n_workers, progress)
+    return_freed_memory()
     stream = {
         "n_batches": len(people.batches),
         "batch_rows": batch_rows,
@@ -250,7 +256,7 @@ def audit_stream(
     }
     n = len(people.batches)
     with (
-        writing(store.folder, f"all {n} batches are kept: free space and go on with `resume=True`"),
+        writing(store.folder, f"all {n} batches are kept: free space and go on with `resume=True` (--resume)"),
         shown_progress("figures", _FINISHING_STEPS, is_shown=progress) as advance,
     ):
         result = finish(
@@ -291,7 +297,8 @@ def _run(
         def keep(files: BatchFiles) -> None:
             nonlocal n_done
             with writing(
-                store.folder, f"{n_done} of {n} batches are finished and kept: free space and go on with `resume=True`"
+                store.folder,
+                f"{n_done} of {n} batches are finished and kept: free space and go on with `resume=True` (--resume)",
             ):
                 store.write(files)
             n_done += 1
@@ -363,11 +370,6 @@ def _with_known(reference: AuditReference, n_rows: int) -> AuditReference:
     if n_values > _MOST_KNOWN_VALUES or n_rows < 2 * len(pool):
         return reference
     return replace(reference, explainer=reference.explainer.knowing(pool))
-
-
-def _names(rows: Any) -> tuple[str, ...]:  # noqa: ANN401
-    names: tuple[str, ...] = rows.groups.names
-    return names
 
 
 def _checked_pool(pool: People) -> People:

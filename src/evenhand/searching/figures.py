@@ -66,6 +66,9 @@ class Sight:
         Which inputs belong to financial features, of shape (d,).
     join
         Sums inputs into the table's columns; None where they are the same.
+    without_one
+        Categories of the baselines when one who has them is left out: see `categories_without_one`. None where no
+        input is a category.
     """
 
     x_train: Tensor
@@ -74,6 +77,7 @@ class Sight:
     cell_sizes: Tensor
     is_financial: Tensor
     join: Tensor | None
+    without_one: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -179,7 +183,10 @@ def procedure_of(
         for rows in (pairs.other, pairs.own)
     )
     sizes = sight.cell_sizes[index(cells[person])]
-    apart, placebo, apart_moved = (each.leaving_out(like_me, sizes) for each in (me, like_me, with_placebos))
+    without_one = None if sight.without_one is None else sight.without_one[index(cells[person])]
+    apart, placebo, apart_moved = (
+        each.leaving_out(like_me, sizes, without_one) for each in (me, like_me, with_placebos)
+    )
     weight = torch.as_tensor(_person_weights(pairs, kept), dtype=me.values.dtype, device=device)
     pair, null = _cec(me, them, sight.join), _cec(apart, placebo, sight.join)
     gap, null_gap = _cec(me, with_theirs, sight.join), _cec(apart, apart_moved, sight.join)

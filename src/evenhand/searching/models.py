@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from evenhand.attribution import Explanation, label_group_baselines
+from evenhand.attribution.baselines import categories_without_one
 from evenhand.models import as_audited_model
 from evenhand.searching.figures import Explains, Sight, outcome_of, procedure_of
 from evenhand.searching.folds import ComparedFold
@@ -35,9 +36,9 @@ def score_model(model: Any, people: SearchPeople, compared: ComparedFold, judgin
     audited = as_audited_model(model, table=train)
     x_train, x_test = audited.encode(train), audited.encode(test)
     n_cells = 2 * fold.n_groups
-    means = label_group_baselines(
-        x_train.cpu().numpy(), fold.y_train, fold.group_train, skip_missing=audited.accepts_missing
-    )
+    trained, categorical = (x_train.cpu().numpy(), fold.y_train, fold.group_train), audited.categorical_inputs
+    means = label_group_baselines(*trained, skip_missing=audited.accepts_missing, categorical=categorical)
+    without_one = categories_without_one(*trained, categorical).reshape(n_cells, -1) if categorical else None
     sizes = np.bincount(fold.y_train * fold.n_groups + fold.group_train, minlength=n_cells)
     baselines = torch.as_tensor(means.reshape(n_cells, -1), dtype=x_train.dtype, device=x_train.device)
     columns = [str(column) for column in people.table.columns]
@@ -50,6 +51,7 @@ def score_model(model: Any, people: SearchPeople, compared: ComparedFold, judgin
             audited.is_financial(columns, list(people.financial_features)), device=x_train.device
         ),
         join=audited.join_matrix(),
+        without_one=None if without_one is None else torch.as_tensor(without_one, dtype=x_train.dtype),
     )
 
     def explain(x: Tensor, baseline: Tensor) -> Explanation:

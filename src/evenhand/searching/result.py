@@ -191,6 +191,29 @@ class SearchResult:
         """The unconstrained candidate fitted on everyone searched on."""
         return self.fit(self.tried[self.unconstrained])
 
+    def save_model(self, path: str | os.PathLike[str]) -> Path:
+        """Write `best_model` as a file that `evenhand.load_model` and ``evenhand audit --model`` read; return its path.
+
+        Parameters
+        ----------
+        path
+            A folder, in which the file is called ``model.safetensors`` (networks) or ``model.skops`` (trees of
+            scikit-learn); or a file with that ending.
+
+        Raises
+        ------
+        InvalidInputError
+            If no candidate meets the constraints, or the chosen trees are of another library than scikit-learn.
+        MissingExtraError
+            If trees are to be written and skops is not installed.
+        """
+        if self.family == "network":
+            saved: Path = self.best_model.save(path)
+            return saved
+        from evenhand.searching.trees import save_tree_model
+
+        return save_tree_model(self.best_model, Path(path))
+
     def audit(self, **options: Any) -> AuditResult:  # noqa: ANN401 - those of `evenhand.audit`
         """Audit the chosen model: on people held out of the search, where there are, else on those it learned from.
 

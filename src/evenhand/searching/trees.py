@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenhand.exceptions import InvalidInputError
+from evenhand.exceptions import InvalidInputError, MissingExtraError
+from evenhand.files import write_atomically
 from evenhand.searching.folds import ComparedFold
 from evenhand.searching.models import score_model
 from evenhand.searching.people import Judging, SearchPeople
@@ -22,7 +24,7 @@ from evenhand.validation import check_columns, is_number_column
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TreeFamily", "make_tree_model"]
+__all__ = ["TreeFamily", "make_tree_model", "save_tree_model"]
 
 # The classifier of each library, and what it calls the parameters of a search.
 _LIBRARIES: dict[str, tuple[str, str, dict[str, str]]] = {
@@ -120,6 +122,41 @@ def make_tree_model(candidate: Candidate, table: pd.DataFrame, random_state: int
     signs = _monotone(parameters["monotone"], columns)
     order = [signs.get(column, 0) for column in [*numbers, *words]]
     return Pipeline([("encode", encode), ("trees", _classifier(parameters, order, random_state))])
+
+
+def save_tree_model(model: Any, path: Path) -> Path:  # noqa: ANN401 - a Pipeline of `make_tree_model`
+    """Write fitted trees of scikit-learn, and the codes of their categories, as a skops file; whole or not at all.
+
+    Parameters
+    ----------
+    model
+        Fitted, of `make_tree_model`.
+    path
+        A file ending in ``.skops``, or a folder, in which the file is called ``model.skops``.
+
+    Raises
+    ------
+    MissingExtraError
+        If skops is not installed.
+    InvalidInputError
+        If the trees are of another library, whose types a skops file may hold but `evenhand.loading` does not trust.
+    """
+    library = type(model[-1]).__module__.split(".")[0]
+    if library != "sklearn":
+        raise InvalidInputError(
+            f"The chosen trees are of {library}, and only those of scikit-learn are saved; take them from `best_model` "
+            f"and save them as {library} does."
+        )
+    try:
+        from skops.io import dump
+    except ImportError as error:
+        raise MissingExtraError(
+            "Saving trees needs skops, which is not installed: pip install 'evenhand[skops]'."
+        ) from error
+    file = path if path.suffix == ".skops" else path / "model.skops"
+    with write_atomically(file) as temporary:
+        dump(model, temporary)
+    return file
 
 
 def _columns(names: Any, columns: Sequence[str], what: str) -> list[str]:  # noqa: ANN401

@@ -76,8 +76,8 @@ def _check_numeric(model: Any, name: str) -> None:  # noqa: ANN401
         if features:
             raise InvalidInputError(
                 f"This {name} has {len(features)} {word} feature{'s' if len(features) > 1 else ''}, which CatBoost "
-                "turns into statistics of the training data that belong to no single input; fit it on encoded, "
-                "numeric features."
+                "turns into statistics of the training data that belong to no single input; audit the model itself, "
+                'with its table and attribution="sampled_shapley", or fit it on encoded, numeric features.'
             )
 
 

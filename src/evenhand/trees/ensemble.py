@@ -116,6 +116,8 @@ class TreeEnsemble:
         A number that stands for a missing value, besides NaN.
     categories
         For each feature that the model takes as categories and knows by value: the values, in the order of their codes.
+    takes_unknown
+        Whether a category that the model does not know counts as a missing value; otherwise it has no score.
 
     Examples
     --------
@@ -147,6 +149,7 @@ class TreeEnsemble:
     feature_names: tuple[str, ...] | None = None
     missing_value: float = math.nan
     categories: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
+    takes_unknown: bool = True
 
     @classmethod
     def from_trees(
@@ -161,6 +164,7 @@ class TreeEnsemble:
         feature_names: Sequence[str] | None = None,
         missing_value: float = math.nan,
         categories: Mapping[int, tuple[Any, ...]] | None = None,
+        takes_unknown: bool = True,
     ) -> TreeEnsemble:
         """The ensemble of `trees`.
 
@@ -209,6 +213,7 @@ class TreeEnsemble:
             feature_names=None if feature_names is None else tuple(feature_names),
             missing_value=missing_value,
             categories=dict(categories or {}),
+            takes_unknown=takes_unknown,
         )
 
     @property

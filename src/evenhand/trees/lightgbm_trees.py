@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ __all__ = ["read_lightgbm"]
 
 # LightGBM reads a value this close to zero as zero, and splits zero from negative values just at this distance.
 ZERO_REACH = float(np.float32(1e-35))
+
+_MOST_WAYS = 10_000
 
 
 def read_lightgbm(model: Any) -> TreeEnsemble:  # noqa: ANN401 - an estimator or a Booster
@@ -118,11 +122,21 @@ def _set(codes: str) -> NDArray[np.bool_]:
 
 
 def _categories(dump: dict[str, Any]) -> dict[int, tuple[Any, ...]]:
-    """Values of the categories by feature, which LightGBM keeps if it was fitted on a pandas table."""
-    stored = dump.get("pandas_categorical") or []
-    codes = {j: dump["feature_infos"].get(name, {}).get("values") for j, name in enumerate(dump["feature_names"])}
-    codes = {j: seen for j, seen in codes.items() if seen}
-    # Columns are not named with their values: without a use of each, which is which cannot be told.
-    if len(codes) != len(stored) or any(max(c) >= len(v) for c, v in zip(codes.values(), stored, strict=True)):
+    """Values of the categories by feature, which LightGBM keeps if it was fitted on a pandas table.
+
+    The values stand in the order of the columns but without their names, and of columns that it found useless
+    (constant, or with categories too rare) nothing says whether they were categories. A way to tell is taken if it is
+    the only one that has a value for every code.
+    """
+    stored = [tuple(values) for values in dump.get("pandas_categorical") or []]
+    names, infos = dump["feature_names"], dump["feature_infos"]
+    codes = {j: infos[name]["values"] for j, name in enumerate(names) if infos.get(name, {}).get("values")}
+    useless = [j for j, name in enumerate(names) if name not in infos]
+    n_more = len(stored) - len(codes)
+    if n_more < 0 or math.comb(len(useless), n_more) > _MOST_WAYS:
         return {}
-    return {j: tuple(values) for j, values in zip(codes, stored, strict=True)}
+    ways = [dict(zip(sorted([*codes, *more]), stored, strict=True)) for more in itertools.combinations(useless, n_more)]
+    ways = [way for way in ways if all(max(seen) < len(way[j]) for j, seen in codes.items())]
+    if not ways or any(way[j] != ways[0][j] for way in ways for j in codes):
+        return {}
+    return {j: values for j, values in ways[0].items() if all(way.get(j) == values for way in ways)}

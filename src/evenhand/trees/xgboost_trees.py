@@ -71,6 +71,7 @@ def _read_learner(learner: dict[str, Any], name: str, missing: float, n_rounds: 
         feature_names=learner["feature_names"] or None,
         missing_value=missing,
         categories=_categories(forest.get("cats", {})),
+        takes_unknown=False,
     )
 
 
