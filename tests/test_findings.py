@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evenhand import findings
 from evenhand.assembling import screened_people
-from evenhand.findings import ScoreCounts, text_codes
+from evenhand.findings import ScoreCounts, _by_score, text_codes
 from evenhand.outcome_metrics import auc
 
 
@@ -70,3 +72,9 @@ def test_texts_have_codes_in_their_order():
     names, codes = text_codes(np.array(["x", "(missing)", "x"]))
     assert names == ("(missing)", "x")
     assert codes.tolist() == [1, 0, 1]
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.5]), st.integers(0, 3)), max_size=40))
+def test_scores_are_ordered_as_a_full_sort_orders_them(rows):
+    score, code = np.array([r[0] for r in rows], dtype=float), np.array([r[1] for r in rows], dtype=np.int64)
+    np.testing.assert_array_equal(_by_score(score, code), np.lexsort((code, score)))

@@ -290,3 +290,18 @@ def test_missing_text_is_given_to_the_function_as_missing(mixed):
     scores = result.pairs.groupby("person")["score"].first()
     np.testing.assert_allclose(scores, function(holes), atol=1e-12)
     assert result.provenance.completeness_gap < 1e-12
+
+
+def test_a_function_that_asks_for_columns_by_name_is_given_a_table(rng):
+    table = pd.DataFrame(rng.uniform(0.1, 0.9, size=(60, 3)), columns=["income", "debt", "age"])
+    y, group = rng.integers(0, 2, 60), rng.choice(["a", "b"], 60)
+    found = [
+        eh.audit(function, table, y, sensitive_features=group, financial_features=["income"], evidence=False)
+        for function in (
+            lambda people: 0.5 * people["income"] + 0.3 * people["debt"],
+            lambda people: 0.5 * people.income + 0.3 * people.debt,
+            lambda rows: 0.5 * rows[:, 0] + 0.3 * rows[:, 1],
+        )
+    ]
+    for by_name in found[:2]:
+        np.testing.assert_allclose(by_name.attributions, found[2].attributions)

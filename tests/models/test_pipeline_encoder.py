@@ -246,6 +246,10 @@ def test_what_a_pipeline_cannot_encode_is_said(mixed):
     audited = as_audited_model(model, table=X)
     with pytest.raises(InvalidInputError, match="The pipeline cannot encode the table: Found unknown categories"):
         audited.encode(X.assign(home="boat"))
+    with pytest.raises(InvalidInputError, match=r"infinity.* Columns with infinite values: \['income'\]"):
+        audited.encode(X.assign(income=np.inf))
+    with pytest.raises(InvalidInputError, match=r"Columns of text, with a value of each: .*'income': '€ 1'"):
+        audited.encode(X.assign(income="€ 1"))
     scaled = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[["income"]], y)
     holes = X[["income"]].copy()
     holes.iloc[2] = np.nan

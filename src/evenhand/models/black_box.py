@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -193,7 +194,7 @@ def black_box_model(
     """Any score as the audit sees it, explained by sampled Shapley values.
 
     Where the table has columns that are no numbers, the model is given tables with the same columns; otherwise a
-    matrix, or a table if it was fitted on one.
+    matrix, or a table if it was fitted on one, or is a function that asks for columns by name.
 
     Parameters
     ----------
@@ -223,6 +224,9 @@ def black_box_model(
     named = getattr(model, "feature_names_in_", None) if names is None else names
     columns = None if named is None else [str(column) for column in named]
     coded = _coded(table, columns, categorical) if encoder is None else None
+    if columns is None and encoder is None and coded is None and _asks_for_names(model, table):
+        assert table is not None
+        columns = [str(column) for column in table.columns]
     score, explained = score_function(model, output, columns, coded)
     if encoder is None:
         encoder = coded if coded is not None else None if columns is None else NamedColumns(columns)
@@ -235,6 +239,19 @@ def black_box_model(
         attribution="sampled_shapley",
         categorical=() if coded is None else coded.categorical,
     )
+
+
+def _asks_for_names(model: Any, table: pd.DataFrame | None) -> bool:  # noqa: ANN401
+    """Whether a function fails on a matrix in the way of one that asks for columns by name."""
+    if table is None or not len(table) or not inspect.isroutine(model):
+        return False
+    try:
+        model(table.iloc[:2].to_numpy(dtype=np.float64, na_value=np.nan))
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return True
+    except Exception:
+        return False
+    return False
 
 
 def _coded(table: pd.DataFrame | None, columns: list[str] | None, categorical: Sequence[str]) -> CodedTable | None:

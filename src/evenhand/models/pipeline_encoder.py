@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.column_sources import column_sources, part_that_mixes
+from evenhand.validation import is_number_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,11 +138,27 @@ def _transformed(transformer: Any, table: pd.DataFrame, takes_names: bool) -> An
     try:
         return transformer.transform(table if takes_names else table.to_numpy())
     except ValueError as error:
-        raise InvalidInputError(f"The pipeline cannot encode the table: {_first_line(error)}.") from error
+        raise InvalidInputError(
+            f"The pipeline cannot encode the table: {_first_line(error)}.{_suspects(table)}"
+        ) from error
+
+
+def _suspects(table: pd.DataFrame) -> str:
+    """The columns that a step may have stumbled over, in words: it names none itself."""
+    numbers = [c for c in table.columns if is_number_column(table[c])]
+    infinite = [str(c) for c in numbers if np.isinf(table[c].to_numpy(dtype=np.float64, na_value=np.nan)).any()]
+    text = {
+        str(c): str(table[c].dropna().iloc[0]) for c in table.columns if c not in numbers and table[c].notna().any()
+    }
+    sentences = [
+        f" Columns with infinite values: {infinite}." if infinite else "",
+        f" Columns of text, with a value of each: {text}." if text else "",
+    ]
+    return "".join(sentences)
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0].rstrip(".")
+    return str(error).strip().split("\n")[0].rstrip(".:")
 
 
 def _probed(transformer: Any, table: pd.DataFrame, takes_names: bool) -> NDArray[np.bool_]:  # noqa: ANN401

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from evenhand.scale import codec
 from evenhand.scale.batches import BatchOutput, PairNulls
-from evenhand.scale.comparison_files import by_smallest_row, encode_comparisons
+from evenhand.scale.comparison_files import by_smallest_row, encode_comparisons, encode_index
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +49,7 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
     if output.comparisons is not None and output.nulls is not None:
         ordered, n_outside = by_smallest_row(output.comparisons)
         contents[batch_file(number, "comparisons.npy")] = pa.py_buffer(encode_comparisons(ordered))
+        contents[batch_file(number, "index.npy")] = pa.py_buffer(encode_index(ordered))
         nulls = {f.name: getattr(output.nulls, f.name) for f in fields(PairNulls)}
         contents[batch_file(number, "nulls.npz")] = pa.py_buffer(codec.encode(nulls))
     record = {

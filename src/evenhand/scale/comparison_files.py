@@ -14,7 +14,7 @@ from evenhand.clustering import smallest_row
 from evenhand.comparisons import Comparisons
 from evenhand.scale.row_files import RowFile
 
-__all__ = ["Slice", "by_smallest_row", "encode_comparisons", "read_comparisons", "taken"]
+__all__ = ["Slice", "by_smallest_row", "encode_comparisons", "encode_index", "read_comparisons", "taken"]
 
 Ints = NDArray[np.int64]
 
@@ -77,6 +77,13 @@ def taken(part: Comparisons, rows: Ints) -> Comparisons:
     return Comparisons(**plain, by={name: codes[rows] for name, codes in part.by.items()})
 
 
+def encode_index(part: Comparisons) -> bytes:
+    """Of each comparison its distance and the lower row of its couple: what is looked for among all of them."""
+    index = np.empty(len(part), dtype=[("distance", np.float64), ("smallest_row", np.int32)])
+    index["distance"], index["smallest_row"] = part.distance, smallest_row(part)
+    return _npy(index)
+
+
 def encode_comparisons(part: Comparisons) -> bytes:
     """The content of the file of comparisons; columns to split by are kept in their order, without names."""
     columns = {name: getattr(part, name) for name in _KEPT}
@@ -87,9 +94,7 @@ def encode_comparisons(part: Comparisons) -> bytes:
     records = np.empty(len(part), dtype=kinds)
     for name, values in columns.items():
         records[name] = values
-    file = BytesIO()
-    np.save(file, records, allow_pickle=False)
-    return file.getvalue()
+    return _npy(records)
 
 
 def read_comparisons(slices: Sequence[Slice], before: Comparisons | None = None) -> Comparisons:
@@ -131,6 +136,12 @@ def read_comparisons(slices: Sequence[Slice], before: Comparisons | None = None)
                 by[name][place] = codes[records[_by_name(k)]]
             first = place.stop
     return Comparisons(**columns, n_near=n_near, by=by)
+
+
+def _npy(records: NDArray[Any]) -> bytes:
+    file = BytesIO()
+    np.save(file, records, allow_pickle=False)
+    return file.getvalue()
 
 
 def _by_name(place: int) -> str:

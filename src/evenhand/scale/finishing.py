@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -175,7 +173,11 @@ def _write_q_values(store: Store, numbers: Sequence[int], n_groups: int, n_threa
         part = store.nulls(number)
         return null_scores(part.placebo_over_gap, part.stratum, part.person, n_groups)
 
-    pooled = reduce(add, in_order(nulls_of, numbers, n_threads))
+    all_nulls: PairwiseSum[NullScores] = PairwiseSum()
+    for nulls in in_order(nulls_of, numbers, n_threads):
+        all_nulls.add(nulls)
+    pooled = all_nulls.total()
+    assert pooled is not None
 
     def n_at_least(number: int) -> tuple[Ints, Ints]:
         part = store.nulls(number)

@@ -137,14 +137,10 @@ class Store:
         with write_atomically(path) as temporary:
             pq.write_table(table, temporary)
 
-    def comparison_file(self, number: int) -> RowFile:
-        """The comparisons of a batch."""
-        return RowFile.open(self._file(number, "comparisons.npy"))
-
     def comparisons(self, number: int, codes: Mapping[str, Ints]) -> Slice:
         """All comparisons of a batch; `codes` turns its codes of the columns to split by into those of all batches."""
         near = self._file(number, "near.npy")
-        file = self.comparison_file(number)
+        file = RowFile.open(self._file(number, "comparisons.npy"))
         return Slice(file, RowFile.open(near) if near.exists() else None, 0, file.n_rows, codes)
 
     def write_near(self, number: int, n_near: Ints) -> None:
@@ -154,14 +150,14 @@ class Store:
 
     def distances(self, number: int) -> Floats:
         """Distances of the comparisons of a batch."""
-        file = self.comparison_file(number)
-        found: Floats = file.rows(0, file.n_rows)["distance"].astype(np.float64)
+        file = RowFile.open(self._file(number, "index.npy"))
+        found: Floats = np.ascontiguousarray(file.rows(0, file.n_rows)["distance"])
         return found
 
     def smallest_rows(self, number: int, n_outside: int) -> Ints:
         """The lower of the two rows of the reference in each comparison of someone outside it, ascending."""
-        records = self.comparison_file(number).rows(0, n_outside)
-        rows: Ints = np.minimum(records["other"], records["own"]).astype(np.int64)
+        file = RowFile.open(self._file(number, "index.npy"))
+        rows: Ints = file.rows(0, n_outside)["smallest_row"].astype(np.int64)
         return rows
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
