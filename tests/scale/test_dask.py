@@ -203,3 +203,8 @@ eh.audit_stream(folder / "people.parquet", model, label="y", group="sex", eviden
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "StreamError: Dask could not start workers on this machine; a script" in done.stderr
+
+
+def test_a_scheduler_without_its_engine_is_refused(tmp_path, model, people, streamed):
+    with pytest.raises(InvalidInputError, match=r"'tcp://nowhere:1', is only used by Dask: pass `engine=\"dask\"`"):
+        streamed(model, people, tmp_path, scheduler="tcp://nowhere:1")
