@@ -25,7 +25,7 @@ from evenhand.inference import person_hash
 from evenhand.matching import MatchDiagnostics
 from evenhand.outcome_metrics import Figure, group_outcomes, outcome_figures
 from evenhand.proxies import ProxyScreen, proxy_screen
-from evenhand.validation import is_number_column
+from evenhand.validation import text_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,8 +182,7 @@ def _n_beyond_logits(sums: AuditSums) -> int:
 
 def _singular_texts(table: pd.DataFrame) -> list[str]:
     """Text columns in which most people have a value that is only theirs."""
-    text = [c for c in table.columns if not (is_number_column(table[c]) or table[c].dtype == bool)]
-    return [str(c) for c in text if table[c].nunique() > max(_MOST_TEXTS, len(table) / 2)]
+    return [str(c) for c in text_columns(table) if table[c].nunique() > max(_MOST_TEXTS, len(table) / 2)]
 
 
 def reservations_of(

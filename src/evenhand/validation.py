@@ -25,6 +25,7 @@ __all__ = [
     "check_fraction",
     "did_you_mean",
     "is_number_column",
+    "text_columns",
 ]
 
 _SEPARATOR = " & "
@@ -105,7 +106,7 @@ def as_matrix(
     InvalidInputError
         If a column is not numeric, or holds infinite values, or missing ones that the model does not take.
     """
-    text = [c for c in table.columns if not (is_number_column(table[c]) or table[c].dtype == bool)]
+    text = text_columns(table)
     if text:
         raise InvalidInputError(
             f"`{name}` has columns that are not numbers: {text} (such as {_not_a_number(table[text[0]])!r} in "
@@ -205,6 +206,11 @@ def is_number_column(values: pd.Series[Any]) -> bool:
     import pandas as pd
 
     return pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(values.dtype)
+
+
+def text_columns(table: pd.DataFrame) -> list[str]:
+    """Columns that hold neither numbers nor yes and no, which count as the numbers 1 and 0."""
+    return [c for c in table.columns if not (is_number_column(table[c]) or table[c].dtype == bool)]
 
 
 def check_columns(wanted: Iterable[str], available: Sequence[str], what: str) -> list[str]:

@@ -162,7 +162,7 @@ def test_workers_use_freed_memory_again_whatever_dask_told_their_allocator(tmp_p
     script = """
 import resource
 import numpy as np
-from evenhand.scale.engines import _keep_freed_memory
+from evenhand.scale.freed_memory import keep_freed_memory
 
 def pages():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -171,7 +171,7 @@ def pages():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 first = pages()
-_keep_freed_memory()
+keep_freed_memory()
 print(first, pages())
 """
     told = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536"}

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.validation import is_number_column
+from evenhand.validation import is_number_column, text_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,7 +202,7 @@ class CodedTable:
 
 def has_categories(table: pd.DataFrame) -> bool:
     """Whether a table has columns that are no numbers; yes and no count as the numbers 1 and 0."""
-    return any(not is_number_column(table[c]) and table[c].dtype != bool for c in table.columns)
+    return bool(text_columns(table))
 
 
 def _kind(column: pd.Series[Any]) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.column_sources import column_sources, part_that_mixes
-from evenhand.validation import is_number_column
+from evenhand.validation import is_number_column, text_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,9 +147,7 @@ def _suspects(table: pd.DataFrame) -> str:
     """The columns that a step may have stumbled over, in words: it names none itself."""
     numbers = [c for c in table.columns if is_number_column(table[c])]
     infinite = [str(c) for c in numbers if np.isinf(table[c].to_numpy(dtype=np.float64, na_value=np.nan)).any()]
-    text = {
-        str(c): str(table[c].dropna().iloc[0]) for c in table.columns if c not in numbers and table[c].notna().any()
-    }
+    text = {str(c): str(table[c].dropna().iloc[0]) for c in text_columns(table) if table[c].notna().any()}
     sentences = [
         f" Columns with infinite values: {infinite}." if infinite else "",
         f" Columns of text, with a value of each: {text}." if text else "",

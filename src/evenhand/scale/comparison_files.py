@@ -114,8 +114,8 @@ def read_comparisons(slices: Sequence[Slice], before: Comparisons | None = None)
     for name in _KEPT:
         base, shape = (kind[name].base, kind[name].shape)
         columns[name] = np.empty((n, *shape), dtype=_IN_MEMORY.get(name, base))
-    near_kind = None if slices[0].near is None else slices[0].near.kind
-    n_near: NDArray[Any] = np.empty((n, *(near_kind or _NO_LIMITS).shape), (near_kind or _NO_LIMITS).base)
+    near_kind = _NO_LIMITS if slices[0].near is None else slices[0].near.kind
+    n_near: NDArray[Any] = np.empty((n, *near_kind.shape), near_kind.base)
     by = {name: np.empty(n, dtype=np.int64) for name in slices[0].codes}
     if before is not None:
         for name, values in columns.items():

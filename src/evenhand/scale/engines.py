@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -19,16 +15,15 @@ import torch
 from evenhand.exceptions import EvenhandError, InvalidInputError, StreamError
 from evenhand.scale.batch_files import BatchFiles, encode_batch
 from evenhand.scale.batches import BatchContext, run_batch
+from evenhand.scale.freed_memory import keep_freed_memory
 from evenhand.scale.source import Batch, Source
 
-__all__ = ["n_cores", "one_torch_thread", "return_freed_memory", "run_on_dask", "run_on_threads"]
+__all__ = ["n_cores", "one_torch_thread", "run_on_dask", "run_on_threads"]
 
 _IN_FLIGHT_PER_WORKER = 2
 _CONNECT_SECONDS = "10s"
 _WORKER_SECONDS = 60
 _MOST_IDLE_ROUNDS = 3
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
-_LARGEST_REUSED, _MOST_KEPT = 32 << 20, 256 << 20
 
 
 def n_cores() -> int:
@@ -179,33 +174,12 @@ def _one(context: BatchContext, source: Source, batch: Batch) -> BatchFiles:
 
 def _on_worker(context: BatchContext, number: int, first_row: int, table: Any, where: str) -> BatchFiles | str:  # noqa: ANN401
     """A batch on a worker; a refusal comes back as its sentence, as errors lose their type on the way."""
-    _keep_freed_memory()
+    keep_freed_memory()
     with one_torch_thread():
         try:
             return encode_batch(run_batch(context, number, first_row, table, where))
         except EvenhandError as error:
             return str(error)
-
-
-def return_freed_memory() -> None:
-    """Give back to the system what this process has freed: the end of an audit needs other memory than its batches."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        gc.collect()
-        trim(0)
-
-
-@cache
-def _keep_freed_memory() -> None:
-    """Let this process keep memory that it frees, up to a bound, and use it again.
-
-    Dask starts its workers with settings of glibc by which every larger array is returned to the system at once. An
-    audit makes and frees such arrays all the time; fetching their pages anew makes it three times as slow.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, _LARGEST_REUSED)
-        mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT)
 
 
 def _result(future: Any) -> BatchFiles:  # noqa: ANN401

@@ -73,11 +73,6 @@ class Store:
 
     folder: Path
 
-    @property
-    def pairs(self) -> Path:
-        """Folder of the pair table, a Parquet file for each batch."""
-        return self.folder / "pairs"
-
     def pairs_file(self, number: int) -> Path:
         """The pair table of one batch."""
         return self.folder / pairs_file(number)

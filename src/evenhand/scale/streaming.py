@@ -20,8 +20,9 @@ from evenhand.models import AttributionChoice, AuditedModel, Output, as_audited_
 from evenhand.progress import progress as shown_progress
 from evenhand.scale.batch_files import BatchFiles
 from evenhand.scale.batches import BatchContext
-from evenhand.scale.engines import n_cores, one_torch_thread, return_freed_memory, run_on_dask, run_on_threads
+from evenhand.scale.engines import n_cores, one_torch_thread, run_on_dask, run_on_threads
 from evenhand.scale.finishing import finish
+from evenhand.scale.freed_memory import return_freed_memory
 from evenhand.scale.manifest import check_resumable, model_probe
 from evenhand.scale.pair_choice import save_sample
 from evenhand.scale.people import Columns
