@@ -22,12 +22,13 @@ ALLOWED = {
     "inference": set(),
     "validation": set(),
     "splitting": set(),
+    "threads": set(),
     "progress": set(),
     "disparity": {"inference"},
     "procedural_metrics": {"outcome_metrics"},
     "proxies": {"outcome_metrics"},
     "encoding": {"validation"},
-    "matching": set(),
+    "matching": {"threads"},
     "csv_files": set(),
     "tables": {"csv_files", "validation"},
     "gates": {"validation"},
@@ -57,11 +58,11 @@ ALLOWED = {
     "scale": {
         "assembling", "attribution", "cases", "clustering", "comparisons", "csv_files", "evidence", "explaining",
         "figures", "files", "findings", "fingerprints", "inference", "matching", "models", "progress", "proxies",
-        "regimes", "report", "tables", "validation",
+        "regimes", "report", "tables", "threads", "validation",
     },
     "training": {
         "attribution", "encoding", "files", "matching", "models", "placebo", "progress", "scoring", "splitting",
-        "validation",
+        "threads", "validation",
     },
     "searching": {
         "attribution", "auditing", "encoding", "files", "fingerprints", "matching", "models", "outcome_metrics",

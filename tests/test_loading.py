@@ -67,6 +67,11 @@ def people():
     return X, y.to_numpy(), rng.choice(["a", "b"], 200)
 
 
+def table_for(name, X):
+    """People with the columns that a model takes."""
+    return X.assign(years=np.where(X["years"] > 0, "many", "few")) if name.startswith("categories") else X
+
+
 @pytest.fixture(scope="module")
 def saved(people, tmp_path_factory):
     """A file of each kind, and the probabilities of the model in it."""
@@ -82,7 +87,7 @@ def saved(people, tmp_path_factory):
 
     def keep(name, model, save):
         save(str(folder / name))
-        files[name] = (folder / name, model.predict_proba(X)[:, 1])
+        files[name] = (folder / name, model.predict_proba(table_for(name, X))[:, 1])
 
     boosted = xgboost.XGBClassifier(n_estimators=4, max_depth=3).fit(X, y)
     keep("xgboost.json", boosted, boosted.save_model)
@@ -92,6 +97,10 @@ def saved(people, tmp_path_factory):
     cat = catboost.CatBoostClassifier(iterations=4, verbose=0, allow_writing_files=False).fit(X, y)
     keep("catboost.cbm", cat, cat.save_model)
     keep("catboost.json", cat, lambda path: cat.save_model(path, format="json"))
+    pool = catboost.Pool(table_for("categories", X), y, cat_features=["years"])
+    of_categories = catboost.CatBoostClassifier(iterations=4, verbose=0, allow_writing_files=False).fit(pool)
+    keep("categories.cbm", of_categories, of_categories.save_model)
+    keep("categories.json", of_categories, lambda path: of_categories.save_model(path, format="json", pool=pool))
     linear = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     keep("linear.skops", linear, lambda path: skops.io.dump(linear, path))
     histogram = HistGradientBoostingClassifier(max_iter=4).fit(X, y)
@@ -112,6 +121,8 @@ KINDS = [
     "lightgbm.txt",
     "catboost.cbm",
     "catboost.json",
+    "categories.cbm",
+    "categories.json",
     "linear.skops",
     "trees.skops",
     "linear.joblib",
@@ -126,8 +137,9 @@ KINDS = [
 def test_a_model_comes_back_as_it_was_saved(name, saved, people):
     path, expected = saved[name]
     model = load_model(path, trust_pickle=name.endswith((".pkl", ".joblib")))
-    audited = as_audited_model(model, table=people[0])
-    found = audited.probability(audited.margin(audited.encode(people[0])))
+    X = table_for(name, people[0])
+    audited = as_audited_model(model, table=X)
+    found = audited.probability(audited.margin(audited.encode(X)))
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
@@ -574,8 +586,8 @@ def outcome(path, X):
     return "read"
 
 
-def fuzz(name, saved, X, folder, n_cases, seed=0):
-    path = saved[name][0]
+def fuzz(name, saved, people, folder, n_cases, seed=0):
+    path, X = saved[name][0], table_for(name, people[0])
     content = path.read_bytes()
     rng = np.random.default_rng(seed)
     cases = []
@@ -591,17 +603,20 @@ def fuzz(name, saved, X, folder, n_cases, seed=0):
 
 @pytest.mark.parametrize("name", ["linear.skops", "trees.skops", "ours.safetensors"])
 def test_damaged_files_read_here_end_in_a_sentence(name, saved, people, tmp_path):
-    fuzz(name, saved, people[0], tmp_path, 120)
+    fuzz(name, saved, people, tmp_path, 120)
 
 
-NATIVE = ["xgboost.json", "xgboost.ubj", "lightgbm.txt", "catboost.cbm", "catboost.json", "linear.onnx"]
+NATIVE = [
+    *("xgboost.json", "xgboost.ubj", "lightgbm.txt", "catboost.cbm", "catboost.json"),
+    *("categories.cbm", "categories.json", "linear.onnx"),
+]
 
 
 @pytest.mark.parametrize("name", NATIVE)
 def test_damaged_files_read_apart_end_in_a_sentence(name, saved, people, tmp_path, monkeypatch):
     monkeypatch.setattr("evenhand.loading.guarded.opened_apart.__defaults__", (10.0,))
     monkeypatch.setattr("evenhand.loading.guarded.read_tree_file.__defaults__", (10.0,))
-    fuzz(name, saved, people[0], tmp_path, 5)
+    fuzz(name, saved, people, tmp_path, 5)
 
 
 # Most of the time of a process that opens a file goes into imports. Here they are made once, and each file is opened by
@@ -627,7 +642,10 @@ for line in sys.stdin:
             os._exit(1)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=answers, flush=True)
 """
-IMPORTS = {"linear.onnx": ("onnx", "onnxruntime", "onnx2torch", "evenhand.models.onnx_graph")}
+IMPORTS = {
+    **dict.fromkeys(("categories.cbm", "categories.json"), ("catboost", "pandas", "evenhand.models.catboost_score")),
+    "linear.onnx": ("onnx", "onnxruntime", "onnx2torch", "evenhand.models.onnx_graph"),
+}
 
 
 @pytest.fixture
@@ -661,8 +679,9 @@ def copied_processes(request, monkeypatch):
 def test_many_damaged_files_read_apart_end_in_a_sentence(copied_processes, saved, people, tmp_path, monkeypatch):
     monkeypatch.setattr("evenhand.loading.guarded.opened_apart.__defaults__", (10.0,))
     monkeypatch.setattr("evenhand.loading.guarded.read_tree_file.__defaults__", (10.0,))
-    assert outcome(saved[copied_processes][0], people[0]) == "read"
-    found = fuzz(copied_processes, saved, people[0], tmp_path, 200, seed=1)
+    X = table_for(copied_processes, people[0])
+    assert outcome(saved[copied_processes][0], X) == "read"
+    found = fuzz(copied_processes, saved, people, tmp_path, 200, seed=1)
     print(copied_processes, dict(Counter(found)))
 
 

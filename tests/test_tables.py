@@ -1,3 +1,4 @@
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -19,6 +20,12 @@ def test_every_kind_of_file_is_read(tmp_path, name):
     path = tmp_path / name
     TABLE.to_parquet(path) if name.endswith("parquet") else TABLE.to_csv(path, index=False)
     assert read_table(path)["income"].tolist() == [1, 2, 3, 4]
+
+
+def test_numbers_come_back_from_csv_to_the_last_digit(tmp_path):
+    numbers = np.random.default_rng(0).normal(size=2000)
+    pd.DataFrame({"x": numbers}).to_csv(tmp_path / "a.csv", index=False)
+    assert (read_table(tmp_path / "a.csv")["x"] == numbers).all()
 
 
 @pytest.mark.parametrize(

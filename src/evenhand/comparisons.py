@@ -358,7 +358,6 @@ def _scored(
     )
     person, rows = torch.as_tensor(pairs.person, device=device), torch.as_tensor(pairs.other, device=device)
     placebo_rows, cell = torch.as_tensor(pairs.own, device=device), torch.as_tensor(cells, device=device)
-    sizes = torch.as_tensor(explainer.cell_sizes[cells], device=device)
     join = explainer.model.join_matrix()
     join = None if join is None else join.double()
     is_financial, deviation = reference.is_financial, reference.deviation
@@ -385,8 +384,9 @@ def _scored(
             ).rows(torch.arange(len(x), device=device))
             for counterpart in (pool.x[rows[block]], pool.x[placebo_rows[block]])
         )
+        n_known = explainer.n_known[cell[block]]
         without_one = None if explainer.without_one is None else explainer.without_one[cell[block]]
-        apart = [each.leaving_out(like_me, sizes[block], without_one) for each in (me, like_me, with_placebos)]
+        apart = [each.leaving_out(like_me, n_known, without_one) for each in (me, like_me, with_placebos)]
         pair, result.pair[block], result.gap[block] = _compared(me, them, with_theirs, join)
         null, result.placebo[block], result.placebo_gap[block] = _compared(apart[0], apart[1], apart[2], join)
         result.contributions[block] = (pair - null).cpu()

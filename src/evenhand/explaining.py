@@ -77,6 +77,8 @@ class Explainer:
         Mean of each cell, of shape (n_cells, d); of a category, the most common. NaN where the pool has no one.
     cell_sizes
         Number of people of the pool in each cell.
+    n_known
+        Number of them of whom each input is known, of shape (n_cells, d).
     known
         Attributions of every row of the pool from the cells of its label, in order of row, then of group; None where
         they are computed as they are asked for.
@@ -88,6 +90,7 @@ class Explainer:
     model: AuditedModel
     baselines: Tensor
     cell_sizes: Ints
+    n_known: Tensor
     n_steps: int
     method: Method
     known: Explanation | None = None
@@ -103,10 +106,14 @@ class Explainer:
             return torch.as_tensor(rows.reshape(-1, rows.shape[-1]), dtype=pool.x.dtype, device=pool.x.device)
 
         flat = by_cell(label_group_baselines(*people, skip_missing=model.accepts_missing, categorical=categorical))
+        cell = torch.as_tensor(pool.cells, device=pool.x.device)
         return cls(
             model,
             flat,
             np.bincount(pool.cells, minlength=len(flat)),
+            torch.zeros(flat.shape, dtype=torch.int64, device=flat.device).index_add_(
+                0, cell, (~pool.x.isnan()).long()
+            ),
             n_steps,
             method,
             without_one=by_cell(categories_without_one(*people, categorical)) if categorical else None,

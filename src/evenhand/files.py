@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,18 +26,10 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}.", suffix=target.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = target.with_name(f".{target.stem}.{secrets.token_hex(8)}{target.suffix}")
+    temporary.touch(exist_ok=False)  # with the permissions of any new file, unlike those of `tempfile`
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

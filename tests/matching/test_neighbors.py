@@ -150,8 +150,7 @@ def test_answers_do_not_depend_on_blocks_or_cores(monkeypatch):
     monkeypatch.setattr(neighbors, "_TREE_BLOCK", 50)
     monkeypatch.setattr(neighbors, "_PRODUCT_BLOCK", 7)
     monkeypatch.setattr(neighbors, "_MAX_CANDIDATES", 64)
-    monkeypatch.delattr(neighbors.os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(neighbors.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(neighbors, "n_cores", lambda: 1)
     for engine in ENGINES:
         assert_same(index[engine].query(points, labels, groups, 5, np.arange(3_000)), expected[engine])
 

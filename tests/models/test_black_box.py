@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.special import logit
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, VotingClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
@@ -159,6 +159,61 @@ def test_infinite_log_odds_are_refused(numbers):
     x = audited.encode(numbers[0])
     with pytest.raises(InvalidInputError, match=r"returned \d+ of \d+ scores that are missing or infinite"):
         audited.attribute(x, x, 8, "segments")
+
+
+@pytest.fixture
+def holes(numbers):
+    """People of whom some numbers are missing, and trees that were fitted on them."""
+    X, y, group = numbers
+    rng = np.random.default_rng(0)
+    X = X.mask(rng.random(X.shape) < 0.1)
+    X["income"] = numbers[0]["income"]
+    trees = HistGradientBoostingClassifier(max_iter=20, min_samples_leaf=5, random_state=0).fit(X, y)
+    return X, y, group, trees
+
+
+@pytest.mark.parametrize("kind", ["function of a matrix", "function of a table", "object"])
+def test_a_model_that_scores_missing_values_is_given_them(kind, holes):
+    X, y, group, trees = holes
+    model = {
+        "function of a matrix": lambda x: trees.decision_function(pd.DataFrame(x, columns=X.columns)),
+        "function of a table": lambda table: trees.decision_function(table[list(X.columns)]),
+        "object": Vendor(lambda x: trees.decision_function(pd.DataFrame(x, columns=X.columns))),
+    }[kind]
+    settings = {"sensitive_features": group, "financial_features": ["income"]}
+    asked = eh.audit(model, X, y, output="log-odds", n_permutations=24, **settings)
+    known = eh.audit(trees, X, y, **settings)
+    assert known.settings["attribution"] == "tree_shap"
+    # Of four inputs, 24 permutations are all there are.
+    np.testing.assert_allclose(asked.pairs["cec"], known.pairs["cec"], atol=1e-6)
+    excess = known.to_dict()["cec"]["excess"]
+    assert asked.to_dict()["cec"]["excess"] == pytest.approx(excess, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: 1 / (1 + np.exp(-x.sum(axis=1))),
+        lambda x: np.where(np.isnan(x).any(axis=1), np.inf, 0.0),
+        GaussianNB(),
+    ],
+    ids=["returns missing", "returns infinite", "raises"],
+)
+def test_a_model_that_has_no_score_for_missing_values_refuses_them(model, holes, numbers):
+    X, y, group, _ = holes
+    if isinstance(model, GaussianNB):
+        model.fit(*numbers[:2])
+    with pytest.raises(InvalidInputError, match=r"holds missing or infinite values \(column: count\): {'debt': \d+"):
+        eh.audit(model, X, y, sensitive_features=group, financial_features=["income"], output="probability")
+
+
+def test_infinity_is_refused_by_a_model_that_takes_missing_values(holes):
+    X, y, group, trees = holes
+    X = X.copy()
+    X.iloc[4, X.columns.get_loc("debt")] = np.inf
+    model = Vendor(lambda x: trees.predict_proba(pd.DataFrame(x, columns=X.columns)))
+    with pytest.raises(InvalidInputError, match=r"holds infinite values \(column: count\): {'debt': 1}"):
+        eh.audit(model, X, y, sensitive_features=group, financial_features=["income"])
 
 
 def test_what_has_no_score_is_refused():

@@ -13,6 +13,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -109,6 +110,20 @@ def test_a_graph_of_any_other_kind_is_a_black_box(numbers):
     np.testing.assert_allclose(scores, trees.predict_proba(X)[:, 1], atol=1e-5)
     log_odds = as_audited_model(model, output="log-odds")
     np.testing.assert_allclose(log_odds.margin(log_odds.encode(X)), trees.decision_function(X), atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*too short to have a direction")
+def test_an_imputer_inside_a_graph_takes_missing_values(numbers):
+    X, y, group = numbers
+    X = X.mask(np.random.default_rng(0).random(X.shape) < 0.1).assign(income=X["income"])
+    pipeline = make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression()).fit(X, y)
+    settings = {"sensitive_features": group, "financial_features": ["income"], "evidence": False}
+    model = exported(pipeline, X)
+    result = eh.audit(model, X, y, **settings)
+    scores = result.pairs.groupby("person")["score"].first()
+    np.testing.assert_allclose(scores, pipeline.predict_proba(X)[:, 1], atol=1e-5)
+    with pytest.raises(InvalidInputError, match="missing or infinite values"):
+        eh.audit(exported(LogisticRegression().fit(numbers[0], y), X), X, y, **settings)
 
 
 def test_a_network_with_normalised_layers_is_scored_in_log_odds(numbers):

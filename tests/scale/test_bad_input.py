@@ -257,6 +257,7 @@ def test_a_full_disk_keeps_what_was_finished_and_says_so(tmp_path, applicants):
     assert "cannot be written: File too large" in last
     n_kept = len(list((out / "batches").glob("??????.npz")))
     assert n_kept >= 9
-    assert f"{n_kept} of 19 batches are finished and kept: free space and go on with `resume=True`" in last
+    assert "free space and go on with `resume=True` (--resume)" in last
+    assert f"{n_kept} of 19 batches are finished and kept in" in last
     assert start(None, "resume").returncode == 0
     assert (out / "audit.json").exists()

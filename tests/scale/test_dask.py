@@ -8,12 +8,15 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from evenhand.exceptions import InvalidInputError, StreamError
-from evenhand.scale import engines
+from evenhand.exceptions import DataFileError, InvalidInputError, StreamError
+from evenhand.scale import audit_stream, engines
 
 distributed = pytest.importorskip("distributed")
 
@@ -41,9 +44,61 @@ def test_a_cluster_finds_what_threads_find_to_the_last_bit(tmp_path, people, net
     _same(remote, local)
 
 
-def test_a_cluster_of_this_machine_is_the_default(tmp_path, model, people, streamed):
+def test_a_cluster_of_this_machine_is_the_default_and_finds_the_same(tmp_path, people, network, streamed, monkeypatch):
+    """Also where the paths are relative and workers are in another folder than this process."""
+    monkeypatch.chdir(tmp_path)
+    for place in ("threads", "cluster"):
+        Path(place).mkdir()
+    model = network().float()
+    shared = streamed(model, people, Path("cluster"), engine="dask", workers=2)
+    _same(shared, streamed(model, people, Path("threads")))
+
+
+def test_workers_of_this_machine_do_the_reading_and_writing(tmp_path, model, people, streamed, monkeypatch):
+    """What this process would need for it is broken once the reference is read; processes of Dask start afresh."""
+
+    def refuse(*_arguments):
+        raise AssertionError("not here")
+
+    monkeypatch.setattr(engines.BatchWork, "rows", refuse)
+    monkeypatch.setattr(engines.BatchWork, "keep", refuse)
     found = streamed(model, people, tmp_path, engine="dask", workers=1, evidence=False)
     assert found.provenance.n_people == len(people)
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_file_that_a_worker_cannot_read_is_named_with_its_own_kind_of_error(
+    tmp_path, model, people, streamed, cluster, is_local
+):
+    table = people.drop(columns="z1")
+    pq.write_table(pa.Table.from_pandas(people, preserve_index=False), tmp_path / "reference.parquet")
+    folder = tmp_path / "people.parquet"
+    folder.mkdir()
+    pq.write_table(pa.Table.from_pandas(people, preserve_index=False), folder / "a.parquet")
+    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), folder / "b.parquet")
+    where = {"workers": 1} if is_local else {"scheduler": cluster.scheduler_address}
+    with pytest.raises(DataFileError, match=r"b\.parquet' \(batch 7\) has other columns.* of 14 batches are finished"):
+        audit_stream(
+            folder,
+            model,
+            label="y",
+            group="sex",
+            financial_features=["f0", "f1", "f2"],
+            features=["f0", "f1", "f2", "z0", "z1", "z2"],
+            out=tmp_path / "audit",
+            batch_rows=130,
+            reference=tmp_path / "reference.parquet",
+            engine="dask",
+            **where,
+        )
+
+
+def test_a_full_disk_on_a_worker_keeps_what_was_finished_and_says_so(tmp_path, model, people, streamed):
+    """A folder in the place of a file is as good as a full disk, and found by the process that writes."""
+    (tmp_path / "audit" / "batches" / "000003.comparisons.npy" / "in the way").mkdir(parents=True)
+    told = r"audit' cannot be written: Is a directory; free space and go on.*\. [1-8] of 9 batches are finished"
+    with pytest.raises(StreamError, match=told):
+        streamed(model, people, tmp_path, engine="dask", workers=1)
 
 
 def test_a_worker_killed_on_the_way_costs_time_and_nothing_else(tmp_path, model, applicants, streamed, cluster):

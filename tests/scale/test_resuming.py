@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from evenhand.exceptions import InvalidInputError, StreamError
 from evenhand.scale import audit_stream
@@ -138,3 +139,15 @@ def test_damaged_files_of_a_batch_are_named(begun):
         go(resume=True)
     (out / "batches" / "000002.npz").unlink()
     assert repr(go(resume=True).to_dict()) == repr(first.to_dict())
+
+
+def test_the_digits_do_not_depend_on_how_many_threads_blas_has(tmp_path, model, applicants, streamed):
+    """And BLAS has as many of them afterwards as before."""
+    table = applicants(4000)
+    found = {}
+    for n in (1, 4):
+        (tmp_path / str(n)).mkdir()
+        with threadpool_limits(limits=n, user_api="blas"):
+            found[n] = streamed(model, table, tmp_path / str(n), batch_rows=1000, by=["state"])
+            assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {n}
+    assert repr(found[4].to_dict()) == repr(found[1].to_dict())

@@ -96,9 +96,9 @@ class Attribution:
         """Change of the logit for a step of `deviation` under the gradients of each person."""
         return deviation * self.gradients
 
-    def leaving_out(self, placebo: Self, cell_size: Tensor, without_one: Tensor | None = None) -> Self:
+    def leaving_out(self, placebo: Self, n_known: Tensor, without_one: Tensor | None = None) -> Self:
         """The same people and gradients, with offsets from the means of their cells without the placebo."""
-        return replace(self, offset=self.offset + placebo.offset / (cell_size - 1).unsqueeze(-1))
+        return replace(self, offset=self.offset + placebo.offset / (n_known - 1))
 
 
 def integrated_gradients(

@@ -103,10 +103,10 @@ class ShapleyAttribution:
         step = (self.baseline + deviation).to(self.x.dtype)
         return self.game.contributions(step, self.x, self.baseline).values
 
-    def leaving_out(self, placebo: Self, cell_size: Tensor, without_one: Tensor | None = None) -> Self:
+    def leaving_out(self, placebo: Self, n_known: Tensor, without_one: Tensor | None = None) -> Self:
         """The same people, explained from the means of their cells without the placebo."""
-        # An input that the placebo lacks was no part of the mean.
-        step = torch.nan_to_num(placebo.x - self.baseline) / (cell_size - 1).unsqueeze(-1)
+        # An input that the placebo lacks was no part of the mean; one that nobody else has stays as it is.
+        step = torch.nan_to_num(placebo.x - self.baseline) / (n_known - 1).clamp_min(1)
         if self.is_category is not None:
             step = step.masked_fill(self.is_category, 0.0)
         baseline = (self.baseline - step).to(self.x.dtype)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.exceptions import ModelFileError
+from evenhand.loading.worker import catboost_model
 from evenhand.trees import TreeEnsemble
 
 __all__ = ["TIME_LIMIT", "opened_apart", "read_tree_file"]
@@ -23,8 +24,11 @@ TIME_LIMIT = 300.0  # seconds; a large model of honest origin takes a few
 _PACKAGES = {"xgboost": "xgboost", "lightgbm": "lightgbm", "catboost": "catboost", "onnx": "evenhand[onnx]"}
 
 
-def read_tree_file(path: Path, library: str, time_limit: float = TIME_LIMIT) -> TreeEnsemble:
+def read_tree_file(path: Path, library: str, time_limit: float = TIME_LIMIT) -> Any:  # noqa: ANN401
     """The trees of a native file of XGBoost, LightGBM or CatBoost.
+
+    A CatBoost model of categories cannot be taken apart into trees; it is read again here once it has scored people
+    there.
 
     Raises
     ------
@@ -32,6 +36,8 @@ def read_tree_file(path: Path, library: str, time_limit: float = TIME_LIMIT) -> 
         If the library cannot read it, or what it read is no model that can be explained.
     """
     arrays, figures = opened_apart(path, library, time_limit)
+    if "takes_categories" in figures:
+        return catboost_model(path)
     figures["categories"] = {int(j): tuple(known) for j, known in figures["categories"].items()}
     names = figures["feature_names"]
     figures["feature_names"] = None if names is None else tuple(names)

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["main"]
+__all__ = ["catboost_model", "main"]
 
+_MADE_UP = 512  # people
 _MEMORY = 16 * 2**30  # address space: a damaged length may ask for anything
 
 
@@ -59,11 +60,40 @@ def _read_lightgbm(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _read_catboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    from evenhand.models.catboost_score import takes_categories
+
+    model = catboost_model(Path(source))
+    if not takes_categories(model):
+        return _stored(model)
+    _score_anyone(model)
+    return {}, {"takes_categories": True}
+
+
+def catboost_model(path: Path) -> Any:  # noqa: ANN401 - catboost ships no types
+    """The model of a CatBoost file, as the library reads it."""
     import catboost
 
-    model = catboost.CatBoost()
-    model.load_model(source, format="json" if source.lower().endswith(".json") else "cbm")
-    return _stored(model)
+    model = catboost.CatBoostClassifier()
+    model.load_model(str(path), format="json" if path.suffix.lower() == ".json" else "cbm")
+    return model
+
+
+def _score_anyone(model: Any) -> None:  # noqa: ANN401
+    """Let a model of categories score made-up people, so that what is wrong inside a file shows here."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    words = {*model.get_cat_feature_indices(), *model.get_text_feature_indices()}
+    people = {
+        name: rng.choice(["", "a", "1"], _MADE_UP)
+        if j in words
+        else rng.normal(0, 1, _MADE_UP) * 10.0 ** rng.integers(0, 9)
+        for j, name in enumerate(model.feature_names_)
+    }
+    model.get_all_params()  # the audit asks for the loss
+    scores = model.predict(pd.DataFrame(people), prediction_type="RawFormulaVal")
+    if np.shape(scores) != (_MADE_UP,) or not np.isfinite(scores).all():
+        raise ValueError("its scores are not one finite number for each person")
 
 
 def _stored(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - a model of one of the libraries

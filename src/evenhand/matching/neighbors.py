@@ -7,19 +7,17 @@ them, so that the answer never depends on the engine, on the block size or on th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.threads import n_cores, one_blas_thread
 
 __all__ = ["TIE_TOLERANCE", "NeighborIndex"]
 
@@ -401,7 +399,7 @@ def _product_search(candidates: _Candidates, queries: Floats, k: int) -> tuple[F
                 *_rectangle(who, points, found, limit[part], len(part), _squared_norms(asked[part])), k
             )
 
-    with _one_blas_thread():
+    with one_blas_thread():
         size = _PRODUCT_BLOCK if device is None else _DEVICE_BLOCK
         _in_parallel(search, _blocks(np.arange(len(queries)), size))
     return distance, row
@@ -579,27 +577,11 @@ def _blocks(rows: Ints, size: int) -> list[Ints]:
 
 def _in_parallel(task: Callable[[Ints], Any], blocks: Sequence[Ints]) -> list[Any]:
     """Return the task's results for all blocks, in order, on all cores this process may use."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if min(cores, len(blocks)) <= 1:
+    n_threads = min(n_cores(), len(blocks))
+    if n_threads <= 1:
         return [task(block) for block in blocks]
-    with ThreadPoolExecutor(min(cores, len(blocks))) as pool:
+    with ThreadPoolExecutor(n_threads) as pool:
         return list(pool.map(task, blocks))
-
-
-def _one_blas_thread() -> AbstractContextManager[Any]:
-    """Keep each product on its own core: BLAS threads inside our threads made it several times slower."""
-    pools = _thread_pools()
-    return nullcontext() if pools is None else cast(AbstractContextManager[Any], pools.limit(limits=1, user_api="blas"))
-
-
-@cache
-def _thread_pools() -> Any:  # noqa: ANN401 (threadpoolctl has no types)
-    """Return the handle on BLAS threads, None without threadpoolctl; found once, as that takes milliseconds."""
-    try:
-        from threadpoolctl import ThreadpoolController  # comes with scikit-learn
-    except ImportError:
-        return None
-    return ThreadpoolController()
 
 
 def _as_points(points: ArrayLike, name: str) -> Floats:

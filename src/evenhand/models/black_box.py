@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,11 @@ from evenhand.models.playable import PlayableModel
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["black_box_model", "sampled_model", "score_function"]
+__all__ = ["black_box_model", "sampled_model", "score_function", "scores_missing"]
 
 Floats = NDArray[np.float64]
+
+_TRIED_PEOPLE = 64
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,8 @@ def black_box_model(
     """Any score as the audit sees it, explained by sampled Shapley values.
 
     Where the table has columns that are no numbers, the model is given tables with the same columns; otherwise a
-    matrix, or a table if it was fitted on one, or is a function that asks for columns by name.
+    matrix, or a table if it was fitted on one, or is a function that asks for columns by name. Missing values are
+    handed on to a model that scores people who lack some.
 
     Parameters
     ----------
@@ -228,17 +232,39 @@ def black_box_model(
         assert table is not None
         columns = [str(column) for column in table.columns]
     score, explained = score_function(model, output, columns, coded)
+    takes_missing = coded is not None or scores_missing(score, table, columns, encoder)
     if encoder is None:
-        encoder = coded if coded is not None else None if columns is None else NamedColumns(columns)
+        named_columns = None if columns is None else NamedColumns(columns, takes_missing)
+        encoder = named_columns if coded is None else coded
     return PlayableModel(
         SampledShapley(score, n_permutations, random_state),
         kind or f"{score.source} (black box)",
         encoder,
         explained=explained,
-        takes_missing=coded is not None,
+        takes_missing=takes_missing,
         attribution="sampled_shapley",
         categorical=() if coded is None else coded.categorical,
     )
+
+
+def scores_missing(
+    score: Score, table: pd.DataFrame | None, columns: Sequence[str] | None, encoder: EncodesTables | None = None
+) -> bool:
+    """Whether a model is seen to score people of whom a number is missing; not, where the table has no such people."""
+    if table is None or not set(columns or ()) <= set(table.columns):
+        return False
+    chosen = table if columns is None else table[list(columns)]
+    lacking = chosen[chosen.isna().any(axis=1)].head(_TRIED_PEOPLE)
+    if not len(lacking):
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a model that computes with what is missing
+        try:
+            seen = lacking if encoder is None else encoder.transform(lacking)
+            score(np.asarray(seen, dtype=np.float64))
+        except Exception:  # a model may raise anything on what it does not take
+            return False
+    return True
 
 
 def _asks_for_names(model: Any, table: pd.DataFrame | None) -> bool:  # noqa: ANN401

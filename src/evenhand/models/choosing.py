@@ -138,7 +138,13 @@ def _known(model: Any, wish: _Wish) -> AuditedModel | None:  # noqa: ANN401
     if isinstance(model, nn.Module):
         return DifferentiableModel(model, f"torch module {type(model).__name__}")
     if isinstance(model, OnnxModel):
-        return onnx_model(model, output=wish.output, n_permutations=wish.n_permutations, random_state=wish.random_state)
+        return onnx_model(
+            model,
+            output=wish.output,
+            n_permutations=wish.n_permutations,
+            random_state=wish.random_state,
+            table=wish.table,
+        )
     if isinstance(model, OffersAuditedModel):
         return model.audited_model()
     model = unwrapped(model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,10 +16,13 @@ from evenhand.attribution import FeedForward
 from evenhand.attribution.feed_forward import ACTIVATIONS, Activation
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.audited import AuditedModel, Output
-from evenhand.models.black_box import Score
+from evenhand.models.black_box import Score, scores_missing
 from evenhand.models.differentiable import DifferentiableModel
 from evenhand.models.named_columns import NamedColumns
 from evenhand.models.playable import PlayableModel
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["OnnxModel", "onnx_model", "onnx_network"]
 
@@ -142,7 +145,12 @@ class OnnxModel:
 
 
 def onnx_model(
-    model: OnnxModel, *, output: Output | None = None, n_permutations: int = 32, random_state: int = 0
+    model: OnnxModel,
+    *,
+    output: Output | None = None,
+    n_permutations: int = 32,
+    random_state: int = 0,
+    table: pd.DataFrame | None = None,
 ) -> AuditedModel:
     """An ONNX model as the audit sees it: differentiated where its graph is a plain network, else a black box."""
     from evenhand.attribution.sampled import SampledShapley
@@ -160,8 +168,13 @@ def onnx_model(
     as_log_odds = is_probability and output == "log-odds"
     explained: Output = "probability" if is_probability and not as_log_odds else "log-odds"
     score = Score(model.score, "The ONNX model", is_probability, as_log_odds)
+    takes_missing = scores_missing(score, table, names)
     return PlayableModel(
-        SampledShapley(score, n_permutations, random_state), "ONNX model (black box)", encoder, explained=explained
+        SampledShapley(score, n_permutations, random_state),
+        "ONNX model (black box)",
+        None if names is None else NamedColumns(names, takes_missing),
+        explained=explained,
+        takes_missing=takes_missing,
     )
 
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from evenhand.exceptions import EvenhandError, InvalidInputError, StreamError
 from evenhand.scale.batch_files import BatchFiles, encode_batch
 from evenhand.scale.batches import BatchContext, run_batch
 from evenhand.scale.freed_memory import keep_freed_memory
 from evenhand.scale.source import Batch, Source
+from evenhand.scale.store import Store, writing
+from evenhand.threads import one_blas_thread, one_torch_thread
 
-__all__ = ["n_cores", "one_torch_thread", "run_on_dask", "run_on_threads"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["BatchWork", "run_on_dask", "run_on_threads"]
 
 _IN_FLIGHT_PER_WORKER = 2
 _CONNECT_SECONDS = "10s"
@@ -26,57 +29,80 @@ _WORKER_SECONDS = 60
 _MOST_IDLE_ROUNDS = 3
 
 
-def n_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+@dataclass(frozen=True, eq=False)
+class BatchWork:
+    """What any batch of an audit needs: the reference, the rows, and the folder that keeps what it leaves."""
+
+    context: BatchContext
+    source: Source
+    store: Store
+
+    def rows(self, batch: Batch) -> pa.Table:
+        """The rows of a batch."""
+        return self.source.read(batch, self.context.columns.needed)
+
+    def keep(self, files: BatchFiles) -> None:
+        """Write what a batch leaves.
+
+        Raises
+        ------
+        StreamError
+            If it cannot be written.
+        """
+        with writing(self.store.folder, "free space and go on with `resume=True` (--resume)"):
+            self.store.write(files)
+
+    def audit(self, batch: Batch) -> None:
+        """Read a batch, audit it and keep what it leaves."""
+        self.keep(_audited(self.context, batch, self.rows(batch), self.source.where(batch)))
+
+    def with_absolute_paths(self) -> BatchWork:
+        """The same for a process that may be in another folder."""
+        source = replace(self.source, files=tuple(path.absolute() for path in self.source.files), batches=())
+        return replace(self, source=source, store=Store(self.store.folder.absolute()))
 
 
-def run_on_threads(
-    context: BatchContext,
-    source: Source,
-    batches: Sequence[Batch],
-    keep: Callable[[BatchFiles], None],
-    n_workers: int,
-) -> None:
-    """Audit batches in threads of this process and keep each as it is done."""
+@dataclass(frozen=True)
+class _Refusal:
+    """An error of ours on a worker: raised there, it would arrive as another."""
 
-    def work(batch: Batch) -> BatchFiles:
-        return _one(context, source, batch)
+    kind: type[EvenhandError]
+    message: str
 
+
+def run_on_threads(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], n_workers: int) -> None:
+    """Audit batches in threads of this process; `advance` is called as each is kept."""
     # One thread for each batch, and one thread inside it, is faster than many threads on one batch after another; and
     # a batch comes out the same to the last bit wherever it is run.
-    with one_torch_thread(), ThreadPoolExecutor(n_workers) as pool:
+    with one_torch_thread(), one_blas_thread(), ThreadPoolExecutor(n_workers) as pool:
         waiting = iter(batches)
-        running: set[Future[BatchFiles]] = set()
+        running: set[Future[None]] = set()
         try:
             while True:
                 while len(running) < n_workers and (batch := next(waiting, None)) is not None:
-                    running.add(pool.submit(work, batch))
+                    running.add(pool.submit(work.audit, batch))
                 if not running:
                     return
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
-                    keep(future.result())
+                    future.result()
+                    advance()
         finally:
             for future in running:
                 future.cancel()
 
 
 def run_on_dask(
-    context: BatchContext,
-    source: Source,
-    batches: Sequence[Batch],
-    keep: Callable[[BatchFiles], None],
-    scheduler: str | None,
-    n_workers: int,
+    work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], scheduler: str | None, n_workers: int
 ) -> None:
-    """Audit batches on the workers of a Dask cluster and keep each as it arrives.
+    """Audit batches on the workers of a Dask cluster.
 
     Parameters
     ----------
-    context, source, batches, keep
-        As in `run_on_threads`. The reference is sent to every worker once; rows are read here and sent along, so
-        workers need neither the source nor the folder of the audit.
+    work, batches, advance
+        As in `run_on_threads`. The reference is sent to every worker once. Workers of this machine read rows and keep
+        what batches leave themselves; those of a scheduler elsewhere may see neither the source nor the folder of the
+        audit, so rows are read and files are written here.
     scheduler
         Address of a scheduler; None for a cluster of processes on this machine.
     n_workers
@@ -96,7 +122,7 @@ def run_on_dask(
         while left:
             n_before = len(left)
             try:
-                _dask_round(distributed, client, context, source, left, keep)
+                _dask_round(distributed, client, work, left, advance, is_local=scheduler is None)
             except distributed.KilledWorker as error:
                 raise StreamError(
                     f"A batch brought down several Dask workers one after the other ({error.last_worker}); give "
@@ -117,13 +143,14 @@ def run_on_dask(
 def _dask_round(
     distributed: Any,  # noqa: ANN401
     client: Any,  # noqa: ANN401
-    context: BatchContext,
-    source: Source,
+    work: BatchWork,
     left: dict[int, Batch],
-    keep: Callable[[BatchFiles], None],
+    advance: Callable[[], None],
+    *,
+    is_local: bool,
 ) -> None:
     """Send the reference to every worker, then batches as workers are free, and strike out those that are kept."""
-    shared = client.scatter(context, broadcast=True, hash=False)
+    shared = client.scatter(work.with_absolute_paths() if is_local else work.context, broadcast=True, hash=False)
     waiting = iter(list(left.values()))
     running = distributed.as_completed()
 
@@ -131,12 +158,14 @@ def _dask_round(
         batch = next(waiting, None)
         if batch is None:
             return False
-        table = source.read(batch, context.columns.needed)
-        arguments = (shared, batch.number, batch.first_row, table, where_of(source, batch))
+        if is_local:
+            running.add(client.submit(_keep_on_worker, shared, batch, pure=False))
+            return True
         with warnings.catch_warnings():
             # Rows travel with the task, so that a task whose worker is lost can be sent again.
             warnings.filterwarnings("ignore", "Sending large graph")
-            running.add(client.submit(_on_worker, *arguments, pure=False))
+            arguments = (shared, batch, work.rows(batch), work.source.where(batch))
+            running.add(client.submit(_audit_on_worker, *arguments, pure=False))
         return True
 
     n_at_once = _IN_FLIGHT_PER_WORKER * max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
@@ -144,10 +173,15 @@ def _dask_round(
         if not submit():
             break
     for future in running:
-        output = _result(future)
+        found = future.result()
         future.release()
-        keep(output)
-        del left[output.number]
+        if isinstance(found, _Refusal):
+            raise found.kind(found.message)
+        if isinstance(found, BatchFiles):
+            work.keep(found)
+            found = found.number
+        del left[found]
+        advance()
         submit()
 
 
@@ -162,32 +196,34 @@ def _has_workers(client: Any) -> bool:  # noqa: ANN401
     return bool(client.status == "running")
 
 
-def where_of(source: Source, batch: Batch) -> str:
-    """The file and the batch, for messages."""
-    return f"{str(source.files[batch.file])!r} (batch {batch.number})"
+def _audited(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles:
+    return encode_batch(run_batch(context, batch.number, batch.first_row, table, where))
 
 
-def _one(context: BatchContext, source: Source, batch: Batch) -> BatchFiles:
-    table = source.read(batch, context.columns.needed)
-    return encode_batch(run_batch(context, batch.number, batch.first_row, table, where_of(source, batch)))
-
-
-def _on_worker(context: BatchContext, number: int, first_row: int, table: Any, where: str) -> BatchFiles | str:  # noqa: ANN401
-    """A batch on a worker; a refusal comes back as its sentence, as errors lose their type on the way."""
-    keep_freed_memory()
-    with one_torch_thread():
+def _audit_on_worker(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles | _Refusal:
+    """What a batch leaves, from a worker that sees no files."""
+    with _worker():
         try:
-            return encode_batch(run_batch(context, number, first_row, table, where))
+            return _audited(context, batch, table, where)
         except EvenhandError as error:
-            return str(error)
+            return _Refusal(type(error), str(error))
 
 
-def _result(future: Any) -> BatchFiles:  # noqa: ANN401
-    found = future.result()
-    if isinstance(found, str):
-        raise InvalidInputError(found)
-    assert isinstance(found, BatchFiles)
-    return found
+def _keep_on_worker(work: BatchWork, batch: Batch) -> int | _Refusal:
+    """The number of a batch that a worker of this machine has kept."""
+    with _worker():
+        try:
+            work.audit(batch)
+        except EvenhandError as error:
+            return _Refusal(type(error), str(error))
+    return batch.number
+
+
+@contextmanager
+def _worker() -> Iterator[None]:
+    keep_freed_memory()
+    with one_torch_thread(), one_blas_thread():
+        yield
 
 
 @contextmanager
@@ -222,14 +258,3 @@ def _dask_client(scheduler: str | None, n_workers: int) -> Iterator[tuple[Any, A
         client.close()
         if cluster is not None:
             cluster.close()
-
-
-@contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """Let torch use a single thread of each that calls it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -73,6 +73,10 @@ class Source:
         """Number of people."""
         return sum(batch.n_rows for batch in self.batches)
 
+    def where(self, batch: Batch) -> str:
+        """The file and the batch, for messages."""
+        return f"{str(self.files[batch.file])!r} (batch {batch.number})"
+
     def read(self, batch: Batch, columns: Sequence[str]) -> pa.Table:
         """Columns of a batch, checked against those of the first.
 
@@ -85,7 +89,7 @@ class Source:
         import pyarrow.parquet as pq
 
         path = self.files[batch.file]
-        where = f"{str(path)!r} (batch {batch.number})"
+        where = self.where(batch)
         with _reading(where), pq.ParquetFile(path, memory_map=True) as file:
             drift = _drift(self.kinds, _kinds(file.schema_arrow))
             if drift:

@@ -18,9 +18,8 @@ from evenhand.explaining import People
 from evenhand.findings import AuditReference, AuditSettings
 from evenhand.models import AttributionChoice, AuditedModel, Output, as_audited_model
 from evenhand.progress import progress as shown_progress
-from evenhand.scale.batch_files import BatchFiles
 from evenhand.scale.batches import BatchContext
-from evenhand.scale.engines import n_cores, one_torch_thread, run_on_dask, run_on_threads
+from evenhand.scale.engines import BatchWork, run_on_dask, run_on_threads
 from evenhand.scale.finishing import finish
 from evenhand.scale.freed_memory import return_freed_memory
 from evenhand.scale.manifest import check_resumable, model_probe
@@ -29,6 +28,7 @@ from evenhand.scale.people import Columns
 from evenhand.scale.sampling import hash_limit, lowest_rows, read_rows, sample_reference
 from evenhand.scale.source import Source, fingerprint, open_source
 from evenhand.scale.store import Store, writing
+from evenhand.threads import n_cores, one_blas_thread, one_torch_thread
 from evenhand.validation import check_columns, check_fraction
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def audit_stream(
         n_permutations=n_permutations,
     )
     pool = _checked_pool(rows.people(audited, rows.groups.names, where))
-    with one_torch_thread():
+    with one_torch_thread(), one_blas_thread():
         fitted = _with_known(AuditReference.of(audited, settings, pool, evidence=evidence), people.n_rows)
     limit = (
         None if evidence_people is None else hash_limit(people.n_rows, evidence_people, random_state + _EVIDENCE_SEED)
@@ -257,6 +257,7 @@ def audit_stream(
     }
     n = len(people.batches)
     with (
+        one_blas_thread(),
         writing(store.folder, f"all {n} batches are kept: free space and go on with `resume=True` (--resume)"),
         shown_progress("figures", _FINISHING_STEPS, is_shown=progress) as advance,
     ):
@@ -289,30 +290,18 @@ def _run(
 ) -> None:
     """Audit the batches that are not finished yet."""
     left = [batch for batch in source.batches if not store.is_finished(batch.number)]
-    n, n_done = len(source.batches), len(source.batches) - len(left)
     if not left:
         return
-
-    with shown_progress("batches", n, is_shown=is_shown, done=n_done) as advance:
-
-        def keep(files: BatchFiles) -> None:
-            nonlocal n_done
-            with writing(
-                store.folder,
-                f"{n_done} of {n} batches are finished and kept: free space and go on with `resume=True` (--resume)",
-            ):
-                store.write(files)
-            n_done += 1
-            advance("")
-
+    n = len(source.batches)
+    work = BatchWork(context, source, store)
+    with shown_progress("batches", n, is_shown=is_shown, done=n - len(left)) as advance:
         try:
             if engine == "dask":
-                run_on_dask(context, source, left, keep, scheduler, n_workers)
+                run_on_dask(work, left, lambda: advance(""), scheduler, n_workers)
             else:
-                run_on_threads(context, source, left, keep, n_workers)
+                run_on_threads(work, left, lambda: advance(""), n_workers)
         except EvenhandError as error:
-            if f"{n_done} of {n} batches" in str(error):
-                raise
+            n_done = sum(store.is_finished(batch.number) for batch in source.batches)
             kept = f"{n_done} of {n} batches are finished and kept in {str(store.folder)!r}."
             raise type(error)(f"{str(error).rstrip('.')}. {kept}") from error
 

@@ -182,7 +182,7 @@ def procedure_of(
         model.explain(torch.where(sight.is_financial, sight.x_train[index(rows[kept])], x), baseline)
         for rows in (pairs.other, pairs.own)
     )
-    sizes = sight.cell_sizes[index(cells[person])]
+    sizes = sight.cell_sizes[index(cells[person])].unsqueeze(-1)
     without_one = None if sight.without_one is None else sight.without_one[index(cells[person])]
     apart, placebo, apart_moved = (
         each.leaving_out(like_me, sizes, without_one) for each in (me, like_me, with_placebos)

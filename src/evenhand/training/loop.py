@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from evenhand.exceptions import EvenhandError, InvalidInputError
+from evenhand.threads import one_torch_thread
 from evenhand.training.batches import BatchSource, Members, TermTotals
 from evenhand.training.comparisons import excess_gain
 from evenhand.training.data import TrainingData
@@ -327,17 +328,10 @@ def _device(name: str) -> torch.device:
     return device
 
 
-@contextmanager
-def _one_thread_an_operation(device: torch.device) -> Iterator[None]:
+def _one_thread_an_operation(device: torch.device) -> AbstractContextManager[None]:
     """Keep torch from sharing out single operations inside the block.
 
     Threads that meet after every small operation cost more than they save, and far more on a busy machine. Parts of
     the stack on threads of their own do not meet before the epoch's end.
     """
-    before = torch.get_num_threads()
-    if device.type == "cpu":
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return one_torch_thread() if device.type == "cpu" else nullcontext()

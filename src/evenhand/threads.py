@@ -1,0 +1,51 @@
+"""How many threads compute: cores to use, and libraries kept from sharing out single operations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from typing import Any
+
+__all__ = ["n_cores", "one_blas_thread", "one_torch_thread"]
+
+
+def n_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Let torch use a single thread of each that calls it."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Keep every product of numpy and scipy on the core that asked for it.
+
+    BLAS threads inside threads of ours make products several times slower, and how a product is shared out decides its
+    last digits. The limit is one of the whole process: whoever starts threads that limit it again holds it around them,
+    so that none of them lifts it for the others, or finds a limit of another and restores that for ever.
+    """
+    pools = _thread_pools()
+    limit: AbstractContextManager[object] = nullcontext() if pools is None else pools.limit(limits=1, user_api="blas")
+    return limit
+
+
+@cache
+def _thread_pools() -> Any:  # noqa: ANN401 (threadpoolctl has no types)
+    """The handle on BLAS threads, None without threadpoolctl; found once, as that takes milliseconds."""
+    try:
+        from threadpoolctl import ThreadpoolController  # comes with scikit-learn
+    except ImportError:
+        return None
+    return ThreadpoolController()
