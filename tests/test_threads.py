@@ -78,3 +78,15 @@ def test_cores_are_those_of_this_process(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert threads.n_cores() == 1
+
+
+def test_inside_one_of_several_blocks_there_is_one_core(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(8)), raising=False)
+    elsewhere = []
+    with threads.on_this_core():
+        assert threads.n_cores() == 1
+        other = threading.Thread(target=lambda: elsewhere.append(threads.n_cores()))
+        other.start()
+        other.join()
+    assert elsewhere == [8]
+    assert threads.n_cores() == 8

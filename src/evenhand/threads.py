@@ -5,15 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
-__all__ = ["n_cores", "one_blas_thread", "one_torch_thread"]
+__all__ = ["n_cores", "on_this_core", "one_blas_thread", "one_torch_thread"]
+
+_IS_ALONE: ContextVar[bool] = ContextVar("is_alone", default=False)
 
 
 def n_cores() -> int:
-    """Cores that this process may use."""
+    """Cores that this process may use; one inside `on_this_core`."""
+    if _IS_ALONE.get():
+        return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def on_this_core() -> Iterator[None]:
+    """Start no threads inside the block, which is one of several that run beside each other."""
+    before = _IS_ALONE.set(True)
+    try:
+        yield
+    finally:
+        _IS_ALONE.reset(before)
 
 
 @contextmanager

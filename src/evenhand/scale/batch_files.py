@@ -42,7 +42,7 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
     number, n_outside = output.number, 0
     contents: dict[str, pa.Buffer] = {}
     if output.pairs is not None:
-        table = pa.Table.from_pandas(output.pairs, _pair_schema(), preserve_index=False)
+        table = pa.Table.from_pandas(output.pairs, _pair_schema(), preserve_index=False, nthreads=1)
         contents[pairs_file(number)] = _parquet(table)
     if output.screened is not None and output.screened_groups is not None and len(output.screened):
         contents[batch_file(number, "screened.parquet")] = _screened(output.screened, pa.array(output.screened_groups))
@@ -66,7 +66,7 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
 def _screened(people: pd.DataFrame, groups: pa.Array) -> pa.Buffer:
     import pyarrow as pa
 
-    table = pa.Table.from_pandas(people, preserve_index=False)
+    table = pa.Table.from_pandas(people, preserve_index=False, nthreads=1)
     return _parquet(table.append_column("", groups))
 
 

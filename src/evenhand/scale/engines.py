@@ -16,7 +16,7 @@ from evenhand.scale.batches import BatchContext, run_batch
 from evenhand.scale.freed_memory import keep_freed_memory
 from evenhand.scale.source import Batch, Source
 from evenhand.scale.store import Store, writing
-from evenhand.threads import one_blas_thread, one_torch_thread
+from evenhand.threads import on_this_core, one_blas_thread, one_torch_thread
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -197,7 +197,8 @@ def _has_workers(client: Any) -> bool:  # noqa: ANN401
 
 
 def _audited(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles:
-    return encode_batch(run_batch(context, batch.number, batch.first_row, table, where))
+    with on_this_core():
+        return encode_batch(run_batch(context, batch.number, batch.first_row, table, where))
 
 
 def _audit_on_worker(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles | _Refusal:

@@ -89,7 +89,8 @@ class Columns:
         if not len(table):
             return Rows(None, np.zeros(0, dtype=np.int64), None, {}, kept, exclusions)
         try:
-            frame = table.select(list(dict.fromkeys([*self.features, self.label, *self.group]))).to_pandas()
+            columns = list(dict.fromkeys([*self.features, self.label, *self.group]))
+            frame = table.select(columns).to_pandas(use_threads=False)
             labels = as_labels(self._labels(frame), len(frame), self.label, is_part=True)
             groups = as_groups(frame[list(self.group)], len(frame), " & ".join(self.group), is_part=True)
             by = {name: _texts(table.column(name)) for name in self.by}

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError, MissingExtraError
+from evenhand.threads import n_cores
 
 __all__ = ["Tree", "TreeEnsemble"]
 
@@ -316,7 +317,7 @@ def in_blocks(work: Callable[[slice], None], n: int, n_threads: int | None) -> N
     if n_threads is not None and n_threads < 1:
         raise InvalidInputError(f"`n_threads` must be at least 1, or None for all cores, got {n_threads}.")
     blocks = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
-    n_workers = min(n_threads or kernel_module().numba.config.NUMBA_NUM_THREADS, len(blocks))
+    n_workers = min(n_threads or n_cores(), len(blocks))
     if n_workers < 2:
         for block in blocks:
             work(block)
