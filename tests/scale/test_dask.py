@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -64,6 +65,32 @@ def test_workers_of_this_machine_do_the_reading_and_writing(tmp_path, model, peo
     monkeypatch.setattr(engines.BatchWork, "keep", refuse)
     found = streamed(model, people, tmp_path, engine="dask", workers=1, evidence=False)
     assert found.provenance.n_people == len(people)
+
+
+def test_a_worker_of_this_machine_killed_on_the_way_costs_time_and_nothing_else(tmp_path, model, applicants, streamed):
+    table = applicants(4000)
+    for place in ("threads", "cluster"):
+        (tmp_path / place).mkdir()
+    killed = []
+
+    def workers():
+        return {child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())}
+
+    others = workers()  # of other tests
+
+    def kill_one():
+        while not list((tmp_path / "cluster" / "audit" / "batches").glob("??????.npz")):
+            time.sleep(0.01)
+        victim = next(iter(workers() - others))
+        victim.kill()
+        killed.append(victim.pid)
+
+    watcher = threading.Thread(target=kill_one)
+    watcher.start()
+    shared = streamed(model, table, tmp_path / "cluster", batch_rows=200, engine="dask", workers=2)
+    watcher.join()
+    assert killed
+    _same(shared, streamed(model, table, tmp_path / "threads", batch_rows=200))
 
 
 @pytest.mark.parametrize("is_local", [True, False])

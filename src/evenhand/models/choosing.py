@@ -107,7 +107,7 @@ def as_audited_model(
     if output is not None and output != found.output:
         raise InvalidInputError(
             f'A {found.kind} is explained by "{found.attribution}" in {found.output}; to explain its {output}, pass '
-            'attribution="sampled_shapley".'
+            'attribution="sampled_shapley" (--attribution sampled_shapley).'
         )
     return found
 

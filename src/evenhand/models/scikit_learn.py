@@ -84,7 +84,8 @@ def linear_model(
     if not is_logistic and output != "log-odds":
         raise InvalidInputError(
             f"A {name} gives a margin with its decision at 0, not log-odds or a probability; pass "
-            'output="log-odds" to read it as log-odds (decisions stay the same), or calibrate it first.'
+            'output="log-odds" (--output log-odds) to read it as log-odds (decisions stay the same), or calibrate it '
+            "first."
         )
     _check_binary(model, "coef_")
     weights = torch.as_tensor(np.array(_densified(model.coef_), dtype=np.float64).reshape(-1))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchWork", "run_on_dask", "run_on_threads"]
 
-_IN_FLIGHT_PER_WORKER = 2
+_IN_FLIGHT_PER_THREAD = 2
 _CONNECT_SECONDS = "10s"
 _WORKER_SECONDS = 60
 _MOST_IDLE_ROUNDS = 3
@@ -126,7 +126,7 @@ def run_on_dask(
             except distributed.KilledWorker as error:
                 raise StreamError(
                     f"A batch brought down several Dask workers one after the other ({error.last_worker}); give "
-                    "workers more memory, or lower `batch_rows`."
+                    "workers more memory, or lower `batch_rows` (--batch-rows)."
                 ) from error
             except lost as error:
                 if isinstance(error, EvenhandError):
@@ -168,8 +168,8 @@ def _dask_round(
             running.add(client.submit(_audit_on_worker, *arguments, pure=False))
         return True
 
-    n_at_once = _IN_FLIGHT_PER_WORKER * max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
-    for _ in range(n_at_once):
+    n_threads = sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values())
+    for _ in range(_IN_FLIGHT_PER_THREAD * max(1, n_threads)):
         if not submit():
             break
     for future in running:
@@ -250,8 +250,8 @@ def _dask_client(scheduler: str | None, n_workers: int) -> Iterator[tuple[Any, A
     except (OSError, TimeoutError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInputError(
-            f"No Dask scheduler answers at {scheduler!r} ({reason}); start one, or leave `scheduler` out to use this "
-            "machine."
+            f"No Dask scheduler answers at {scheduler!r} ({reason}); start one, or leave `scheduler` "
+            "(--scheduler) out to use this machine."
         ) from error
     try:
         yield distributed, client
