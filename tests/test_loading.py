@@ -643,7 +643,7 @@ for line in sys.stdin:
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=answers, flush=True)
 """
 IMPORTS = {
-    **dict.fromkeys(("categories.cbm", "categories.json"), ("catboost", "pandas", "evenhand.models.catboost_score")),
+    **dict.fromkeys(("categories.cbm", "categories.json"), ("catboost", "pandas", "evenhand.trees")),
     "linear.onnx": ("onnx", "onnxruntime", "onnx2torch", "evenhand.models.onnx_graph"),
 }
 

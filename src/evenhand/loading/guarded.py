@@ -36,7 +36,7 @@ def read_tree_file(path: Path, library: str, time_limit: float = TIME_LIMIT) -> 
         If the library cannot read it, or what it read is no model that can be explained.
     """
     arrays, figures = opened_apart(path, library, time_limit)
-    if "takes_categories" in figures:
+    if "takes_words" in figures:
         return catboost_model(path)
     figures["categories"] = {int(j): tuple(known) for j, known in figures["categories"].items()}
     names = figures["feature_names"]

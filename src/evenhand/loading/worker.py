@@ -60,13 +60,13 @@ def _read_lightgbm(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _read_catboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    from evenhand.models.catboost_score import takes_categories
+    from evenhand.trees.catboost_trees import takes_words
 
     model = catboost_model(Path(source))
-    if not takes_categories(model):
+    if not takes_words(model):
         return _stored(model)
     _score_anyone(model)
-    return {}, {"takes_categories": True}
+    return {}, {"takes_words": True}
 
 
 def catboost_model(path: Path) -> Any:  # noqa: ANN401 - catboost ships no types
@@ -82,8 +82,10 @@ def _score_anyone(model: Any) -> None:  # noqa: ANN401
     """Let a model of categories score made-up people, so that what is wrong inside a file shows here."""
     import pandas as pd
 
+    from evenhand.trees.catboost_trees import word_features
+
     rng = np.random.default_rng(0)
-    words = {*model.get_cat_feature_indices(), *model.get_text_feature_indices()}
+    words = word_features(model)
     people = {
         name: rng.choice(["", "a", "1"], _MADE_UP)
         if j in words

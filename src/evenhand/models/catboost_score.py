@@ -12,6 +12,7 @@ from evenhand.models.audited import Output
 from evenhand.models.black_box import black_box_model
 from evenhand.models.playable import PlayableModel
 from evenhand.trees import tree_library
+from evenhand.trees.catboost_trees import LOGISTIC, takes_words, word_features
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,14 +32,8 @@ class CatBoostScore:
 
 
 def takes_categories(model: Any) -> bool:  # noqa: ANN401 - any object
-    """Whether `model` is a fitted CatBoost model with categories or text among its features.
-
-    CatBoost turns these into statistics of the training data that belong to no single input, so that its trees cannot
-    be walked input by input.
-    """
-    if tree_library(model) != "catboost" or not getattr(model, "is_fitted", bool)():
-        return False
-    return bool(_categories(model)) and not model.get_embedding_feature_indices()
+    """Whether `model` is a fitted CatBoost model with categories or text among its features."""
+    return tree_library(model) == "catboost" and getattr(model, "is_fitted", bool)() and takes_words(model)
 
 
 def catboost_black_box(
@@ -56,8 +51,6 @@ def catboost_black_box(
     InvalidInputError
         If its loss is not logistic.
     """
-    from evenhand.trees.catboost_trees import LOGISTIC
-
     name = type(model).__name__
     loss = str(model.get_all_params().get("loss_function", "unknown")).split(":")[0]
     if loss not in LOGISTIC:
@@ -77,9 +70,5 @@ def catboost_black_box(
         kind=f"CatBoost {name} of categories (black box)",
         table=table,
         names=names,
-        categorical=[names[j] for j in _categories(model)],
+        categorical=[names[j] for j in word_features(model)],
     )
-
-
-def _categories(model: Any) -> list[int]:  # noqa: ANN401
-    return [*model.get_cat_feature_indices(), *model.get_text_feature_indices()]

@@ -12,7 +12,7 @@ import numpy as np
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.trees.ensemble import Tree, TreeEnsemble
 
-__all__ = ["read_catboost"]
+__all__ = ["LOGISTIC", "read_catboost", "takes_words", "word_features"]
 
 # Losses whose raw formula value is a log-odds.
 LOGISTIC = ("Logloss", "CrossEntropy")
@@ -64,6 +64,20 @@ def _read_stored(stored: dict[str, Any], name: str, names: list[str]) -> TreeEns
         source=f"CatBoost {name} ({len(trees)} trees)",
         feature_names=None if names == [str(j) for j in range(len(names))] else names,
     )
+
+
+def word_features(model: Any) -> list[int]:  # noqa: ANN401 - a fitted CatBoost model
+    """Positions of the features that are categories or texts."""
+    return [*model.get_cat_feature_indices(), *model.get_text_feature_indices()]
+
+
+def takes_words(model: Any) -> bool:  # noqa: ANN401 - a fitted CatBoost model
+    """Whether a model can be audited as it is, but not by its trees.
+
+    CatBoost turns categories and texts into statistics of the training data that belong to no single input, so that its
+    trees cannot be walked input by input.
+    """
+    return bool(word_features(model)) and not model.get_embedding_feature_indices()
 
 
 def _check_numeric(model: Any, name: str) -> None:  # noqa: ANN401
