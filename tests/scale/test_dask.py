@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pandas as pd
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from evenhand.exceptions import DataFileError, InvalidInputError, StreamError
@@ -95,14 +93,12 @@ def test_a_worker_of_this_machine_killed_on_the_way_costs_time_and_nothing_else(
 
 @pytest.mark.parametrize("is_local", [True, False])
 def test_a_file_that_a_worker_cannot_read_is_named_with_its_own_kind_of_error(
-    tmp_path, model, people, streamed, cluster, is_local
+    tmp_path, model, people, cluster, is_local
 ):
-    table = people.drop(columns="z1")
-    pq.write_table(pa.Table.from_pandas(people, preserve_index=False), tmp_path / "reference.parquet")
-    folder = tmp_path / "people.parquet"
+    folder = tmp_path / "people"
     folder.mkdir()
-    pq.write_table(pa.Table.from_pandas(people, preserve_index=False), folder / "a.parquet")
-    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), folder / "b.parquet")
+    people.to_parquet(folder / "a.parquet", row_group_size=130)
+    people.drop(columns="z1").to_parquet(folder / "b.parquet", row_group_size=130)
     where = {"workers": 1} if is_local else {"scheduler": cluster.scheduler_address}
     with pytest.raises(DataFileError, match=r"b\.parquet' \(batch 7\) has other columns.* of 14 batches are finished"):
         audit_stream(
@@ -114,7 +110,7 @@ def test_a_file_that_a_worker_cannot_read_is_named_with_its_own_kind_of_error(
             features=["f0", "f1", "f2", "z0", "z1", "z2"],
             out=tmp_path / "audit",
             batch_rows=130,
-            reference=tmp_path / "reference.parquet",
+            reference=people,
             engine="dask",
             **where,
         )

@@ -33,6 +33,7 @@ from evenhand.inference import ExcessEstimate, excess, excess_by, holm
 from evenhand.matching import MatchingSpace, NeighborIndex
 from evenhand.placebo import placebo_pairs
 from evenhand.scoring import cec_scores
+from evenhand.threads import one_torch_thread
 
 __all__ = ["Cell", "Simulation", "full_study", "quick_study", "run_cell", "run_study", "simulate"]
 
@@ -353,12 +354,8 @@ class _Outcome(NamedTuple):
 def _simulated(cell: Cell, start: int, stop: int) -> tuple[list[_Outcome], float]:
     """Outcomes of the cell's data sets `start` to `stop`, and the seconds they took."""
     started = time.perf_counter()
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # sums must not depend on how many threads share them
-    try:
+    with one_torch_thread():  # sums must not depend on how many threads share them
         return [_Outcome.of(simulate(cell, index)) for index in range(start, stop)], time.perf_counter() - started
-    finally:
-        torch.set_num_threads(n_threads)
 
 
 def _row(cell: Cell, found: Sequence[_Outcome], seconds: float, level: float = 0.05) -> Row:

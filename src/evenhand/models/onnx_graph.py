@@ -155,19 +155,18 @@ def onnx_model(
     """An ONNX model as the audit sees it: differentiated where its graph is a plain network, else a black box."""
     from evenhand.attribution.sampled import SampledShapley
 
-    names = model.column_names
-    encoder = None if names is None else NamedColumns(names)
     if output != "probability":
         network = onnx_network(model)
         if network is not None:
-            return DifferentiableModel(network, "ONNX network", encoder)
+            return DifferentiableModel(network, "ONNX network")
         module = _converted(model)
         if module is not None:
-            return DifferentiableModel(module, "ONNX model converted by onnx2torch", encoder)
+            return DifferentiableModel(module, "ONNX model converted by onnx2torch")
     is_probability = model.returns_probability if output is None or model.returns_probability else False
     as_log_odds = is_probability and output == "log-odds"
     explained: Output = "probability" if is_probability and not as_log_odds else "log-odds"
     score = Score(model.score, "The ONNX model", is_probability, as_log_odds)
+    names = model.column_names
     takes_missing = scores_missing(score, table, names)
     return PlayableModel(
         SampledShapley(score, n_permutations, random_state),
