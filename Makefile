@@ -39,9 +39,10 @@ $(VENV)/.browser: $(VENV)/.dev
 browser: $(VENV)/.browser  ## the report in Chromium: layout, keyboard, explorer, print, speed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
 
-lint: $(VENV)/.dev  ## ruff format and check
+lint: $(VENV)/.dev  ## ruff format and check, and who imports whom
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
 
 type: $(VENV)/.dev  ## mypy --strict on src
 	$(BIN)/mypy

@@ -51,7 +51,7 @@ def network() -> nn.Module:
 
 
 def audit(source: Path, out: Path, **settings) -> None:
-    from evenhand.scale import audit_stream
+    from evenhand.auditing.streaming import audit_stream
 
     audit_stream(
         source,
@@ -83,7 +83,7 @@ def measure(source: Path, out: Path, settings: dict) -> dict:
     import psutil
     import pyarrow.parquet as pq
 
-    import evenhand.scale  # noqa: F401 - the library itself is no part of what is measured
+    import evenhand.auditing.streaming  # noqa: F401 - the library itself is no part of what is measured
 
     own = psutil.Process()
     held = pq.ParquetFile(source).read_row_group(0)  # as many columns as the reference, to load what loading needs

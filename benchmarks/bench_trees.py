@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 from xgboost import XGBClassifier
 
-from evenhand.trees import contributions, read_trees
+from evenhand.models.trees import contributions, read_trees
 
 N_PEOPLE, N_FEATURES, N_BASELINES = 20_000, 20, 4
 N_ROUNDS = 3  # the best of which counts, for both
@@ -19,7 +19,7 @@ FIRST_CALL = """
 import time
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
-from evenhand.trees import contributions, read_trees
+from evenhand.models.trees import contributions, read_trees
 X = np.array([[0.0, 1.0], [1.0, 0.0]])
 model = read_trees(DecisionTreeClassifier(random_state=0).fit(X, [0, 1]))
 start = time.perf_counter()

@@ -91,7 +91,7 @@ def whole_audit():
 
     import pandas as pd
 
-    from evenhand.scale import audit_stream
+    from evenhand.auditing.streaming import audit_stream
 
     x, _ = people()
     rng = np.random.default_rng(1)

@@ -8,7 +8,7 @@ Meant for a GPU, where it takes minutes. ``--small`` tries few candidates for fe
 Writes ``targets.json`` and, for each dataset, ``*_cost_and_gain.csv`` (the chosen candidate against the unconstrained
 one) and ``*_paper_grid.csv`` (the paper's objective at every pair of weights, and what dominates it). With ``--store``
 finished blocks are kept, and the same command goes on from there. Parts that are not asked for are left as they are.
-HMDA is read as `evenhand.data.load_hmda` says.
+HMDA is read as `evenhand.datasets.load_hmda` says.
 """
 
 from __future__ import annotations

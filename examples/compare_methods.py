@@ -13,7 +13,7 @@ import warnings
 from sklearn.model_selection import train_test_split
 
 import evenhand as eh
-from evenhand.methods import NetworkSettings, make_method
+from evenhand.research.methods import NetworkSettings, make_method
 
 
 def main():

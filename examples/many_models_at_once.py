@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import evenhand as eh
-from evenhand.splitting import stratified_folds
+from evenhand.inputs.splitting import stratified_folds
 from evenhand.training import TrainingData, TrainingSettings, ValidationData, train
 
 

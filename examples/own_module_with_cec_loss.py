@@ -69,7 +69,7 @@ def main():
     data = eh.load_dataset("german")
     codes = (data.group == "male").astype(int)
     rows, left = train_test_split(np.arange(len(data)), test_size=0.3, random_state=0)
-    # A bare module takes numbers: categories become standardised integer codes, column by column.
+    # A bare module takes numbers: categories become standardized integer codes, column by column.
     encoder = eh.TableEncoder.fit(data.X.iloc[rows], "ordinal")
     X = pd.DataFrame(encoder.transform(data.X), columns=encoder.encoded_names)
 

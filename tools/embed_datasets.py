@@ -15,15 +15,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evenhand.data.adult import ADULT_COLUMNS
-from evenhand.data.german import GERMAN_COLUMNS
+from evenhand.datasets.adult import ADULT_COLUMNS
+from evenhand.datasets.german import GERMAN_COLUMNS
 
 SHA256 = {
     "german/german.data": "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871",
     "adult/adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
     "adult/adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
 }
-TARGET = Path(__file__).parents[1] / "src" / "evenhand" / "data" / "files"
+TARGET = Path(__file__).parents[1] / "src" / "evenhand" / "datasets" / "files"
 
 
 def checked(folder: Path, name: str) -> Path:

@@ -15,17 +15,17 @@ from evenhand._version import __version__
 
 if TYPE_CHECKING:
     from evenhand.attribution import integrated_gradients, label_group_baselines
-    from evenhand.auditing import audit, sensitivity
-    from evenhand.comparing import compare_audits
-    from evenhand.data import Dataset, load_dataset, make_planted_bias, make_synthetic
-    from evenhand.encoding import TableEncoder
+    from evenhand.auditing.audit import audit, sensitivity
+    from evenhand.auditing.history import compare_audits
+    from evenhand.auditing.result import AuditResult
+    from evenhand.auditing.streaming import audit_stream
+    from evenhand.datasets import Dataset, load_dataset, make_planted_bias, make_synthetic
     from evenhand.exceptions import EvenhandError, EvenhandWarning
-    from evenhand.loading import load_model
+    from evenhand.inputs.encoding import TableEncoder
     from evenhand.matching import match_diagnostics, match_pairs
-    from evenhand.regimes import assign_regimes
-    from evenhand.result import AuditResult
-    from evenhand.scale import audit_stream
-    from evenhand.scoring import cec_scores
+    from evenhand.metrics.cec import cec_scores
+    from evenhand.metrics.regimes import assign_regimes
+    from evenhand.models.files import load_model
     from evenhand.searching import search
     from evenhand.training import cec_loss
     from evenhand.training.classifier import CECClassifier
@@ -56,37 +56,38 @@ __all__ = [
     "sensitivity",
 ]
 
-# Where each public name lives. Loaded on first use: `evenhand --help` must not wait for torch, and the core must
-# import on a machine that has no dataframe library.
+# Where each public name lives. Loaded on first use: `evenhand --help` must not wait for torch.
 _HOME = {
-    "AuditResult": "evenhand.result",
+    "AuditResult": "evenhand.auditing.result",
     "CECClassifier": "evenhand.training.classifier",
-    "Dataset": "evenhand.data",
+    "Dataset": "evenhand.datasets",
     "EvenhandError": "evenhand.exceptions",
     "EvenhandWarning": "evenhand.exceptions",
-    "TableEncoder": "evenhand.encoding",
-    "assign_regimes": "evenhand.regimes",
-    "audit": "evenhand.auditing",
-    "audit_stream": "evenhand.scale",
+    "TableEncoder": "evenhand.inputs.encoding",
+    "assign_regimes": "evenhand.metrics.regimes",
+    "audit": "evenhand.auditing.audit",
+    "audit_stream": "evenhand.auditing.streaming",
     "cec_loss": "evenhand.training",
-    "cec_scores": "evenhand.scoring",
-    "compare_audits": "evenhand.comparing",
+    "cec_scores": "evenhand.metrics.cec",
+    "compare_audits": "evenhand.auditing.history",
     "integrated_gradients": "evenhand.attribution",
     "label_group_baselines": "evenhand.attribution",
-    "load_dataset": "evenhand.data",
-    "load_model": "evenhand.loading",
-    "make_planted_bias": "evenhand.data",
-    "make_synthetic": "evenhand.data",
+    "load_dataset": "evenhand.datasets",
+    "load_model": "evenhand.models.files",
+    "make_planted_bias": "evenhand.datasets",
+    "make_synthetic": "evenhand.datasets",
     "match_diagnostics": "evenhand.matching",
     "match_pairs": "evenhand.matching",
     "search": "evenhand.searching",
-    "sensitivity": "evenhand.auditing",
+    "sensitivity": "evenhand.auditing.audit",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'evenhand' has no attribute {name!r}")
+    if name == "load_model":
+        import_module("evenhand.training.classifier")  # registers how its files are read
     value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value

@@ -226,15 +226,15 @@ def test_it_works_by_keyboard(open_report, report):
 
 def test_the_toggle_changes_page_and_charts(open_report, report):
     page = open_report(report, scheme="light")
-    colours = """() => [getComputedStyle(document.body).backgroundColor,
+    colors = """() => [getComputedStyle(document.body).backgroundColor,
         getComputedStyle(document.querySelector('[data-chart=shares] svg path[aria-roledescription=bar]')).fill]"""
-    light = page.evaluate(colours)
+    light = page.evaluate(colors)
     page.click("#theme")
-    dark = page.evaluate(colours)
+    dark = page.evaluate(colors)
     assert all(a != b for a, b in zip(light, dark, strict=True))
     assert page.get_attribute("#theme", "aria-pressed") == "true"
     page.click("#theme")
-    assert page.evaluate(colours) == light
+    assert page.evaluate(colors) == light
 
 
 def test_the_system_setting_is_followed_and_can_be_overruled(open_report, report):

@@ -81,8 +81,8 @@ def test_intervals_can_be_seen_on_their_ground(open_report, path, scheme):
              getComputedStyle(document.querySelector('section')).backgroundColor]"""
     )
 
-    def lightness(colour):
-        red, green, blue = (int(part) for part in colour[4:-1].split(","))
+    def lightness(color):
+        red, green, blue = (int(part) for part in color[4:-1].split(","))
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
     assert abs(lightness(ink) - lightness(ground)) > 60

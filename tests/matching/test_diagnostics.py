@@ -27,7 +27,7 @@ def test_matching_brings_features_into_balance(shifted):
     assert 0.7 < quality.coverage < 1
 
 
-def test_standardised_mean_difference_follows_its_definition(shifted):
+def test_standardized_mean_difference_follows_its_definition(shifted):
     F, y, group = shifted
     pairs = match_pairs(F, y, group)
     row = next(r for r in match_diagnostics(pairs, F).balance if (r.feature, r.group) == ("income", 1))

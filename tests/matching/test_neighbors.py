@@ -106,7 +106,7 @@ def test_large_offsets_do_not_lose_ties_in_the_product():
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_heavy_ties_go_to_the_lowest_row(engine):
-    # Everyone at a corner of a 10-cube; from its centre all 1,024 corners are equally far.
+    # Everyone at a corner of a 10-cube; from its center all 1,024 corners are equally far.
     corners = (np.arange(1024)[:, None] >> np.arange(10)) & 1
     points = np.random.default_rng(3).permutation(np.repeat(corners, 4, axis=0)).astype(float)
     zeros = np.zeros(len(points), dtype=int)
@@ -221,7 +221,7 @@ def test_products_on_a_device_find_what_products_here_find(k):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dimensions", [6, 20])
-def test_a_gpu_finds_the_same_neighbours_to_the_last_bit(dimensions):
+def test_a_gpu_finds_the_same_neighbors_to_the_last_bit(dimensions):
     rng = np.random.default_rng(4)
     points = np.round(rng.normal(size=(20_000, dimensions)), 1)
     labels, groups = rng.integers(0, 2, 20_000), rng.integers(0, 2, 20_000)

@@ -105,7 +105,7 @@ def test_a_reference_of_the_same_people_gives_the_same_pairs():
     np.testing.assert_array_equal(got.distance, expected.distance)
 
 
-def test_people_are_standardised_on_the_reference():
+def test_people_are_standardized_on_the_reference():
     reference = (np.array([[0.0], [10.0], [0.0], [10.0]]), [1, 1, 1, 1], ["a", "a", "b", "b"])
     pairs = match_pairs(np.array([[100.0]]), [1], ["a"], reference=reference)
     assert (pairs.match.tolist(), pairs.distance.tolist()) == ([3], [18.0])

@@ -37,7 +37,7 @@ def test_numbers_are_z_scores_of_the_reference():
 
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=40).filter(lambda v: len(set(v)) > 1))
 @settings(deadline=None)
-def test_a_category_counts_like_one_standardised_number(levels):
+def test_a_category_counts_like_one_standardized_number(levels):
     as_text = pd.DataFrame({"c": [f"level {v}" for v in levels]})
     as_number = pd.DataFrame({"c": [float(v) for v in levels]})
     for F in (as_text, as_number):
@@ -123,7 +123,7 @@ def test_categories_that_json_does_not_know_go_by_their_text():
     assert json.dumps(MatchingSpace.fit(F).to_dict()["columns"][0]["levels"]) == "[1, 2]"
 
 
-def test_very_small_and_large_units_are_standardised():
+def test_very_small_and_large_units_are_standardized():
     F = np.array([[1e-300, 1e150], [3e-300, 3e150]])
     np.testing.assert_allclose(MatchingSpace.fit(F).transform(F), [[-1, -1], [1, 1]])
 
@@ -165,7 +165,7 @@ def test_arrays_with_other_columns_are_refused():
         (np.ones((0, 2)), "got 0 rows and 2 columns"),
         (np.ones((2, 0)), "got 0 rows and 0 columns"),
         (np.array([[1.0], [np.nan]]), r"missing values: 'column 0' \(1\)"),
-        (np.array([[1.7e308], [-1.7e308], [1.7e308]]), "'column 0' is too large to standardise: values reach 1.7e"),
+        (np.array([[1.7e308], [-1.7e308], [1.7e308]]), "'column 0' is too large to standardize: values reach 1.7e"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), r"come twice: \['a'\]"),
     ],
 )

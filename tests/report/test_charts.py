@@ -148,7 +148,7 @@ def test_all_that_can_be_drawn_is_saved(without_evidence, tmp_path):
     assert all(path.is_file() for path in written)
 
 
-def test_a_chart_can_be_saved_in_dark_colours(result, tmp_path):
+def test_a_chart_can_be_saved_in_dark_colors(result, tmp_path):
     charts.save(result.plot.shares(), tmp_path / "dark.svg", DARK)
     assert DARK.surface in (tmp_path / "dark.svg").read_text()
 
@@ -159,7 +159,7 @@ def test_charts_show_in_notebooks(result):
     assert "text/html" in content or any("vegalite" in kind for kind in content)
 
 
-# Colours: contrast by WCAG 2, differences in CIELAB as seen with each kind of colour vision (Machado and others, 2009).
+# Colors: contrast by WCAG 2, differences in CIELAB as seen with each kind of color vision (Machado and others, 2009).
 
 VISION = {
     "usual": np.eye(3),
@@ -169,8 +169,8 @@ VISION = {
 }
 
 
-def linear(colour):
-    part = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+def linear(color):
+    part = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
     return np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
 
 
@@ -196,13 +196,13 @@ def test_text_and_marks_stand_out(palette):
 
 @pytest.mark.parametrize("vision", VISION)
 @pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
-def test_colours_differ_with_any_colour_vision(palette, vision):
-    for colours in (palette.regimes, palette.groups[:5], (palette.accent, palette.floor)):
-        seen = [lab(np.clip(np.asarray(VISION[vision]) @ linear(colour), 0, 1)) for colour in colours]
+def test_colors_differ_with_any_color_vision(palette, vision):
+    for colors in (palette.regimes, palette.groups[:5], (palette.accent, palette.floor)):
+        seen = [lab(np.clip(np.asarray(VISION[vision]) @ linear(color), 0, 1)) for color in colors]
         assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 10
 
 
-def test_the_page_has_every_colour_that_its_charts_use():
+def test_the_page_has_every_color_that_its_charts_use():
     named = {part.split(":")[0] for part in css_variables(LIGHT).split(";") if part}
     used = set(json.dumps(theme(VARIABLES)).replace(")", "(").split("(")) & {f"--{n[2:]}" for n in named}
     assert used >= {"--ink", "--accent", "--floor", "--regime-A", "--regime-D", "--group-0", "--group-7"}

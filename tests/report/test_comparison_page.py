@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import evenhand as eh
-from evenhand.comparing.changes import compare_audits
-from evenhand.comparing.history import History, RecordedAudit, read_history
-from evenhand.comparing.monitoring import monitor
+from evenhand.auditing.history.changes import compare_audits
+from evenhand.auditing.history.monitoring import monitor
+from evenhand.auditing.history.records import History, RecordedAudit, read_history
 from evenhand.report.comparison_page import (
     render_comparison,
     render_monitoring,

@@ -154,7 +154,7 @@ def test_features_of_a_case_are_numbers_where_they_are_numbers(workbook):
     assert values.map(lambda value: isinstance(value, float)).all()
 
 
-def test_flags_say_in_words_what_the_colours_show(result, workbook):
+def test_flags_say_in_words_what_the_colors_show(result, workbook):
     table = table_of(workbook["Pairs"])
     is_b = table["regime"] == "B"
     assert is_b.any()
@@ -168,7 +168,7 @@ def test_flags_say_in_words_what_the_colours_show(result, workbook):
         assert ("ratio below 0.8" in (row.loc[group.group, "flag"] or "")) == is_low
 
 
-def test_an_empty_cell_is_not_coloured_as_if_it_were_zero(workbook):
+def test_an_empty_cell_is_not_colored_as_if_it_were_zero(workbook):
     for sheet in workbook:
         for rules in sheet.conditional_formatting:
             for rule in rules.rules:

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import evenhand as eh
-from evenhand.figures import SCHEMA
-from evenhand.report.distributions import pair_distributions
+from evenhand.auditing.distributions import pair_distributions
+from evenhand.auditing.figures import SCHEMA
 from evenhand.report.schema import load_schema
 
 
@@ -167,7 +167,7 @@ def test_a_missing_key_is_refused_at_every_fixed_level(validator, with_evidence,
         (("evidence", "cec", "standard_error"), -1),
         (("warnings",), "none"),
         (("outcome", "approvals", "groups", 0, "is_reference"), None),
-        (("proxies", "all_features", "kind"), "colour"),
+        (("proxies", "all_features", "kind"), "color"),
     ],
 )
 def test_a_value_of_the_wrong_kind_or_range_is_refused(validator, with_evidence, tmp_path, path, value):

@@ -8,13 +8,13 @@ import torch
 from scipy import stats
 
 import evenhand as eh
-from evenhand.inference import excess
+from evenhand.metrics.excess import excess
 from evenhand.searching.figures import adjusted_mean, ks_distance, outcome_of
 from evenhand.searching.models import score_model
 from evenhand.searching.networks import sight_of
 from evenhand.searching.people import Judging, SearchPeople
 from evenhand.searching.running import _is_financial
-from evenhand.searching.stack import score_stack
+from evenhand.searching.stack_scores import score_stack
 from evenhand.training import StackedNetwork
 
 

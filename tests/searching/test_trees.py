@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from evenhand.exceptions import InvalidInputError, MissingExtraError
-from evenhand.loading import load_model
+from evenhand.models.files import load_model
 from evenhand.searching import search
 from evenhand.searching.space import candidates_of
 from evenhand.searching.trees import make_tree_model, save_tree_model

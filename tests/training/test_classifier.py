@@ -157,7 +157,7 @@ def test_early_stopping_keeps_the_best_epoch(small):
 
 def test_the_papers_objective_approves_everyone_on_german_credit_and_says_so(german):
     model = CECClassifier(financial_features=german.financial_features, encoding="ordinal", device="cpu")
-    with pytest.warns(EvenhandWarning, match=r"\(almost\) constant: .* are favourable, 70\.0% of labels are"):
+    with pytest.warns(EvenhandWarning, match=r"\(almost\) constant: .* are favorable, 70\.0% of labels are"):
         model.fit(german.X, german.y, sensitive_features=german.group)
 
 

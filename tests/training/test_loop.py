@@ -22,7 +22,7 @@ from evenhand.training import (
     equalized_odds_loss,
     train,
 )
-from evenhand.training import loop as loop_module
+from evenhand.training.engine import loop as loop_module
 from evenhand.training.evaluation import weighted_auc
 
 from .conftest import make_data
@@ -344,7 +344,7 @@ class TestOnCuda:
         def refuse(*_):
             raise RuntimeError("capture is not possible")
 
-        monkeypatch.setattr("evenhand.training.engine._Replay", refuse)
+        monkeypatch.setattr("evenhand.training.engine.epochs._Replay", refuse)
         trainer = Trainer(make_data(), settings(device="cuda"))
         assert trainer.run().epoch == 3
         assert not trainer._engines[0].is_captured

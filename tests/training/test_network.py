@@ -7,8 +7,8 @@ from torch import nn
 from evenhand.attribution import feed_forward, integrated_gradients
 from evenhand.exceptions import InvalidInputError
 from evenhand.training import StackedNetwork
+from evenhand.training.engine.optimizer import AdamState, adam_rates, adam_step
 from evenhand.training.network import Layout
-from evenhand.training.optimizer import AdamState, adam_rates, adam_step
 
 
 def test_a_member_starts_the_same_in_any_stack():

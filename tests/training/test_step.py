@@ -6,7 +6,9 @@ from torch.nn import functional
 
 from evenhand.attribution.feed_forward import RELU, FeedForward
 from evenhand.attribution.gradients import path_gradients
-from evenhand.training.consistency import Pairs
+from evenhand.training.engine.consistency import Pairs
+from evenhand.training.engine.optimizer import AdamState
+from evenhand.training.engine.step import Batch, Objective, Stepper
 from evenhand.training.losses import (
     bce_loss,
     cec_term,
@@ -16,8 +18,6 @@ from evenhand.training.losses import (
     squared_reasoning_gap,
 )
 from evenhand.training.network import Layout
-from evenhand.training.optimizer import AdamState
-from evenhand.training.step import Batch, Objective, Stepper
 
 K, M_PEOPLE, D_IN = 3, 12, 4
 ODDS_WEIGHT = torch.tensor([0.0, 1.0, 0.5], dtype=torch.float64)

@@ -209,7 +209,7 @@ def _midpoint_gradients(net: FeedForward, start: Tensor, direction: Tensor, alph
 
 
 def _segment_gradients(net: FeedForward, start: Tensor, direction: Tensor, knots: Tensor) -> Tensor:
-    """Each activation's mean slope between neighbouring knots, averaged over the path.
+    """Each activation's mean slope between neighboring knots, averaged over the path.
 
     `knots` has shape (..., n_knots, 1) when people share them and (..., n_knots, n) when each has their own.
     """

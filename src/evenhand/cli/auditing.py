@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli.names import names_in
-from evenhand.cli.plan import AuditPlan, plan_from_toml
+from evenhand.cli.options import AuditPlan, plan_from_toml
 from evenhand.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from evenhand.result import AuditResult
-    from evenhand.scale import StreamedAudit
+    from evenhand.auditing.result import AuditResult
+    from evenhand.auditing.streaming import StreamedAudit
 
 __all__ = ["audit", "demo", "show_and_write"]
 
@@ -61,14 +61,14 @@ def audit(
     ] = None,
     drop: Annotated[str | None, typer.Option(help="Columns to leave out: a,b.")] = None,
     positive_label: Annotated[
-        str | None, typer.Option(help="Value of the label that is the favourable outcome.")
+        str | None, typer.Option(help="Value of the label that is the favorable outcome.")
     ] = None,
     keep_group: Annotated[bool | None, typer.Option("--keep-group", help="The model also sees the group.")] = None,
     drop_missing: Annotated[
         bool | None, typer.Option("--drop-missing", help="Leave out, and count, rows without label or group.")
     ] = None,
     decision_threshold: Annotated[
-        float | None, typer.Option(help="Probability from which the decision is favourable.")
+        float | None, typer.Option(help="Probability from which the decision is favorable.")
     ] = None,
     consistency_threshold: Annotated[
         float | None, typer.Option(help="CEC score above which reasoning differs.")
@@ -148,7 +148,7 @@ def audit(
 
 
 def _run_audit(data: Path, out: Path, plan: AuditPlan) -> None:
-    from evenhand.gates import crossed_gates, parse_gate
+    from evenhand.cli.gates import crossed_gates, parse_gate
 
     gates = [parse_gate(text) for text in plan.fail_on]
     result = _streamed(data, out, plan) if plan.stream or data.is_dir() else _in_memory(data, plan)
@@ -182,7 +182,7 @@ def _shared_options(plan: AuditPlan) -> dict[str, Any]:
 
 
 def _in_memory(data: Path, plan: AuditPlan) -> AuditResult:
-    from evenhand.running import audit_table
+    from evenhand.cli.jobs import audit_table
 
     only_streamed = [name for name in _STREAM_OPTIONS if getattr(plan, name) != getattr(AuditPlan(), name)]
     if only_streamed:
@@ -198,7 +198,7 @@ def _in_memory(data: Path, plan: AuditPlan) -> AuditResult:
 
 
 def _streamed(data: Path, out: Path, plan: AuditPlan) -> StreamedAudit:
-    from evenhand.running import stream_table
+    from evenhand.cli.jobs import stream_table
 
     if not plan.model:
         raise InvalidInputError("An audit in batches needs --model: fit one first, for example with `evenhand train`.")
@@ -234,7 +234,7 @@ def demo(
     Example:
       evenhand demo --out demo
     """
-    from evenhand.running import audit_demo
+    from evenhand.cli.jobs import audit_demo
 
     typer.echo("German Credit: a plain network, trained on 700 people and audited on the other 300.")
     report = show_and_write(audit_demo(random_state), out)
@@ -246,8 +246,8 @@ def show_and_write(result: AuditResult | StreamedAudit, out: Path) -> Path:
     """Print the result, write every form of it, and return the path of the report."""
     from rich.console import Console
 
+    from evenhand.auditing.result import AuditResult
     from evenhand.exceptions import MissingExtraError
-    from evenhand.result import AuditResult
 
     Console().print(result)
     if isinstance(result, AuditResult):

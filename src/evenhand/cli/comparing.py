@@ -26,7 +26,7 @@ def compare(
       evenhand demo --no-open --random-state 1 --out history/second
       evenhand compare history/*/audit.json --out comparison.html
     """
-    from evenhand.comparing import compare_audits
+    from evenhand.auditing.history import compare_audits
     from evenhand.report.comparison_page import write_comparison
 
     names = _distinct_names(audits)
@@ -50,8 +50,8 @@ def monitor(
     Example, after that of `evenhand compare`:
       evenhand monitor history --out monitoring.html
     """
-    from evenhand.comparing import monitor as watch
-    from evenhand.comparing import read_history
+    from evenhand.auditing.history import monitor as watch
+    from evenhand.auditing.history import read_history
     from evenhand.report.comparison_page import write_monitoring
 
     found = watch(read_history(folder), false_alarm_rate=false_alarm_rate)

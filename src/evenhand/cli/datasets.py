@@ -26,7 +26,7 @@ def data_list() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from evenhand.data import dataset_descriptions
+    from evenhand.datasets import dataset_descriptions
 
     table = Table("name", "what", box=None, pad_edge=False)
     for name, what in dataset_descriptions().items():
@@ -45,8 +45,8 @@ def data_save(
     Example:
       evenhand data save german --out german.csv
     """
-    from evenhand.data import load_dataset
-    from evenhand.files import write_atomically
+    from evenhand.datasets import load_dataset
+    from evenhand.system.files import write_atomically
 
     if out.suffix not in {".csv", ".parquet"}:
         raise InvalidInputError(f"--out must end in .csv or .parquet, got {str(out)!r}.")
@@ -75,8 +75,8 @@ def data_fetch(
     Example, over the network:
       evenhand data fetch hmda --state DC --year 2024
     """
-    from evenhand.data import dataset_descriptions, load_dataset
-    from evenhand.data.hmda import fetch_hmda
+    from evenhand.datasets import dataset_descriptions, load_dataset
+    from evenhand.datasets.hmda import fetch_hmda
 
     if name == "hmda":
         for path in fetch_hmda(names_in(state) or (), year):

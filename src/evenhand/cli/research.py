@@ -37,7 +37,7 @@ def reproduce(
       evenhand reproduce --dataset german --methods cec,unconstrained \\
           --folds 2 --quick --out reproduction
     """
-    from evenhand.experiments.reproduce import reproduce as run
+    from evenhand.research.reproduction.reproduce import reproduce as run
 
     found = run(
         dataset if dataset == "all" else list(names_in(dataset) or ()),
@@ -73,8 +73,8 @@ def calibrate(
     """
     import json
 
-    from evenhand.experiments.calibration import run_study
-    from evenhand.files import write_atomically
+    from evenhand.research.calibration import run_study
+    from evenhand.system.files import write_atomically
 
     def show(done: int, total: int, row: dict[str, Any]) -> None:
         typer.echo(

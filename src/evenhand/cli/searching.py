@@ -40,7 +40,7 @@ def search(
     ] = 0.0,
     drop: Annotated[str, typer.Option(help="Columns to leave out: a,b.")] = "",
     positive_label: Annotated[
-        str | None, typer.Option(help="Value of the label that is the favourable outcome.")
+        str | None, typer.Option(help="Value of the label that is the favorable outcome.")
     ] = None,
     keep_group: Annotated[bool, typer.Option("--keep-group", help="The models also see the group.")] = False,
     drop_missing: Annotated[
@@ -62,8 +62,8 @@ def search(
           --candidates 8 --folds 3 --out search
     """
     from evenhand.cli.auditing import show_and_write
+    from evenhand.cli.jobs import search_table
     from evenhand.exceptions import MissingExtraError
-    from evenhand.running import search_table
 
     options = {"keep": keep, "minimize": minimize}
     found = search_table(

@@ -20,7 +20,7 @@ def train(
     out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("model"),
     drop: Annotated[str, typer.Option(help="Columns to leave out: a,b.")] = "",
     positive_label: Annotated[
-        str | None, typer.Option(help="Value of the label that is the favourable outcome.")
+        str | None, typer.Option(help="Value of the label that is the favorable outcome.")
     ] = None,
     keep_group: Annotated[bool, typer.Option("--keep-group", help="The model also sees the group.")] = False,
     drop_missing: Annotated[
@@ -43,7 +43,7 @@ def train(
       evenhand train german.csv --label outcome --group sex \\
           --financial credit_amount,duration,installment_rate --out model
     """
-    from evenhand.running import train_table
+    from evenhand.cli.jobs import train_table
 
     model, exclusions = train_table(
         data,

@@ -75,7 +75,7 @@ class MatchReuse:
 
 @dataclass(frozen=True)
 class FeatureBalance:
-    """Standardised mean difference of one feature between a group and another, before and after matching.
+    """Standardized mean difference of one feature between a group and another, before and after matching.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class MatchDiagnostics:
 
     @property
     def worst_balance(self) -> float:
-        """Largest absolute standardised mean difference after matching; NaN when none can be estimated."""
+        """Largest absolute standardized mean difference after matching; NaN when none can be estimated."""
         known = [abs(row.after) for row in self.balance if np.isfinite(row.after)]
         return max(known, default=float("nan"))
 
@@ -319,14 +319,14 @@ class MatchSums:
     def _balance(
         self, points_ref: Floats, reference_group: NDArray[np.int64], names: tuple[Any, ...], space: MatchingSpace
     ) -> tuple[FeatureBalance, ...]:
-        """The standardised mean differences of every coordinate in every direction."""
+        """The standardized mean differences of every coordinate in every direction."""
         others = [Moments.of(points_ref[reference_group == code]) for code in range(len(names))]
         rows = []
         for a, b in self.matched:
             own, other = self.own[a], others[b]
             pooled = np.sqrt((own.variances + other.variances) / 2)
-            before = _standardised(own.means - other.means, pooled)
-            after = _standardised(self.matched[a, b].means - self.matches[a, b].means, pooled)
+            before = _standardized(own.means - other.means, pooled)
+            after = _standardized(self.matched[a, b].means - self.matches[a, b].means, pooled)
             coordinates = zip(space.coordinate_names, before.tolist(), after.tolist(), strict=True)
             rows += [FeatureBalance(feature, names[a], names[b], *values) for feature, *values in coordinates]
         return tuple(rows)
@@ -361,7 +361,7 @@ def _reuse(times_used: NDArray[np.int64]) -> MatchReuse:
     return MatchReuse(len(times), int(times.max()), total / len(times), len(times) / total, effective)
 
 
-def _standardised(difference: Floats, pooled: Floats) -> Floats:
+def _standardized(difference: Floats, pooled: Floats) -> Floats:
     """Return difference / pooled: 0 where nothing differs, NaN where constants differ."""
     ratio = np.full(len(difference), np.nan)
     np.divide(difference, pooled, out=ratio, where=pooled > 0)

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours inside each (label, group) cell, the same whatever the engine and the machine.
+"""Exact nearest neighbors inside each (label, group) cell, the same whatever the engine and the machine.
 
 Two engines find the nearest points: a k-d tree in few dimensions, a blocked matrix product in many. Both only
 propose candidates; distances are then computed once more by one shared formula, and one shared rule orders
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.threads import n_cores, one_blas_thread
+from evenhand.system.threads import n_cores, one_blas_thread
 
 __all__ = ["TIE_TOLERANCE", "NeighborIndex"]
 
@@ -49,7 +49,7 @@ _NO_ROW = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, eq=False)
 class NeighborIndex:
-    """Reference people, indexed by (label, group) cell for exact nearest-neighbour queries.
+    """Reference people, indexed by (label, group) cell for exact nearest-neighbor queries.
 
     Distances are Euclidean. Distances within a relative `TIE_TOLERANCE` of the smallest not yet ranked are one
     tie and are reported as equal; tied points go by their lowest row, and people at one point in row order.
@@ -94,7 +94,7 @@ class NeighborIndex:
         labels, groups
             Integer codes, of shape (n_reference,).
         engine
-            How neighbours are found. It changes the time taken, never the answer; `"auto"` takes the tree
+            How neighbors are found. It changes the time taken, never the answer; `"auto"` takes the tree
             for up to 12 coordinates that vary (a one-hot block counting as two) and the matrix product beyond, or
             for a small cell.
         device
@@ -129,13 +129,13 @@ class NeighborIndex:
         points
             Finite coordinates, of shape (n, n_coordinates).
         labels, groups
-            The cell in which each point looks for neighbours, of shape (n,): `groups` is the group of the
-            neighbours, not of the person asking.
+            The cell in which each point looks for neighbors, of shape (n,): `groups` is the group of the
+            neighbors, not of the person asking.
         k
             How many people to return. People at the same point each count.
         exclude_self_rows
             The reference row that each query is, -1 for none, of shape (n,). A person is then never their
-            own neighbour.
+            own neighbor.
 
         Returns
         -------
@@ -167,17 +167,17 @@ class NeighborIndex:
     def query_members(self, group: int, k: int = 1, *, of: Collection[int] | None = None) -> tuple[Floats, Ints]:
         """Return distances and rows of every reference person's `k` nearest of the same label in one group.
 
-        The answer is that of `query` for the reference itself, a person never being their own neighbour. It
+        The answer is that of `query` for the reference itself, a person never being their own neighbor. It
         comes sooner, because the reference is already in order.
 
         Parameters
         ----------
         group
-            The group of the neighbours.
+            The group of the neighbors.
         k
             How many people to return.
         of
-            Groups of the people to answer for; None for all. Others get no neighbours.
+            Groups of the people to answer for; None for all. Others get no neighbors.
 
         Returns
         -------
@@ -247,7 +247,7 @@ class _Cell:
     def build(cls, coordinates: Floats, rows: Ints, engine: str, device: str | None = None) -> _Cell:
         order, starts = _distinct(coordinates)
         points, sizes = coordinates[order[starts]], np.diff(starts, append=len(order))
-        # Neighbours in space that are neighbours in memory make the tree about 1.7 times as fast.
+        # Neighbors in space that are neighbors in memory make the tree about 1.7 times as fast.
         near = _spatial_order(points)
         offsets = np.concatenate([[0], np.cumsum(sizes[near])])
         people = order[np.repeat(starts[near] - offsets[:-1], sizes[near]) + np.arange(len(order))]
@@ -523,7 +523,7 @@ def _tree(points: Floats, *, is_compact: bool) -> cKDTree:
 
 
 def _spatial_order(points: Floats) -> Ints:
-    """Return an order of the points in which neighbours in space stand close together."""
+    """Return an order of the points in which neighbors in space stand close together."""
     if len(points) < MIN_TREE_POINTS:
         return np.arange(len(points))
     return np.asarray(_tree(points, is_compact=False).indices, dtype=np.int64)
@@ -562,7 +562,7 @@ def _rows_by_cell(codes: Ints) -> Iterator[tuple[tuple[int, int], Ints]]:
 
 
 def _without_own(distance: Floats, row: Ints, own_rows: Ints) -> tuple[Floats, Ints]:
-    """Return neighbours with the person struck out, or the last one where the person is not among them."""
+    """Return neighbors with the person struck out, or the last one where the person is not among them."""
     k = row.shape[1] - 1
     is_own = (row == own_rows[:, None]) & (row >= 0)
     struck = np.where(is_own.any(axis=1), is_own.argmax(axis=1), k)

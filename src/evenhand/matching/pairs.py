@@ -33,7 +33,7 @@ class Pairs:
     match
         Row of the match in the reference, -1 where unmatched.
     distance
-        Distance in standardised financial features, inf where unmatched; 0 is a financial twin.
+        Distance in standardized financial features, inf where unmatched; 0 is a financial twin.
     other_group
         Group code of the match.
     group
@@ -90,7 +90,7 @@ def match_pairs(
 
     .. math:: i^* = \arg\min_{i:\, a_i \ne a,\, y_i = y} \lVert x_F^{std} - (x_i)_F^{std} \rVert_2
 
-    Features are standardised on the reference. The search is exact; of several people at the same distance
+    Features are standardized on the reference. The search is exact; of several people at the same distance
     (up to rounding) the lowest row is taken.
 
     Parameters
@@ -132,7 +132,7 @@ def match_pairs(
 
 @dataclass(frozen=True, eq=False)
 class MatchReference:
-    """People to match in, standardised and indexed once for any number of people who are matched.
+    """People to match in, standardized and indexed once for any number of people who are matched.
 
     Attributes
     ----------

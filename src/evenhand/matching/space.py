@@ -293,7 +293,7 @@ def _learn(name: str, values: _Values) -> _Column:
         largest = deviation.max()
         std = largest * np.sqrt(np.mean((deviation / largest) ** 2))  # neither over- nor underflows
     if not np.isfinite(std):
-        raise InvalidInputError(f"{name!r} is too large to standardise: values reach {np.abs(present).max():g}.")
+        raise InvalidInputError(f"{name!r} is too large to standardize: values reach {np.abs(present).max():g}.")
     return NumericColumn(name, float(mean), float(std), missing_share)
 
 

@@ -1,11 +1,11 @@
 """What a model must offer to be audited, and how models of each kind offer it."""
 
-from evenhand.models.audited import AttributionName, AuditedModel, EncodesTables, OffersAuditedModel, Output
-from evenhand.models.choosing import ATTRIBUTIONS, AttributionChoice, as_audited_model
-from evenhand.models.differentiable import DifferentiableModel
+from evenhand.models.dispatch import ATTRIBUTIONS, AttributionChoice, as_audited_model
+from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.linear import LinearModel
-from evenhand.models.onnx_graph import OnnxModel
-from evenhand.models.playable import PlayableModel
+from evenhand.models.onnx import OnnxModel
+from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, OffersAuditedModel, Output
+from evenhand.models.shapley import ShapleyModel
 
 __all__ = [
     "ATTRIBUTIONS",
@@ -18,6 +18,6 @@ __all__ = [
     "OffersAuditedModel",
     "OnnxModel",
     "Output",
-    "PlayableModel",
+    "ShapleyModel",
     "as_audited_model",
 ]

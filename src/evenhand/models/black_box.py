@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.models.audited import AuditedModel, EncodesTables, Output
-from evenhand.models.coded_table import CodedTable, has_categories
-from evenhand.models.named_columns import NamedColumns
-from evenhand.models.playable import PlayableModel
+from evenhand.models.encoders.coded_table import CodedTable, has_categories
+from evenhand.models.encoders.named_columns import NamedColumns
+from evenhand.models.protocol import AuditedModel, EncodesTables, Output
+from evenhand.models.shapley import ShapleyModel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,9 +143,9 @@ def score_function(
         return Score(model.decision_function, f"decision_function of {name}", False, False, names, coded), "log-odds"
     if callable(getattr(model, "predict", None)):
         if _predicts_labels(model):
-            favourable = model.classes_[1]
+            favorable = model.classes_[1]
             predicted = Score(
-                lambda x: (np.asarray(model.predict(x)) == favourable).astype(np.float64),
+                lambda x: (np.asarray(model.predict(x)) == favorable).astype(np.float64),
                 f"predict of {name}",
                 True,
                 wants_log_odds,
@@ -195,7 +195,7 @@ def black_box_model(
     table: pd.DataFrame | None = None,
     names: Sequence[str] | None = None,
     categorical: Sequence[str] = (),
-) -> PlayableModel:
+) -> ShapleyModel:
     """Any score as the audit sees it, explained by sampled Shapley values.
 
     Where the table has columns that are no numbers, the model is given tables with the same columns; otherwise a
@@ -238,7 +238,7 @@ def black_box_model(
     if encoder is None:
         named_columns = None if columns is None else NamedColumns(columns, takes_missing)
         encoder = named_columns if coded is None else coded
-    return PlayableModel(
+    return ShapleyModel(
         SampledShapley(score, n_permutations, random_state),
         kind or f"{score.source} (black box)",
         encoder,
@@ -292,7 +292,7 @@ def _coded(table: pd.DataFrame | None, columns: list[str] | None, categorical: S
 
 def sampled_model(
     known: AuditedModel, *, output: Output | None = None, n_permutations: int = 32, random_state: int = 0
-) -> PlayableModel:
+) -> ShapleyModel:
     """A model that could be explained in another way, explained by sampled Shapley values of the same score.
 
     `output` may ask for the probability where the score is log-odds, or the other way round.
@@ -306,7 +306,7 @@ def sampled_model(
     wanted = output or known.output
     as_log_odds = wanted == "log-odds" and known.output == "probability"
     checked = Score(score, f"The {known.kind}", as_log_odds, as_log_odds)
-    return PlayableModel(
+    return ShapleyModel(
         SampledShapley(checked, n_permutations, random_state),
         known.kind,
         known.encoder,

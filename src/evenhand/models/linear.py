@@ -10,7 +10,7 @@ from torch import Tensor
 from evenhand.attribution import Attribution
 from evenhand.attribution.gradients import Method
 from evenhand.exceptions import InvalidInputError
-from evenhand.models.audited import AttributionName, AuditedModel, EncodesTables, check_finite
+from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, check_finite
 
 __all__ = ["LinearModel"]
 

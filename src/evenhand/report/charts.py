@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evenhand.inference import SMALLEST_EXCESS_OF_INTEREST
-from evenhand.regimes import REGIMES
+from evenhand.metrics.excess import SMALLEST_EXCESS_OF_INTEREST
+from evenhand.metrics.regimes import REGIMES
 from evenhand.report.drawing import (
     STEP,
     NothingToDrawError,
@@ -20,7 +20,7 @@ from evenhand.report.drawing import (
     check_any,
     finished,
     forest,
-    group_colour,
+    group_color,
     guide_x,
     guide_y,
     label_of,
@@ -34,7 +34,7 @@ from evenhand.report.formatting import decimal, is_number, shortened
 if TYPE_CHECKING:
     import altair as alt
 
-    from evenhand.report.pair_sample import PairSample
+    from evenhand.auditing.sample import PairSample
 
 __all__ = [
     "NothingToDrawError",
@@ -143,7 +143,7 @@ def plane(data: Data) -> alt.Chart:
         .encode(
             x=x,
             y=y,
-            color=group_colour(list(counts)),
+            color=group_color(list(counts)),
             shape=alt.Shape("group:N", sort=None, scale=alt.Scale(domain=list(counts)), legend=alt.Legend()),
             tooltip=[
                 "group:N",
@@ -355,7 +355,7 @@ def distances(data: Data) -> alt.Chart:
         .encode(
             x=alt.X("distance:Q", title="Distance to the match, in standard deviations"),
             y=alt.Y("share:Q", title="Share within it", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
-            color=group_colour([label_of(name) for name in found["counts"]]),
+            color=group_color([label_of(name) for name in found["counts"]]),
             strokeDash=alt.StrokeDash("group:N", legend=None),
             tooltip=[
                 "group:N",
@@ -368,7 +368,7 @@ def distances(data: Data) -> alt.Chart:
 
 
 def balance(data: Data) -> alt.Chart:
-    """Love plot: standardised mean difference of each financial feature before and after matching."""
+    """Love plot: standardized mean difference of each financial feature before and after matching."""
     import altair as alt
 
     found: dict[str, list[Row]] = {}
@@ -396,27 +396,27 @@ def balance(data: Data) -> alt.Chart:
         chart_of(rows)
         .mark_point(size=70, strokeWidth=2)
         .encode(
-            x=alt.X("difference:Q", title="Absolute standardised mean difference", scale=alt.Scale(zero=True)),
+            x=alt.X("difference:Q", title="Absolute standardized mean difference", scale=alt.Scale(zero=True)),
             y=lines_of(list(names.values())),
-            color=group_colour(when, "when"),
+            color=group_color(when, "when"),
             shape=alt.Shape("when:N", sort=None, scale=alt.Scale(domain=when), legend=alt.Legend()),
             tooltip=["label:N", "when:N", "groups:N", alt.Tooltip("difference:Q", format=".3f")],
         )
     )
     return finished(
         alt.layer(*guide_x(0.1, "0.1"), points),
-        "Love plot: standardised mean difference of each financial feature between groups before and after matching.",
+        "Love plot: standardized mean difference of each financial feature between groups before and after matching.",
         STEP * len(order),
     )
 
 
 def approvals(data: Data) -> alt.Chart:
-    """Share of favourable decisions in each group, with 95 % intervals."""
+    """Share of favorable decisions in each group, with 95 % intervals."""
     rows = [_estimate_row(g["group"], g["approval_rate"]) for g in data["outcome"]["approvals"]["groups"]]
     return forest(
         rows,
-        "Share of favourable decisions",
-        "Points with 95 % intervals: share of favourable decisions by group.",
+        "Share of favorable decisions",
+        "Points with 95 % intervals: share of favorable decisions by group.",
         zero=None,
         percent_axis=True,
     )
@@ -479,7 +479,7 @@ def cutoffs(data: Data) -> alt.Chart:
         .encode(
             x=alt.X("rate:Q", title="Share of everyone approved at the cut-off", axis=alt.Axis(format="%")),
             y=alt.Y("ratio:Q", title="Approval ratio", scale=alt.Scale(zero=False)),
-            color=group_colour(names),
+            color=group_color(names),
             strokeDash=alt.StrokeDash("group:N", legend=None),
             tooltip=[
                 "group:N",
@@ -516,7 +516,7 @@ def score_distribution(data: Data) -> alt.Chart:
         .encode(
             x=alt.X("score:Q", title="Score", scale=alt.Scale(domain=[0, 1])),
             y=alt.Y("share:Q", title="Share of the group", axis=alt.Axis(format="%")),
-            color=group_colour([label_of(name) for name in found["counts"]]),
+            color=group_color([label_of(name) for name in found["counts"]]),
             strokeDash=alt.StrokeDash("group:N", legend=None),
             tooltip=["group:N", alt.Tooltip("score:Q", format=".3f"), alt.Tooltip("share:Q", format=".1%")],
         )
@@ -581,7 +581,7 @@ def pair(sample: PairSample, row: int) -> alt.Chart:
             x=alt.X("part:Q", title="Attribution, as part of the whole explanation"),
             y=lines_of(names),
             yOffset=alt.YOffset("who:N", sort=None, scale=alt.Scale(domain=list(sides))),
-            color=group_colour(list(sides), "who"),
+            color=group_color(list(sides), "who"),
             tooltip=["label:N", "who:N", "value:N", alt.Tooltip("part:Q", format=".3f")],
         )
     )

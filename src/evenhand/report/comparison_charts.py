@@ -12,8 +12,8 @@ from evenhand.report.theme import VARIABLES
 if TYPE_CHECKING:
     import altair as alt
 
-    from evenhand.comparing.changes import Change
-    from evenhand.comparing.monitoring import Trend
+    from evenhand.auditing.history.changes import Change
+    from evenhand.auditing.history.monitoring import Trend
 
 __all__ = ["change_chart", "cusum_chart", "rate_chart", "share_chart", "trend_chart"]
 
@@ -55,12 +55,12 @@ def change_chart(changes: Sequence[Change], title: str) -> alt.LayerChart:
     x = alt.X("change:Q", title=title, scale=scale)
     y = alt.Y("figure:N", title=None, sort=figures)
     present = [verdict for verdict in _VERDICTS if any(c.verdict == verdict for c in changes)]
-    colour = alt.Color(
+    color = alt.Color(
         "verdict:N",
         scale=alt.Scale(domain=present, range=[_VERDICTS[verdict] for verdict in present]),
         legend=alt.Legend(),
     )
-    shared: dict[str, Any] = {"y": y, "color": colour}
+    shared: dict[str, Any] = {"y": y, "color": color}
     points: dict[str, Any] = {}
     if len(audits) > 1:
         shared["yOffset"] = alt.YOffset("audit:N", sort=audits)
@@ -91,12 +91,12 @@ def share_chart(shares: Sequence[Row], audits: Sequence[str], features: Sequence
     rows = [{**row, "feature": _label(row["feature"])} for row in shares]
     x = alt.X("share:Q", title="Share of the CEC score", axis=alt.Axis(format="%"), scale=alt.Scale(zero=True))
     y = alt.Y("feature:N", title=None, sort=names)
-    colour = alt.Color("audit:N", sort=list(audits), scale=alt.Scale(domain=list(audits)), legend=alt.Legend())
+    color = alt.Color("audit:N", sort=list(audits), scale=alt.Scale(domain=list(audits)), legend=alt.Legend())
     shape = alt.Shape("audit:N", sort=list(audits), scale=alt.Scale(domain=list(audits)), legend=alt.Legend())
     base = _chart(rows)
     between = base.mark_line(style="guide", strokeDash=[1, 0]).encode(x=x, y=y, detail="feature:N")
     points = base.mark_point(size=90).encode(
-        x=x, y=y, color=colour, shape=shape, tooltip=["feature:N", "audit:N", alt.Tooltip("share:Q", format=".1%")]
+        x=x, y=y, color=color, shape=shape, tooltip=["feature:N", "audit:N", alt.Tooltip("share:Q", format=".1%")]
     )
     description = f"Share of the CEC score of {len(names)} features in {len(audits)} audits."
     return _finished(alt.layer(between, points), description, _STEP * len(names))
@@ -169,11 +169,11 @@ def cusum_chart(trends: Sequence[Trend], limit: float) -> alt.LayerChart:
     end = limit * min(max(1.25, 1.05 * max(map(_peak, shown)) / limit), 2.5)
     x = alt.X("audit:O", title=None, sort=names, axis=_audit_axis(names))
     y = alt.Y("sum:Q", title="Sum of deviations, standard errors", scale=alt.Scale(domain=[-end, end], nice=False))
-    colour = alt.Color("figure:N", sort=words, scale=alt.Scale(domain=words), legend=alt.Legend())
+    color = alt.Color("figure:N", sort=words, scale=alt.Scale(domain=words), legend=alt.Legend())
     base = _chart(rows).transform_filter("isValid(datum.sum)")
-    lines = base.mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=colour, detail="side:N")
+    lines = base.mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color, detail="side:N")
     tooltip = ["figure:N", "audit:N", alt.Tooltip("sum:Q", format=".2f")]
-    points = base.mark_point(size=45, clip=True).encode(x=x, y=y, color=colour, shape=_shape(words), tooltip=tooltip)
+    points = base.mark_point(size=45, clip=True).encode(x=x, y=y, color=color, shape=_shape(words), tooltip=tooltip)
     ends = [{"at": limit, "words": "alarm: drift upwards"}, {"at": -limit, "words": "alarm: drift downwards"}]
     alarm = _chart(ends)
     limits = alarm.mark_rule(style="floor").encode(y=alt.Y("at:Q"))
@@ -206,19 +206,19 @@ def rate_chart(trends: Sequence[Trend], title: str, format_: str = ".0%") -> alt
     x = alt.X("audit:O", title=None, sort=names, axis=_audit_axis(names))
     scale = alt.Scale(zero=False, nice=True)
     axis = alt.Axis(format=format_)
-    colour = alt.Color("figure:N", sort=words, scale=alt.Scale(domain=words), legend=alt.Legend(symbolOpacity=1))
+    color = alt.Color("figure:N", sort=words, scale=alt.Scale(domain=words), legend=alt.Legend(symbolOpacity=1))
     base = _chart(rows).transform_filter("isValid(datum.value)")
     tooltip = ["figure:N", "audit:N", alt.Tooltip("value:Q", format=".3f"), "interval:N"]
     value = alt.Y("value:Q", title=title, axis=axis, scale=scale)
     low = alt.Y("low:Q", title=title, axis=axis, scale=scale)
-    band = base.mark_area(opacity=0.12).encode(x=x, y=low, y2="high:Q", color=colour)
-    lines = base.mark_line().encode(x=x, y=value, color=colour)
-    points = base.mark_point(size=60).encode(x=x, y=value, color=colour, shape=_shape(words), tooltip=tooltip)
+    band = base.mark_area(opacity=0.12).encode(x=x, y=low, y2="high:Q", color=color)
+    lines = base.mark_line().encode(x=x, y=value, color=color)
+    points = base.mark_point(size=60).encode(x=x, y=value, color=color, shape=_shape(words), tooltip=tooltip)
     return _finished(alt.layer(band, lines, points), f"{title} over {len(names)} audits, with intervals.", 240)
 
 
 def _shape(words: Sequence[str]) -> alt.Shape:
-    """A shape for each figure beside its colour, in the same legend."""
+    """A shape for each figure beside its color, in the same legend."""
     import altair as alt
 
     return alt.Shape("figure:N", sort=list(words), scale=alt.Scale(domain=list(words)), legend=alt.Legend())

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from evenhand.files import write_atomically
 from evenhand.report.charts import specification
 from evenhand.report.comparison_charts import change_chart, cusum_chart, rate_chart, share_chart, trend_chart
 from evenhand.report.contents import KeyFigure
@@ -15,13 +14,14 @@ from evenhand.report.figures import Figure
 from evenhand.report.formatting import count, decimal, interval, listed, p_value, percent, shortened
 from evenhand.report.frame import Section, render_sections
 from evenhand.report.tables import Table
+from evenhand.system.files import write_atomically
 
 if TYPE_CHECKING:
     import altair as alt
 
-    from evenhand.comparing.changes import Change, Comparison
-    from evenhand.comparing.history import History
-    from evenhand.comparing.monitoring import Monitoring, Trend
+    from evenhand.auditing.history.changes import Change, Comparison
+    from evenhand.auditing.history.monitoring import Monitoring, Trend
+    from evenhand.auditing.history.records import History
 
 __all__ = ["render_comparison", "render_monitoring", "write_comparison", "write_monitoring"]
 
@@ -35,7 +35,7 @@ def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> No
     Examples
     --------
     >>> import evenhand as eh, pathlib, tempfile
-    >>> from evenhand.comparing.changes import compare_audits
+    >>> from evenhand.auditing.history.changes import compare_audits
     >>> def audited(seed):
     ...     planted = eh.make_planted_bias(80, random_state=seed)
     ...     people = planted.dataset
@@ -51,8 +51,8 @@ def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> No
 
 def write_monitoring(history: History | Monitoring, path: str | os.PathLike[str]) -> None:
     """Write a history of audits as one HTML file, whole or not at all; a `History` is judged by `monitor` first."""
-    from evenhand.comparing.history import History
-    from evenhand.comparing.monitoring import monitor
+    from evenhand.auditing.history.monitoring import monitor
+    from evenhand.auditing.history.records import History
 
     _write(render_monitoring(monitor(history) if isinstance(history, History) else history), path)
 
@@ -358,7 +358,7 @@ def _rules(monitoring: Monitoring) -> tuple[tuple[str, str], ...]:
         (
             "One audit alone",
             f"An alarm is raised by an audit more than {monitoring.single_limit:.1f} standard errors from the "
-            "mean of all audits before it (the grey band).",
+            "mean of all audits before it (the gray band).",
         ),
         (
             "Drift",
@@ -386,7 +386,7 @@ def _monitored(monitoring: Monitoring) -> Section:
     figures = tuple(_trend_figure(trend) for trend in monitoring.trends if trend.is_monitored)
     text = (
         "Each point is an audit with its 95 % interval. The dashed line is what the audits before it lead to expect, "
-        "the grey band what an unchanged model stays within; a ring marks the audit that raised an alarm."
+        "the gray band what an unchanged model stays within; a ring marks the audit that raised an alarm."
     )
     return Section("monitored", "Monitored figures", (text,), figures)
 

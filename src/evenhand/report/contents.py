@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenhand.auditing.sample import MAX_PAIRS, PairSample
+from evenhand.metrics.cec import N_REASONS
 from evenhand.report import tables
 from evenhand.report.figures import Figure, figures
 from evenhand.report.formatting import count, decimal, estimate_interval, is_number, percent, shortened
 from evenhand.report.glossary import GLOSSARY
-from evenhand.report.pair_sample import MAX_PAIRS, PairSample
 from evenhand.report.tables import Table
 from evenhand.report.verdict import Verdict, verdict
-from evenhand.scoring import N_REASONS
 
 if TYPE_CHECKING:
     import pandas as pd

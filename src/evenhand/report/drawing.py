@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.files import write_atomically
 from evenhand.report.formatting import is_number, shortened
 from evenhand.report.theme import LIGHT, Palette, theme
+from evenhand.system.files import write_atomically
 
 if TYPE_CHECKING:
     import altair as alt
@@ -24,7 +24,7 @@ __all__ = [
     "check_any",
     "finished",
     "forest",
-    "group_colour",
+    "group_color",
     "guide_x",
     "guide_y",
     "label_of",
@@ -47,7 +47,7 @@ class NothingToDrawError(InvalidInputError):
 
 
 def specification(chart: alt.Chart, palette: Palette | None = None) -> dict[str, Any]:
-    """The Vega-Lite specification of a chart; with a palette, in its colours instead of the chart's own."""
+    """The Vega-Lite specification of a chart; with a palette, in its colors instead of the chart's own."""
     with warnings.catch_warnings():
         # Altair looks over its own classes with functions that Python is about to drop.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -136,7 +136,7 @@ def forest(
 
 
 def finished(chart: Any, description: str, height: int) -> alt.Chart:  # noqa: ANN401 - of one layer or several
-    """The chart with its size, its description and the light colours."""
+    """The chart with its size, its description and the light colors."""
     sized: alt.Chart = chart.properties(width=_WIDTH, height=height, description=description)
     sized.config = _configuration()
     return sized
@@ -163,8 +163,8 @@ def lines_of(names: Sequence[str], field: str = "label") -> alt.Y:
     return alt.Y(f"{field}:N", title=None, sort=None, scale=alt.Scale(domain=list(names)))
 
 
-def group_colour(names: Sequence[str], field: str = "group") -> alt.Color:
-    """The colour of each name, in their order."""
+def group_color(names: Sequence[str], field: str = "group") -> alt.Color:
+    """The color of each name, in their order."""
     import altair as alt
 
     return alt.Color(f"{field}:N", sort=None, scale=alt.Scale(domain=list(names)), legend=alt.Legend())

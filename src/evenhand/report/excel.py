@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.exceptions import InvalidInputError, MissingExtraError
-from evenhand.files import write_atomically
 from evenhand.report.sheets import Column, Highlight, Sheet, audit_sheets
+from evenhand.system.files import write_atomically
 
 if TYPE_CHECKING:
-    from evenhand.figures import AuditFigures
+    from evenhand.auditing.figures import AuditFigures
 
 __all__ = ["MAX_PAIRS", "write_sheets", "write_workbook"]
 
@@ -28,7 +28,7 @@ _LARGEST_EXACT = 10**15  # Excel keeps fifteen digits
 _FIRST_ROWS = 200  # looked at to choose the widths of columns
 _STARTS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
-# Light orange, dark orange and blue of Okabe and Ito's palette, tinted: apart for every kind of colour vision, and
+# Light orange, dark orange and blue of Okabe and Ito's palette, tinted: apart for every kind of color vision, and
 # dark text stays readable on each. The flag says the same in words.
 _TONES = {
     "notice": {"bg_color": "#FBE5B8", "font_color": "#4A3200"},
@@ -144,7 +144,7 @@ def _formats(workbook: Any) -> dict[str, Any]:  # noqa: ANN401
     found["long text"] = workbook.add_format({"text_wrap": True, "valign": "top"})
     # Excel then keeps the cell as text when somebody edits it.
     found["quoted"] = workbook.add_format({"quote_prefix": True})
-    return found | {tone: workbook.add_format(colours) for tone, colours in _TONES.items()}
+    return found | {tone: workbook.add_format(colors) for tone, colors in _TONES.items()}
 
 
 def _write_sheet(worksheet: Any, sheet: Sheet, formats: dict[str, Any]) -> None:  # noqa: ANN401

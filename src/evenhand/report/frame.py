@@ -80,7 +80,7 @@ def render_frame(
         .render(
             values,
             policy=Markup(policy),
-            style=Markup(_colours() + _template_text("page.css")),
+            style=Markup(_colors() + _template_text("page.css")),
             charts=script_json({"config": theme(VARIABLES), "charts": drawn}),
             library=Markup(library),
             script=Markup(script),
@@ -173,8 +173,8 @@ def environment() -> jinja2.Environment:
     )
 
 
-def _colours() -> str:
-    """Colours of both themes as variables; the reader's choice goes before the system's, and paper is light."""
+def _colors() -> str:
+    """Colors of both themes as variables; the reader's choice goes before the system's, and paper is light."""
     light, dark = f"{css_variables(LIGHT)}color-scheme:light", f"{css_variables(DARK)}color-scheme:dark"
     return (
         f":root{{{light}}}"

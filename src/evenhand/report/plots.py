@@ -14,7 +14,7 @@ from evenhand.report import charts
 if TYPE_CHECKING:
     import altair as alt
 
-    from evenhand.report.pair_sample import PairSample
+    from evenhand.auditing.sample import PairSample
 
 __all__ = ["CHARTS", "Plots"]
 
@@ -106,7 +106,7 @@ class Plots:
         return charts.balance(self.data)
 
     def approvals(self) -> alt.Chart:
-        """Share of favourable decisions by group."""
+        """Share of favorable decisions by group."""
         return charts.approvals(self.data)
 
     def ratios(self) -> alt.Chart:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from evenhand.regimes import REGIMES
+from evenhand.metrics.regimes import REGIMES
 from evenhand.report.glossary import GLOSSARY
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from evenhand.figures import AuditFigures
+    from evenhand.auditing.figures import AuditFigures
 
 __all__ = ["Column", "Highlight", "Sheet", "audit_sheets"]
 
@@ -23,7 +23,7 @@ Rule: TypeAlias = Literal["equals", "at most", "below", "filled"]
 Record: TypeAlias = Mapping[str, Any]
 
 SIGNIFICANT = 0.05
-_BALANCED = 0.1  # a standardised mean difference below this is commonly read as balanced
+_BALANCED = 0.1  # a standardized mean difference below this is commonly read as balanced
 _ROWS_AT_ONCE = 8192
 _NO_EVIDENCE = "Not there: the audit was made with evidence=False."
 
@@ -44,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Highlight:
-    """Cells of one column that are coloured; what the colour says is also readable in the column "flag"."""
+    """Cells of one column that are colored; what the color says is also readable in the column "flag"."""
 
     heading: str
     rule: Rule
@@ -448,7 +448,7 @@ def _balance(data: Record) -> Sheet:
         ("flag", "text", lambda r: "" if _is_balanced(r["after"]) else f"beyond {_BALANCED:g} after matching"),
         ("note", "long text", lambda r: "not estimable" if _is_missing(r["after"]) else ""),
     ]
-    about = "Standardised mean differences of the financial features before and after matching."
+    about = "Standardized mean differences of the financial features before and after matching."
     return _table("Balance", about, fields, data["matching"]["balance"], [_FLAGGED])
 
 
@@ -566,7 +566,7 @@ def _scores(data: Record) -> Sheet:
         ("people", "number", "n_people"),
         *_with_interval("mean score", "mean_score"),
         ("standard deviation", "number", "standard_deviation"),
-        *_with_interval("standardised difference", difference),
+        *_with_interval("standardized difference", difference),
         ("KS distance", "number", "ks_distance"),
         ("KS p-value", "p", "ks_p_value"),
         ("flag", "text", lambda r: "small group" if r["is_small_group"] else ""),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.regimes import REGIMES
+from evenhand.metrics.regimes import REGIMES
 from evenhand.report.formatting import (
     MISSING,
     count,
@@ -225,13 +225,13 @@ def distance_table(data: Data) -> Table:
 
 
 def balance_table(data: Data) -> Table:
-    """Standardised mean differences."""
+    """Standardized mean differences."""
     rows = [
         (b["feature"], str(b["group"]), str(b["other_group"]), decimal(b["before"]), decimal(b["after"]))
         for b in data["matching"]["balance"]
     ]
     heads = ("feature", "group", "other group", "before", "after")
-    return _table("Standardised mean difference, group minus other group", heads, rows, 3)
+    return _table("Standardized mean difference, group minus other group", heads, rows, 3)
 
 
 def approval_table(data: Data) -> Table:
@@ -256,7 +256,7 @@ def approval_table(data: Data) -> Table:
         "group", "people", "approved", "95 % interval", "difference, points", "ratio (AIR)", "95 % interval ",
         "odds ratio", "95 % interval  ", "p, Holm", "standard deviations", "note",
     )  # fmt: skip
-    return _table("Favourable decisions by group", heads, rows)
+    return _table("Favorable decisions by group", heads, rows)
 
 
 def score_table(data: Data) -> Table:
@@ -306,7 +306,7 @@ def error_table(data: Data) -> Table:
 def gap_table(data: Data) -> Table:
     """Gaps and utility."""
     outcome = data["outcome"]
-    names = (("auc", "AUC"), ("f1", "F1"), ("accuracy", "accuracy"), ("positive_rate", "share of favourable decisions"))
+    names = (("auc", "AUC"), ("f1", "F1"), ("accuracy", "accuracy"), ("positive_rate", "share of favorable decisions"))
     rows = [(words, decimal(outcome[name]), "", "", outcome["notes"].get(name, "")) for name, words in names]
     words = {
         "sp_gap": "statistical parity gap",

@@ -1,4 +1,4 @@
-"""Colours and type of page and charts, once; colours can be told apart by people with any colour vision."""
+"""Colors and type of page and charts, once; colors can be told apart by people with any color vision."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, s
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours by what they are for.
+    """Colors by what they are for.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ def _variable(name: str) -> str:
     return f"var(--{name})"
 
 
-# In the page, charts are SVG whose colours are CSS variables: they follow the toggle, and print in light colours.
+# In the page, charts are SVG whose colors are CSS variables: they follow the toggle, and print in light colors.
 VARIABLES = replace(
     LIGHT,
     **{f.name: _variable(f.name) for f in fields(Palette) if f.name not in ("regimes", "groups")},
@@ -80,7 +80,7 @@ VARIABLES = replace(
 
 
 def css_variables(palette: Palette) -> str:
-    """Declarations of the palette's colours for a style sheet.
+    """Declarations of the palette's colors for a style sheet.
 
     Examples
     --------
@@ -89,13 +89,13 @@ def css_variables(palette: Palette) -> str:
     """
     plain = asdict(palette)
     regimes, groups = plain.pop("regimes"), plain.pop("groups")
-    plain |= {f"regime-{letter}": colour for letter, colour in zip("ABCD", regimes, strict=True)}
-    plain |= {f"group-{place}": colour for place, colour in enumerate(groups)}
-    return "".join(f"--{name}:{colour};" for name, colour in plain.items())
+    plain |= {f"regime-{letter}": color for letter, color in zip("ABCD", regimes, strict=True)}
+    plain |= {f"group-{place}": color for place, color in enumerate(groups)}
+    return "".join(f"--{name}:{color};" for name, color in plain.items())
 
 
 def theme(palette: Palette = LIGHT) -> dict[str, Any]:
-    """Vega-Lite configuration in the palette's colours."""
+    """Vega-Lite configuration in the palette's colors."""
     text = {"labelColor": palette.muted, "titleColor": palette.ink}
     return {
         "background": "transparent" if palette is VARIABLES else palette.surface,

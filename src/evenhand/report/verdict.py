@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evenhand.inference import FEW_INDEPENDENT_PEOPLE, SMALLEST_EXCESS_OF_INTEREST
+from evenhand.metrics.excess import FEW_INDEPENDENT_PEOPLE, SMALLEST_EXCESS_OF_INTEREST
 from evenhand.report.formatting import count, decimal, is_number, p_value, percent
 
 __all__ = ["Verdict", "verdict"]
@@ -140,7 +140,7 @@ def _p(value: float) -> str:
 def _limits(data: Mapping[str, Any], kind: Kind, is_constant: bool) -> str:
     if is_constant:
         return (
-            f"Decisions hardly vary ({percent(data['outcome']['positive_rate'])} are favourable), so that agreement "
+            f"Decisions hardly vary ({percent(data['outcome']['positive_rate'])} are favorable), so that agreement "
             "between people follows from that alone and says nothing good of the model."
         )
     n = len(data["settings"]["financial_features"])

@@ -14,7 +14,7 @@ __all__ = ["gain_chart", "plane_chart"]
 
 Row = dict[str, Any]
 
-# Status, colour, shape and size; the last are drawn on top.
+# Status, color, shape and size; the last are drawn on top.
 _STATUSES = (
     ("does not meet the constraints", VARIABLES.muted, "circle", 50),
     ("failed", VARIABLES.muted, "cross", 50),
@@ -46,12 +46,12 @@ def plane_chart(rows: Sequence[Row], words: str) -> alt.LayerChart:
     size = {name: size for name, _, _, size in _STATUSES}
     looks = [look for look in _STATUSES if any(row["status"] == look[0] for row in rows)]
     present = [name for name, *_ in looks]
-    colours = alt.Scale(domain=present, range=[colour for _, colour, _, _ in looks])
+    colors = alt.Scale(domain=present, range=[color for _, color, _, _ in looks])
     shapes = alt.Scale(domain=present, range=[shape for _, _, shape, _ in looks])
     shared: dict[str, Any] = {
         "x": alt.X("auc:Q", title="AUC", scale=alt.Scale(zero=False)),
         "y": alt.Y("figure:Q", title=words[:1].upper() + words[1:], scale=alt.Scale(zero=False)),
-        "color": alt.Color("status:N", scale=colours, legend=alt.Legend()),
+        "color": alt.Color("status:N", scale=colors, legend=alt.Legend()),
         "shape": alt.Shape("status:N", scale=shapes, legend=alt.Legend()),
         "size": alt.Size("size:Q", scale=None, legend=None),
         "tooltip": [
@@ -85,7 +85,7 @@ def gain_chart(rows: Sequence[Row], axis: str) -> alt.LayerChart:
     import altair as alt
 
     present = [reading for reading in _READINGS if any(row["reading"] == reading for row in rows)]
-    colour = alt.Color(
+    color = alt.Color(
         "reading:N",
         scale=alt.Scale(domain=present, range=[_READINGS[reading] for reading in present]),
         legend=alt.Legend(),
@@ -94,11 +94,11 @@ def gain_chart(rows: Sequence[Row], axis: str) -> alt.LayerChart:
     title = "Better by"
     base = alt.Chart(_values(rows))
     zero = alt.Chart(_values([{"at": 0}])).mark_rule(style="zero").encode(x=alt.X("at:Q", title=title))
-    line = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title), x2="high:Q", y=y, color=colour)
+    line = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title), x2="high:Q", y=y, color=color)
     point = base.mark_point(size=90, filled=True).encode(
         x=alt.X("gain:Q", title=title),
         y=y,
-        color=colour,
+        color=color,
         tooltip=["figure:N", "difference:N", "interval:N", "reading:N"],
     )
     description = f"How much better the chosen candidate is in {len(rows)} figures of {axis}, with intervals."

@@ -87,7 +87,7 @@ class ChoiceRule:
         return Choice(int(order[0]), unconstrained, complaints)
 
     def goal(self, means: Floats) -> Floats:
-        """What is minimised, from the means of the figure."""
+        """What is minimized, from the means of the figure."""
         direction = DIRECTIONS[self.minimize]
         return np.maximum(means, 0.0) if direction < 0 else -means
 

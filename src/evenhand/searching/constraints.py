@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.validation import did_you_mean
 from evenhand.searching.figures import DIRECTIONS
-from evenhand.validation import did_you_mean
 
 __all__ = ["Constraint", "check_figure", "parse_constraint"]
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.attribution import Explanation
-from evenhand.outcome_metrics import GroupOutcome, group_outcomes, outcome_figures
-from evenhand.placebo import PlaceboPairs
-from evenhand.scoring import cec_scores
-from evenhand.searching.folds import ComparedFold, Fold
+from evenhand.matching.placebos import PlaceboPairs
+from evenhand.metrics.cec import cec_scores
+from evenhand.metrics.outcomes import GroupOutcome, group_outcomes, outcome_figures
+from evenhand.training.folds import ComparedFold, Fold
 
 __all__ = ["AXES", "DIRECTIONS", "Explains", "Sight", "ks_distance", "outcome_of", "procedure_of"]
 
@@ -91,7 +91,7 @@ class Explains(Generic[Found]):
     take
         Those of some of the rows.
     decide
-        Whether each score is a favourable decision.
+        Whether each score is a favorable decision.
     """
 
     explain: Callable[[Tensor, Tensor], Found]
@@ -208,7 +208,7 @@ def procedure_of(
 
 
 def adjusted_mean(values: Tensor, control: Tensor, weight: Tensor) -> Tensor:
-    """Weighted mean of values where the control is 0, as `evenhand.inference.excess` estimates it; (...,) of (..., n).
+    """Weighted mean of values where the control is 0, as `metrics.excess.excess` does; (...,) of (..., n).
 
     Examples
     --------
@@ -218,11 +218,11 @@ def adjusted_mean(values: Tensor, control: Tensor, weight: Tensor) -> Tensor:
     """
     if not len(weight):
         return values.new_full(values.shape[:-1], float("nan"))
-    mean, centre = (values * weight).sum(-1), (control * weight).sum(-1)
-    spread = control - centre.unsqueeze(-1)
+    mean, center = (values * weight).sum(-1), (control * weight).sum(-1)
+    spread = control - center.unsqueeze(-1)
     variance = (spread.square() * weight).sum(-1)
     slope = torch.where(variance > 1e-12, (spread * values * weight).sum(-1) / variance.clamp_min(1e-12), 0.0)
-    return mean - slope * centre
+    return mean - slope * center
 
 
 def _matched(match: Ints) -> tuple[Ints, Ints]:

@@ -12,8 +12,8 @@ from evenhand.attribution import Explanation, label_group_baselines
 from evenhand.attribution.baselines import categories_without_one
 from evenhand.models import as_audited_model
 from evenhand.searching.figures import Explains, Sight, outcome_of, procedure_of
-from evenhand.searching.folds import ComparedFold
 from evenhand.searching.people import Judging, SearchPeople
+from evenhand.training.folds import ComparedFold
 
 __all__ = ["score_model"]
 

@@ -12,12 +12,13 @@ import torch
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.searching.figures import Sight
-from evenhand.searching.folds import ComparedFold, Fold, stack_tables
 from evenhand.searching.people import Judging
 from evenhand.searching.space import Candidate
-from evenhand.searching.stack import score_stack, train_stack
+from evenhand.searching.stack_scores import score_stack
 from evenhand.searching.store import Scored
 from evenhand.training import TrainingData, TrainingDivergedError, TrainingSettings
+from evenhand.training.engine.stack import train_stack
+from evenhand.training.folds import ComparedFold, Fold, stack_tables
 
 __all__ = ["NetworkFamily"]
 

@@ -131,7 +131,7 @@ def _question(result: SearchResult, data: Row) -> tuple[tuple[str, str], ...]:
     trained = "one model" if seeds == 1 else f"{seeds} models, of which figures are means,"
     return (
         ("Constraints", "; ".join(data["keep"]) or "none"),
-        ("Minimised", FIGURE_WORDS[data["minimize"]]),
+        ("Minimized", FIGURE_WORDS[data["minimize"]]),
         ("Family", "networks" if data["family"] == "network" else "gradient-boosted trees"),
         ("People", f"{count(people['searched'])} were searched on{held}. Groups of all: {groups}"),
         ("Matched on", ", ".join(people["financial_features"])),
@@ -238,7 +238,7 @@ _SHORT = {"eo_gap": "EO gap"}
 
 
 def _plane(result: SearchResult, data: Row) -> Figure:
-    """AUC against the figure that is minimised, one point for each candidate."""
+    """AUC against the figure that is minimized, one point for each candidate."""
     name = result.rule.minimize if result.rule.minimize != "auc" else "reasoning_gap"
     rows, cells = [], []
     for c in data["candidates"]:

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evenhand.encoding import Encoding, TableEncoder
 from evenhand.exceptions import InvalidInputError
-from evenhand.fingerprints import fingerprint_numbers, fingerprint_table
+from evenhand.inputs.encoding import Encoding, TableEncoder
+from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
+from evenhand.inputs.splitting import split_people, stratified_folds
+from evenhand.inputs.validation import Groups, as_groups, as_labels, as_table, check_columns
 from evenhand.models import DifferentiableModel
-from evenhand.searching.folds import ComparedFold, compare_fold, match_fold
-from evenhand.splitting import split_people, stratified_folds
-from evenhand.validation import Groups, as_groups, as_labels, as_table, check_columns
+from evenhand.training.folds import ComparedFold, compare_fold, match_fold
 
 if TYPE_CHECKING:
     import pandas as pd

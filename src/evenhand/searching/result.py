@@ -15,17 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.files import write_atomically
 from evenhand.searching.choosing import Choice, ChoiceRule, honest_differences, reasons_of
 from evenhand.searching.comparing import Difference, front, mean_interval, paired_difference
 from evenhand.searching.figures import AXES, DIRECTIONS
 from evenhand.searching.people import Judging, SearchPeople
 from evenhand.searching.space import Candidate, Family, shown
+from evenhand.system.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from evenhand.result import AuditResult
+    from evenhand.auditing.result import AuditResult
 
 __all__ = ["SearchResult"]
 
@@ -45,7 +45,7 @@ class SearchResult:
     notes
         Why a candidate has no figures, by its number.
     rule
-        Constraints and what is minimised.
+        Constraints and what is minimized.
     judging, family, people
         How candidates were judged, what they are, and on whom.
     confirmed
@@ -103,7 +103,7 @@ class SearchResult:
 
     @cached_property
     def front(self) -> tuple[int, ...]:
-        """Candidates that no other dominates beyond noise on AUC, EO gap and the figure that is minimised."""
+        """Candidates that no other dominates beyond noise on AUC, EO gap and the figure that is minimized."""
         axes = dict.fromkeys(("auc", "eo_gap", self.rule.minimize))
         of_axes = {name: (self.figures[name], DIRECTIONS[name]) for name in axes}
         return tuple(np.flatnonzero(front(of_axes, self.test_share)).tolist())
@@ -167,8 +167,8 @@ class SearchResult:
         InvalidInputError
             If a name is neither a parameter nor a figure.
         """
+        from evenhand.inputs.validation import check_columns
         from evenhand.searching.constraints import check_figure
-        from evenhand.validation import check_columns
 
         check_figure(figure, "`figure`")
         check_columns((rows, columns), list(self.tried[0].parameters), "`rows` and `columns`")
@@ -222,7 +222,7 @@ class SearchResult:
         options
             Of `evenhand.audit`.
         """
-        from evenhand.auditing import audit
+        from evenhand.auditing.audit import audit
 
         people, judging = self.people, self.judging
         names = np.asarray(people.groups.names)[people.groups.codes]

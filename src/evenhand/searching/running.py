@@ -13,19 +13,19 @@ import numpy as np
 import torch
 
 from evenhand._version import __version__
-from evenhand.encoding import Encoding
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.encoding import Encoding
 from evenhand.models import DifferentiableModel
-from evenhand.progress import progress
 from evenhand.searching.choosing import ChoiceRule
 from evenhand.searching.constraints import check_figure, parse_constraint
 from evenhand.searching.figures import DIRECTIONS
-from evenhand.searching.folds import ComparedFold
 from evenhand.searching.networks import NetworkFamily, device_of
 from evenhand.searching.people import Judging, SearchPeople
 from evenhand.searching.result import SearchResult
 from evenhand.searching.space import Candidate, Family, Space, candidates_of
 from evenhand.searching.store import BlockStore, Scored
+from evenhand.system.progress import progress
+from evenhand.training.folds import ComparedFold
 
 __all__ = ["search"]
 
@@ -73,7 +73,7 @@ def search(
     Parameters
     ----------
     X, y, sensitive_features, financial_features
-        People as in `evenhand.audit`; labels 0 and 1, 1 the favourable one. None for all columns.
+        People as in `evenhand.audit`; labels 0 and 1, 1 the favorable one. None for all columns.
     space
         Values to try by parameter; None for the family's own. Parameters of networks are those of `CECClassifier`;
         of trees, those of the library, and ``drop`` (tuples of columns to leave out) and ``monotone`` (mappings from
@@ -88,7 +88,7 @@ def search(
     keep
         Constraints such as ``"auc >= best - 0.01"``; see `evenhand.searching.parse_constraint`.
     minimize
-        The figure to minimise. The reasoning gap is one that a few folds can tell apart; the excess of a table without
+        The figure to minimize. The reasoning gap is one that a few folds can tell apart; the excess of a table without
         much of it is mostly noise.
     family
         ``"network"``, or ``"trees"`` for gradient-boosted trees.

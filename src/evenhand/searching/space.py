@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.validation import did_you_mean
+from evenhand.inputs.validation import did_you_mean
 
 __all__ = ["Candidate", "Family", "Space", "candidates_of", "default_space", "shown"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.exceptions import DataFileError
-from evenhand.files import write_atomically
+from evenhand.system.files import write_atomically
 
 __all__ = ["BlockStore", "Scored"]
 

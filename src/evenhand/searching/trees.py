@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.exceptions import InvalidInputError, MissingExtraError
-from evenhand.files import write_atomically
-from evenhand.searching.folds import ComparedFold
+from evenhand.inputs.validation import check_columns, is_number_column
 from evenhand.searching.models import score_model
 from evenhand.searching.people import Judging, SearchPeople
 from evenhand.searching.space import Candidate
 from evenhand.searching.store import Scored
-from evenhand.validation import check_columns, is_number_column
+from evenhand.system.files import write_atomically
+from evenhand.training.folds import ComparedFold
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +139,7 @@ def save_tree_model(model: Any, path: Path) -> Path:  # noqa: ANN401 - a Pipelin
     MissingExtraError
         If skops is not installed.
     InvalidInputError
-        If the trees are of another library, whose types a skops file may hold but `evenhand.loading` does not trust.
+        If the trees are of another library, whose types a skops file may hold but `load_model` does not trust.
     """
     library = type(model[-1]).__module__.split(".")[0]
     if library != "sklearn":

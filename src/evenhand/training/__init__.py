@@ -1,12 +1,12 @@
 """Training: the paper's objective and three others, for one model or hundreds at once."""
 
-from evenhand.training.comparisons import balanced_weights, excess_gain, training_comparisons
 from evenhand.training.data import TrainingData, ValidationData
-from evenhand.training.loop import Trainer, TrainingDivergedError, train
+from evenhand.training.engine.loop import Trainer, TrainingDivergedError, train
+from evenhand.training.engine.state import TrainerState
+from evenhand.training.excess_objective import balanced_weights, excess_gain, training_comparisons
 from evenhand.training.losses import bce_loss, cec_loss, cec_term, equalized_odds_loss, squared_reasoning_gap
 from evenhand.training.network import StackedNetwork
 from evenhand.training.settings import TrainingSettings
-from evenhand.training.state import TrainerState
 
 __all__ = [
     "StackedNetwork",

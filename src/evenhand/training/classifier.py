@@ -19,19 +19,20 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted, validate_data
 
 from evenhand.attribution import FeedForward, feed_forward, label_group_baselines
-from evenhand.encoding import Encoding, TableEncoder
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
+from evenhand.inputs.encoding import Encoding, TableEncoder
+from evenhand.inputs.splitting import split_people
+from evenhand.inputs.validation import Groups, as_groups, as_table, check_columns
 from evenhand.matching import MatchingSpace, match_pairs
 from evenhand.models import AuditedModel, DifferentiableModel
-from evenhand.progress import progress
-from evenhand.splitting import split_people
-from evenhand.training.comparisons import training_comparisons
+from evenhand.models.files import register_reader
+from evenhand.system.progress import progress
 from evenhand.training.data import TrainingData, ValidationData
-from evenhand.training.loop import Trainer
+from evenhand.training.engine.loop import Trainer
+from evenhand.training.engine.state import TrainerState
+from evenhand.training.excess_objective import training_comparisons
 from evenhand.training.model_file import read_model, write_model
 from evenhand.training.settings import Monitor, Procedure, TrainingMethod, TrainingSettings
-from evenhand.training.state import TrainerState
-from evenhand.validation import Groups, as_groups, as_table, check_columns
 
 __all__ = ["CECClassifier"]
 
@@ -86,7 +87,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     classes_
-        The two labels; the second is the favourable one.
+        The two labels; the second is the favorable one.
     network_
         The trained network, a `torch.nn.Sequential` on the encoded table.
     encoder_
@@ -183,7 +184,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X
             People: a pandas, polars or pyarrow table, or an array.
         y
-            Labels of two kinds; the one that sorts last is the favourable one.
+            Labels of two kinds; the one that sorts last is the favorable one.
         sensitive_features
             The protected attribute of each person; several columns are intersected.
         sample_weight
@@ -212,7 +213,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:  # noqa: ANN401
-        """Logits of the favourable label, of shape (n,)."""
+        """Logits of the favorable label, of shape (n,)."""
         check_is_fitted(self)
         return self._logits(self._table(X, reset=False))
 
@@ -441,7 +442,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             is_plain = not self.cec_weight and not self.equalized_odds_weight
             advice = "train longer" if is_plain else "lower `cec_weight` or `equalized_odds_weight`"
             warnings.warn(
-                f"The model's decisions are (almost) constant: {rate:.1%} are favourable, {base:.1%} of labels are. "
+                f"The model's decisions are (almost) constant: {rate:.1%} are favorable, {base:.1%} of labels are. "
                 f"Small gaps between groups follow from that alone; {advice}.",
                 EvenhandWarning,
                 stacklevel=3,
@@ -498,3 +499,6 @@ def _seed(random_state: int | np.random.RandomState | None) -> int:
     if isinstance(random_state, (int, np.integer)):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+register_reader("evenhand", CECClassifier.load)

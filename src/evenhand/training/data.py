@@ -56,7 +56,7 @@ class TrainingData:
     Attributes
     ----------
     X
-        Encoded and standardised inputs, of shape (D, n, d).
+        Encoded and standardized inputs, of shape (D, n, d).
     y, group
         Labels 0 or 1 and group codes 0..G-1, of shape (D, n).
     match

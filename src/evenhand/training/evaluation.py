@@ -11,9 +11,9 @@ from torch import Tensor
 
 from evenhand.attribution.feed_forward import RELU, FeedForward
 from evenhand.attribution.gradients import path_gradients
-from evenhand.scoring import squared_cec
-from evenhand.training.comparisons import balanced_weights, hinged_excess
+from evenhand.metrics.cec import squared_cec
 from evenhand.training.data import TrainingData
+from evenhand.training.excess_objective import balanced_weights, hinged_excess
 from evenhand.training.losses import bce_loss, equalized_odds_loss, squared_reasoning_gap
 from evenhand.training.network import Layout
 from evenhand.training.settings import TrainingSettings

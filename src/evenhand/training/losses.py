@@ -18,7 +18,7 @@ from torch.nn import functional
 from evenhand.attribution.feed_forward import FeedForward
 from evenhand.attribution.gradients import Method, attribute
 from evenhand.exceptions import InvalidInputError
-from evenhand.scoring import squared_cec
+from evenhand.metrics.cec import squared_cec
 from evenhand.training.settings import Procedure
 
 __all__ = [
@@ -279,7 +279,7 @@ def cec_loss(
 
     def squares(partner: int) -> Tensor:
         if objective.startswith("reasoning"):
-            # A placebo's weights are compared on the inputs of the match: see `evenhand.training.comparisons`.
+            # A placebo's weights are compared on the inputs of the match: see `evenhand.training.excess_objective`.
             return squared_reasoning_gap(offset[0], gradients[0], offset[1], gradients[partner])
         return squared_cec(offset[0] * gradients[0], offset[partner] * gradients[partner])
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from evenhand._version import __version__
-from evenhand.encoding import TableEncoder
 from evenhand.exceptions import ModelFileError
-from evenhand.files import write_atomically
+from evenhand.inputs.encoding import TableEncoder
+from evenhand.system.files import write_atomically
 
 if TYPE_CHECKING:
     from evenhand.training.classifier import CECClassifier

@@ -20,7 +20,7 @@ const n = data.person.length;
 const PAGE = 12;
 const FEATURES = 12;
 const state = { sort: null, down: true, page: 0, chosen: n ? 0 : -1, all: false, raw: false, rows: [] };
-const decided = (value) => (value ? "favourable" : "unfavourable");
+const decided = (value) => (value ? "favorable" : "unfavorable");
 const cell = (column, side, i) => {
   const value = column[side][i];
   if (value === null) return "missing";

@@ -4,12 +4,12 @@
 const byId = (id) => document.getElementById(id);
 const read = (id) => JSON.parse(byId(id).textContent);
 
-// Colours are CSS variables, so that charts follow the toggle without being drawn again.
+// Colors are CSS variables, so that charts follow the toggle without being drawn again.
 const root = document.documentElement;
 const isDark = () =>
   root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 function showTheme() {
-  byId("theme").textContent = isDark() ? "Light colours" : "Dark colours";
+  byId("theme").textContent = isDark() ? "Light colors" : "Dark colors";
   byId("theme").setAttribute("aria-pressed", String(isDark()));
 }
 byId("theme").addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; showTheme(); });
@@ -25,11 +25,11 @@ function draw(box) {
   config.axis.labelLimit = Math.max(100, Math.min(230, 0.42 * width));
   config.axisXQuantitative = { tickCount: isNarrow ? 4 : 6, ...(isNarrow && { titleAnchor: "end" }) };
   config.legend.labelLimit = Math.min(260, width - 60);
-  const coloured = [spec, ...(spec.layer ?? [])].map((part) => part.encoding?.color).find((colour) => colour?.scale?.domain);
-  if (coloured) {
-    const longest = Math.min(config.legend.labelLimit, 7 * Math.max(...coloured.scale.domain.map((name) => name.length)));
+  const colored = [spec, ...(spec.layer ?? [])].map((part) => part.encoding?.color).find((color) => color?.scale?.domain);
+  if (colored) {
+    const longest = Math.min(config.legend.labelLimit, 7 * Math.max(...colored.scale.domain.map((name) => name.length)));
     config.legend.columns = Math.max(1, Math.min(4, Math.floor((0.8 * width) / (longest + 30))));
-    delete coloured.legend?.columns;
+    delete colored.legend?.columns;
   }
   spec.width = "container";
   spec.autosize = { type: "fit-x", contains: "padding" };

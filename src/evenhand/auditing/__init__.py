@@ -1,0 +1,1 @@
+"""The audit: people and a model in, pairs, triples, sums, evidence and a result out."""

@@ -1,0 +1,316 @@
+"""The audit, end to end: people and a model in, pairs, attributions, scores and regimes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.attribution.gradients import Method
+from evenhand.auditing.assemble import (
+    feature_table,
+    outcome_of,
+    provenance_of,
+    reservations_of,
+    screen_for_proxies,
+    screened_people,
+)
+from evenhand.auditing.evidence import Design, gather_evidence
+from evenhand.auditing.pairs import AuditReference, AuditSettings, BatchFindings, audit_batch, text_codes
+from evenhand.auditing.people import People
+from evenhand.auditing.result import AuditResult
+from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
+from evenhand.inputs.validation import as_groups, as_labels, as_table, check_columns, check_fraction
+from evenhand.matching.diagnostics import distance_quantiles
+from evenhand.models import AttributionChoice, AuditedModel, Output, as_audited_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["AuditSettings", "audit", "sensitivity"]
+
+
+def audit(
+    model: Any,  # noqa: ANN401 - any model that `as_audited_model` takes
+    X: Any,  # noqa: ANN401 - any table
+    y: Any,  # noqa: ANN401 - any column
+    *,
+    sensitive_features: Any,  # noqa: ANN401 - any column or table
+    financial_features: Sequence[str],
+    reference: tuple[Any, Any, Any] | None = None,
+    decision_threshold: float = 0.5,
+    consistency_threshold: float = 0.3,
+    max_distance: float | None = None,
+    random_state: int = 0,
+    n_steps: int = 8,
+    method: Method = "segments",
+    attribution: AttributionChoice = "auto",
+    output: Output | None = None,
+    n_permutations: int = 32,
+    by: Any = None,  # noqa: ANN401 - any column or table
+    evidence: bool = True,
+) -> AuditResult:
+    """Audit how a model reasons about comparable people of different groups.
+
+    Each person is matched with the nearest person of every other group who has the same label, by the standardized
+    financial features; both are explained, by integrated gradients or Shapley values, from the person's own (label,
+    group) mean; the distance between the two explanations is the CEC score.
+
+    Parameters
+    ----------
+    model
+        A torch module mapping (n, d) to one logit per row, fed `X` as it is; a fitted `CECClassifier`; a fitted
+        classifier of scikit-learn, XGBoost, LightGBM or CatBoost, alone or at the end of a Pipeline; or any function
+        that scores a matrix. Class 1 is the favorable outcome.
+    X
+        People to audit: a pandas, polars or pyarrow table, or an array (columns are then named x0, x1, ...).
+    y
+        True labels, 1 for the favorable outcome.
+    sensitive_features
+        The protected attribute of each person. Several columns: their intersection.
+    financial_features
+        Columns of `X` on which people are comparable.
+    reference
+        `(X, y, sensitive_features)` of the people to match in and to take baselines from, usually the training data;
+        by default the audited people themselves.
+    decision_threshold
+        Probability from which the decision is favorable.
+    consistency_threshold
+        CEC score above which the reasoning counts as different.
+    max_distance
+        Matches farther than this, in standard deviations of the financial features, are left out; None for no limit.
+    random_state
+        Seed of everything drawn at random.
+    n_steps, method
+        How attributions are integrated: see `integrated_gradients`.
+    attribution
+        ``"auto"`` for the exact way where the model has one; or one of ``"integrated_gradients"``, ``"linear"``,
+        ``"tree_shap"`` and ``"sampled_shapley"``. The result's settings say which was used.
+    output
+        Whether the score of a black box is its ``"probability"`` or ``"log-odds"``; None for what the model offers.
+    n_permutations
+        Of sampled Shapley values: more for smaller standard errors.
+    by
+        Further columns of the audited people within whose values the excess is wanted, such as product or state.
+    evidence
+        Whether to compare with placebo pairs and to screen for proxies. Without, the audit takes less than half the
+        time and says nothing of noise.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If the input cannot be audited; the message says what was expected, what came and what to do.
+
+    Examples
+    --------
+    >>> import evenhand as eh, torch
+    >>> data = eh.load_dataset("synthetic", n=500)
+    >>> _ = torch.manual_seed(0)
+    >>> model = torch.nn.Linear(data.X.shape[1], 1)
+    >>> result = eh.audit(model, data.X, data.y, sensitive_features=data.group,
+    ...                   financial_features=data.financial_features)
+    >>> bool(result.to_dict()["cec"]["reasoning_gap"] < 1e-6)  # a linear model reasons alike about everyone
+    True
+    """
+    table = as_table(X)
+    audited = as_audited_model(
+        model,
+        attribution=attribution,
+        output=output,
+        n_permutations=n_permutations,
+        random_state=random_state,
+        table=table,
+    )
+    table = audited.aligned(table)
+    financial = check_columns(financial_features, list(table.columns), "financial_features")
+    settings = AuditSettings(
+        financial_features=tuple(financial),
+        decision_threshold=check_fraction(decision_threshold, "decision_threshold"),
+        consistency_threshold=check_fraction(consistency_threshold, "consistency_threshold"),
+        max_distance=max_distance,
+        n_steps=n_steps,
+        method=method,
+        random_state=random_state,
+        attribution=audited.attribution,
+        n_permutations=n_permutations,
+    )
+    people, pool = _checked_people(audited, table, y, sensitive_features, reference)
+    columns = _by_columns(by, len(people))
+    fitted = AuditReference.of(audited, settings, pool, evidence=evidence)
+    found = audit_batch(fitted, people, columns)
+    return _assembled(fitted, found, columns)
+
+
+def sensitivity(
+    model: Any,  # noqa: ANN401
+    X: Any,  # noqa: ANN401
+    y: Any,  # noqa: ANN401
+    *,
+    financial_features: Sequence[str],
+    **settings: Any,  # noqa: ANN401 - passed on to `audit`
+) -> pd.DataFrame:
+    """How the figures move when each financial feature is left out of the matching.
+
+    Parameters
+    ----------
+    model, X, y, financial_features, **settings
+        As in `audit`; one audit is made for each of at least two financial features, and one with all.
+
+    Returns
+    -------
+    Table with columns left_out ("none" first), cec, excess, ci_low, ci_high, p_value, regime_b, regime_b_excess,
+    median_distance.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> planted = eh.make_planted_bias(300, strength=1.0)
+    >>> data = planted.dataset
+    >>> table = sensitivity(planted.model, data.X, data.y, sensitive_features=data.group,
+    ...                     financial_features=["income", "credit_score"])
+    >>> table["left_out"].tolist()
+    ['none', 'income', 'credit_score']
+    """
+    import pandas as pd
+
+    features = check_columns(financial_features, list(as_table(X).columns), "financial_features")
+    if len(features) < 2:
+        raise InvalidInputError(f"At least two financial features are needed to leave one out, got {features}.")
+
+    def row(left_out: str) -> dict[str, Any]:
+        kept = [feature for feature in features if feature != left_out]
+        result = audit(model, X, y, financial_features=kept, **settings)
+        figures = result.to_dict()
+        low, high = figures["cec"].get("excess_ci", (np.nan, np.nan))
+        return {
+            "left_out": left_out,
+            "cec": figures["cec"]["mean"],
+            "excess": figures["cec"].get("excess", np.nan),
+            "ci_low": low,
+            "ci_high": high,
+            "p_value": figures["cec"].get("p_value", np.nan),
+            "regime_b": figures["regimes"]["B"],
+            "regime_b_excess": figures["cec"].get("regime_b_excess", np.nan),
+            "median_distance": result.matching.distance_quantiles[0.5],
+        }
+
+    return pd.DataFrame([row(left_out) for left_out in ("none", *features)])
+
+
+def _checked_people(
+    model: AuditedModel,
+    table: pd.DataFrame,
+    y: Any,  # noqa: ANN401
+    sensitive_features: Any,  # noqa: ANN401
+    reference: tuple[Any, Any, Any] | None,
+) -> tuple[People, People]:
+    """The audited people and the pool they are matched in, with one coding of the groups."""
+    labels, groups = as_labels(y, len(table)), as_groups(sensitive_features, len(table))
+    if reference is None:
+        people = People(table, model.encode(table), labels, groups)
+        return people, people
+    if not isinstance(reference, (tuple, list)) or len(reference) != 3:
+        raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")
+    pool_table = model.aligned(as_table(reference[0], "reference X"), "reference X")
+    if list(pool_table.columns) != list(table.columns):
+        missing = [c for c in table.columns if c not in pool_table.columns]
+        extra = [c for c in pool_table.columns if c not in table.columns]
+        raise InvalidInputError(
+            "The reference's columns must be those of `X`, in the same order: "
+            + (f"missing {missing}, unexpected {extra}." if missing or extra else "the order differs.")
+        )
+    pool_labels = as_labels(reference[1], len(pool_table), "reference y")
+    pool_groups = as_groups(reference[2], len(pool_table), "reference sensitive_features")
+    unknown = [name for name in groups.names if name not in pool_groups.names]
+    if unknown:
+        raise InvalidInputError(
+            f"No one of the groups {unknown} is in the reference, which has {list(pool_groups.names)}; "
+            "people are compared with, and explained from, the people of the reference."
+        )
+    people = People(table, model.encode(table), labels, groups.recoded(pool_groups.names))
+    return people, People(pool_table, model.encode(pool_table, "reference X"), pool_labels, pool_groups)
+
+
+def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
+    """User columns as text, one value per audited person; a missing value is a value of its own."""
+    if by is None:
+        return {}
+    if isinstance(by, Mapping):
+        import pandas as pd
+
+        by = pd.DataFrame({str(name): list(values) for name, values in by.items()})
+    is_column = getattr(by, "ndim", 2) == 1 or isinstance(by, list)
+    table = as_table(np.asarray(by, dtype=object)[:, None] if is_column else by, "by")
+    if len(table) != n:
+        raise InvalidInputError(f"`by` has {len(table)} values for {n} rows.")
+    names = [str(getattr(by, "name", None) or "by")] if is_column else list(table.columns)
+    return {
+        name: table.iloc[:, k].astype(object).where(table.iloc[:, k].notna(), "(missing)").map(str).to_numpy(dtype=str)
+        for k, name in enumerate(names)
+    }
+
+
+def _assembled(reference: AuditReference, found: BatchFindings, by: Mapping[str, NDArray[np.str_]]) -> AuditResult:
+    """Tables and figures of people who were audited in one batch."""
+    people, pool, settings, names = found.people, reference.pool, reference.settings, found.people.groups.names
+    features = [str(column) for column in people.table.columns]
+    evidence = screen = None
+    if found.evidence is not None:
+        design = Design(
+            features=tuple(features),
+            groups=names,
+            by={name: text_codes(values)[0] for name, values in by.items()},
+            consistency_threshold=settings.consistency_threshold,
+            without_weight=tuple(reference.model.category_columns(features)),
+        )
+        evidence = gather_evidence(found.evidence, people, len(pool), design)
+        chosen = screened_people(np.arange(len(people)), settings.random_state)
+        screen = screen_for_proxies(
+            people.table.iloc[chosen], people.groups.codes[chosen], names, settings.random_state
+        )
+    matcher = reference.matcher
+    diagnostics = found.sums.matching.diagnostics(
+        distance_quantiles(found.pairs.distance[found.pairs.is_matched]),
+        matcher.points,
+        matcher.groups,
+        matcher.group_names,
+        matcher.space,
+    )
+    outcome = outcome_of(found.sums, names, settings.random_state)
+    provenance = provenance_of(found.sums, reference.model.kind, names, None if pool is people else len(pool))
+    pairs = found.pair_table(settings.decision_threshold, None if evidence is None else evidence.q_value)
+    hashes = {"scores": fingerprint_numbers(pairs["person"], pairs["score"])}
+    if pool is not people:
+        hashes["reference"] = _fingerprint(pool)
+    provenance = replace(provenance, fingerprint=_fingerprint(people), hashes=hashes)
+    return AuditResult(
+        pairs=pairs,
+        features=feature_table(found.sums, features, names, evidence),
+        outcome=outcome,
+        matching=diagnostics,
+        evidence=evidence,
+        proxies=screen,
+        settings=asdict(settings),
+        provenance=provenance,
+        warnings=tuple(
+            reservations_of(found.sums, provenance, reference, diagnostics, outcome.figures, evidence, stacklevel=4)
+        ),
+        table=people.table,
+        reference_table=pool.table,
+        attributions=found.attributions,
+        match_attributions=found.scored.match_attributions,
+    )
+
+
+def _fingerprint(people: People) -> str:
+    """SHA-256 of people's columns, labels and groups."""
+    names = np.asarray(people.groups.names, dtype=object)
+    return fingerprint_table(people.table.assign(**{"(label)": people.labels, "(group)": names[people.groups.codes]}))

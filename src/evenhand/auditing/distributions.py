@@ -1,0 +1,144 @@
+"""Histograms of the pairs with fixed bins, so that those of parts of the people can be added."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.regimes import REGIMES
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["CEC_EDGES", "DISTANCE_EDGES", "PLANE_EDGES", "SCORE_EDGES", "merge_distributions", "pair_distributions"]
+
+CEC_EDGES = np.round(np.linspace(0, 1, 51), 3)
+SCORE_EDGES = np.round(np.linspace(0, 1, 41), 4)
+# Distances have no upper end: nothing, then 20 bins to each power of ten, then whatever is farther.
+DISTANCE_EDGES = np.concatenate([[0.0], np.round(np.logspace(-3, 3, 121), 6)])
+PLANE_EDGES = (np.round(np.linspace(-1, 1, 41), 3), np.round(np.linspace(0, 1, 26), 3))
+
+
+def pair_distributions(pairs: pd.DataFrame) -> dict[str, Any]:
+    """Counts of pairs by group, enough to draw the figures of a report.
+
+    Parameters
+    ----------
+    pairs
+        Table of pairs, as `AuditResult.pairs`.
+
+    Returns
+    -------
+    Plain data. `cec` and `placebo_cec` (the mean over a person's placebo pairs), `distance` and `score`: `edges`, and
+    `counts` by group. A bin holds its left edge, the last one both, and what lies beyond the last edge counts in the
+    last bin. `score` counts people, the others pairs. `plane` counts pairs by score of the match minus score of the
+    person, and CEC score: `cells` are (bin of the difference, bin of the score, count). `regimes` counts pairs by
+    group and regime.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> row = dict(person=0, group="a", score=0.7, match_score=0.5, cec=0.31, placebo_cec=0.2, distance=1.0, regime="B")
+    >>> found = pair_distributions(pd.DataFrame([row]))
+    >>> found["regimes"]["a"], found["plane"]["cells"]
+    ({'A': 0, 'B': 1, 'C': 0, 'D': 0}, [[16, 7, 1]])
+    """
+    scored = pairs[pairs["cec"].notna()]
+    people = pairs.drop_duplicates("person")
+    groups = sorted(str(name) for name in pairs["group"].unique())
+    difference = scored["match_score"].to_numpy(dtype=float) - scored["score"].to_numpy(dtype=float)
+    return {
+        "cec": _by_group(scored, "cec", CEC_EDGES, groups),
+        "placebo_cec": _by_group(scored, "placebo_cec", CEC_EDGES, groups),
+        "distance": _by_group(scored, "distance", DISTANCE_EDGES, groups),
+        "score": _by_group(people, "score", SCORE_EDGES, groups),
+        "plane": {
+            "difference_edges": PLANE_EDGES[0].tolist(),
+            "cec_edges": PLANE_EDGES[1].tolist(),
+            "cells": _cells(difference, scored["cec"].to_numpy(dtype=float)),
+        },
+        "regimes": _regimes(scored, groups),
+    }
+
+
+def merge_distributions(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """The distributions of two sets of pairs together.
+
+    Raises
+    ------
+    InvalidInputError
+        If the bins differ.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> row = dict(person=0, group="a", score=0.7, match_score=0.5, cec=0.31, placebo_cec=0.2, distance=1.0, regime="B")
+    >>> part = pair_distributions(pd.DataFrame([row]))
+    >>> merge_distributions(part, part)["regimes"]["a"]["B"]
+    2
+    """
+    merged: dict[str, Any] = {}
+    for name in ("cec", "placebo_cec", "distance", "score"):
+        _check_edges(name, first[name]["edges"], second[name]["edges"])
+        counts, more = first[name]["counts"], second[name]["counts"]
+        zeros = [0] * (len(first[name]["edges"]) - 1)
+        merged[name] = {
+            "edges": list(first[name]["edges"]),
+            "counts": {
+                group: [a + b for a, b in zip(counts.get(group, zeros), more.get(group, zeros), strict=True)]
+                for group in sorted({*counts, *more})
+            },
+        }
+    plane, other = first["plane"], second["plane"]
+    for edges in ("difference_edges", "cec_edges"):
+        _check_edges("plane", plane[edges], other[edges])
+    cells: dict[tuple[int, int], int] = {}
+    for column, row, n in [*plane["cells"], *other["cells"]]:
+        cells[column, row] = cells.get((column, row), 0) + n
+    merged["plane"] = {**plane, "cells": [[*place, n] for place, n in sorted(cells.items())]}
+    none = dict.fromkeys(REGIMES, 0)
+    merged["regimes"] = {
+        group: {r: first["regimes"].get(group, none)[r] + second["regimes"].get(group, none)[r] for r in REGIMES}
+        for group in sorted({*first["regimes"], *second["regimes"]})
+    }
+    return merged
+
+
+def _check_edges(name: str, first: list[float], second: list[float]) -> None:
+    if list(first) != list(second):
+        raise InvalidInputError(
+            f"The distributions of {name!r} have different bins ({len(first) - 1} and {len(second) - 1}), "
+            "so they cannot be added: make both with the same version of evenhand."
+        )
+
+
+def _by_group(
+    table: pd.DataFrame, column: str, edges: NDArray[np.float64], groups: list[str]
+) -> dict[str, list[float] | dict[str, list[int]]]:
+    of = table["group"].astype(str).to_numpy()
+    values = table[column].to_numpy(dtype=float)
+    return {"edges": edges.tolist(), "counts": {name: _counts(values[of == name], edges) for name in groups}}
+
+
+def _counts(values: ArrayLike, edges: NDArray[np.float64]) -> list[int]:
+    known = np.asarray(values, dtype=float)
+    known = np.minimum(known[np.isfinite(known)], edges[-1])
+    counts: list[int] = np.histogram(known, edges)[0].tolist()
+    return counts
+
+
+def _cells(difference: NDArray[np.float64], cec: NDArray[np.float64]) -> list[list[int]]:
+    """Only bins that have pairs, as most of the plane has none."""
+    counts = np.histogram2d(difference, cec, PLANE_EDGES)[0].astype(int)
+    column, row = np.nonzero(counts)
+    cells: list[list[int]] = np.column_stack([column, row, counts[column, row]]).tolist()
+    return cells
+
+
+def _regimes(scored: pd.DataFrame, groups: list[str]) -> dict[str, dict[str, int]]:
+    of, regime = scored["group"].astype(str).to_numpy(), scored["regime"].to_numpy(dtype=str)
+    return {name: {r: int(((of == name) & (regime == r)).sum()) for r in REGIMES} for name in groups}

@@ -1,0 +1,545 @@
+"""Whether the CEC scores of an audit are more than match noise: excess over placebo pairs, why, and who."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from evenhand.auditing.people import People
+from evenhand.auditing.triples import BatchEvidence, Comparisons, EvidenceSums
+from evenhand.metrics.clustering import InMemory, Parts, Question, Selection, estimate_excesses
+from evenhand.metrics.excess import (
+    ExcessEstimate,
+    NullScores,
+    holm,
+    practical_significance,
+    statistical_significance,
+)
+
+__all__ = [
+    "DISTANCE_SHARES",
+    "Design",
+    "Evidence",
+    "FeatureEvidence",
+    "SplitExcess",
+    "WeightDifference",
+    "estimate_evidence",
+    "gather_evidence",
+    "looked_up",
+    "null_scores",
+    "strata",
+]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_LEVEL = 0.05
+_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
+# Placebo scores that a person's are ranked among: all, until there are more than can be kept.
+_MOST_NULL, _LEAST_NULL = 2_000_000, 10_000
+
+
+@dataclass(frozen=True)
+class SplitExcess:
+    """Excess within one value of a column.
+
+    Attributes
+    ----------
+    split, value
+        The column (group, label, decision, groups compared, or one the user gave) and its value.
+    p_adjusted
+        Holm's adjustment over the values of the split.
+    """
+
+    split: str
+    value: str
+    estimate: ExcessEstimate
+    p_adjusted: float
+
+
+@dataclass(frozen=True)
+class FeatureEvidence:
+    """A feature's contribution to the excess; over all features they sum to the excess."""
+
+    feature: str
+    estimate: ExcessEstimate
+
+
+@dataclass(frozen=True)
+class WeightDifference:
+    """How differently the model weighs a feature in comparable people of two groups.
+
+    Attributes
+    ----------
+    estimate
+        Weight in `group` minus weight in `other_group`, over the same difference among placebo pairs. A weight is the
+        change of the logit for one standard deviation of the feature, along the person's path; for a feature of
+        several encoded columns it has no sign and is their root mean square. A feature that the model takes as a
+        category has no standard deviation, and no weight.
+    """
+
+    feature: str
+    group: str
+    other_group: str
+    estimate: ExcessEstimate
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The evidence of an audit.
+
+    Attributes
+    ----------
+    cec, input_gap, reasoning_gap, regime_b, reason_overlap
+        Excess over placebo pairs of each figure. `regime_b` is of the share in Regime B, `reason_overlap` of the share
+        of the four principal reasons that the two of a pair have in common (negative: less in common).
+    compared_mean, placebo_mean
+        Mean CEC score of compared people's pairs and placebo pairs; people weigh equally. The excess is their
+        difference, adjusted for what neighbors' unlike finances explain.
+    splits
+        The excess overall by group, label, decision, groups compared and user columns.
+    features, weights
+        Each feature's contribution to the excess; weights that differ by group.
+    common_support, without_support
+        Share of (person, other group) with a comparison, and why others have none.
+    placebo_cec, q_value
+        For each (person, other group): mean CEC of the placebo pairs, and the false-discovery rate at which the
+        person's own excess would be called; NaN without comparison. Of shape (n_people, n_groups).
+    by_distance, by_matches, regime_b_by_threshold
+        The excess with comparisons within growing distances, and with the nearest 1, 2, ... comparisons of each person;
+        the excess share in Regime B at other consistency thresholds.
+    """
+
+    cec: ExcessEstimate
+    input_gap: ExcessEstimate
+    reasoning_gap: ExcessEstimate
+    regime_b: ExcessEstimate
+    reason_overlap: ExcessEstimate
+    compared_mean: float
+    placebo_mean: float
+    placebo_overlap: float
+    splits: tuple[SplitExcess, ...]
+    features: tuple[FeatureEvidence, ...]
+    weights: tuple[WeightDifference, ...]
+    common_support: float
+    without_support: dict[str, int]
+    n_comparisons: int
+    placebo_cec: Floats
+    q_value: Floats
+    by_distance: tuple[tuple[float, ExcessEstimate], ...]
+    by_matches: tuple[tuple[int, ExcessEstimate], ...]
+    regime_b_by_threshold: tuple[tuple[float, ExcessEstimate], ...]
+
+    @property
+    def worst_pair(self) -> SplitExcess | None:
+        """Of more than two groups, the pair with the largest excess; None if none could be estimated."""
+        known = [s for s in self.splits if s.split == "groups compared" and s.estimate.is_estimated]
+        return max(known, key=lambda s: s.estimate.value, default=None)
+
+    @property
+    def hangs_on(self) -> tuple[str, ...]:
+        """Choices of the audit under which the verdict on the excess, at the 5 % level, would be another."""
+        if not self.cec.is_estimated:
+            return ()
+        variants = [
+            *((f"comparisons within a distance of {d:.2f}", e) for d, e in self.by_distance),
+            *((f"the nearest {k} comparisons of each person", e) for k, e in self.by_matches),
+        ]
+        verdict = self.cec.p_value <= _LEVEL
+        return tuple(name for name, e in variants if e.is_estimated and (e.p_value <= _LEVEL) != verdict)
+
+    @property
+    def sentences(self) -> tuple[str, str]:
+        """Statistical and practical significance, in words."""
+        return statistical_significance(self.cec), practical_significance(self.cec)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, without the values of each person."""
+        figures = ("cec", "input_gap", "reasoning_gap", "regime_b", "reason_overlap")
+        return {
+            **{name: asdict(getattr(self, name)) for name in figures},
+            "compared_mean": self.compared_mean,
+            "placebo_mean": self.placebo_mean,
+            "placebo_reason_overlap": self.placebo_overlap,
+            "n_comparisons": self.n_comparisons,
+            "common_support": self.common_support,
+            "without_support": self.without_support,
+            "sentences": list(self.sentences),
+            "splits": [asdict(split) for split in self.splits],
+            "worst_pair": None if self.worst_pair is None else asdict(self.worst_pair),
+            "features": [asdict(feature) for feature in self.features],
+            "weights": [asdict(weight) for weight in self.weights],
+            "sensitivity": {
+                "max_distance": [{"max_distance": d, **asdict(e)} for d, e in self.by_distance],
+                "n_matches": [{"n_matches": k, **asdict(e)} for k, e in self.by_matches],
+                "consistency_threshold": [
+                    {"consistency_threshold": t, **asdict(e)} for t, e in self.regime_b_by_threshold
+                ],
+                "hangs_on": list(self.hangs_on),
+            },
+        }
+
+
+@dataclass(frozen=True)
+class _MainQuestion:
+    """The excess of the scores, and each feature's part of it."""
+
+    n_features: int
+
+    @property
+    def n_columns(self) -> int:
+        return 4 + self.n_features
+
+    def of(self, part: Comparisons) -> Selection:
+        scores = np.column_stack([part.cec - part.placebo_cec, part.input_gap, part.reasoning_gap, part.shared_reasons])
+        return Selection(None, _share(part.n_within[:, -1]), part.control, np.hstack([scores, part.contributions]))
+
+
+@dataclass(frozen=True)
+class _RegimeB:
+    """The excess of the share in Regime B at a threshold."""
+
+    threshold: float
+    n_columns: int = 1
+
+    def of(self, part: Comparisons) -> Selection:
+        def share(is_same: Bools, score: Floats) -> Floats:
+            return (is_same & (score > self.threshold)).astype(np.float64)
+
+        same, same_placebo = part.is_same_decision, part.is_same_placebo_decision
+        difference = share(same, part.cec) - share(same_placebo, part.placebo_cec)
+        control = share(same, part.gap) - share(same_placebo, part.placebo_gap)
+        return Selection(None, _share(part.n_within[:, -1]), control, difference[:, None])
+
+
+@dataclass(frozen=True)
+class _WithinPeople:
+    """The excess among the people of one value of a column."""
+
+    column: str
+    code: int
+    n_columns: int = 1
+
+    def of(self, part: Comparisons) -> Selection:
+        values = part.by[self.column] if self.column in part.by else _person_column(part, self.column)
+        return _cec_of(part, values == self.code, part.n_within[:, -1])
+
+
+@dataclass(frozen=True)
+class _BetweenGroups:
+    """The excess of comparisons between two groups."""
+
+    first: int
+    second: int
+    n_columns: int = 1
+
+    def of(self, part: Comparisons) -> Selection:
+        return _cec_of(part, _is_between(part, self.first, self.second), part.n_between)
+
+
+@dataclass(frozen=True)
+class _WithinDistance:
+    """The excess of comparisons within a distance."""
+
+    place: int
+    limit: float
+    n_columns: int = 1
+
+    def of(self, part: Comparisons) -> Selection:
+        return _cec_of(part, part.distance <= self.limit, part.n_near[:, self.place])
+
+
+@dataclass(frozen=True)
+class _Nearest:
+    """The excess of each person's nearest comparisons with a group."""
+
+    n_nearest: int
+    n_columns: int = 1
+
+    def of(self, part: Comparisons) -> Selection:
+        return _cec_of(part, part.rank <= self.n_nearest, part.n_within[:, self.n_nearest - 1])
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Weights in one group less those in another, feature by feature."""
+
+    first: int
+    second: int
+    features: tuple[int, ...]
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.features)
+
+    def of(self, part: Comparisons) -> Selection:
+        rows = np.flatnonzero(_is_between(part, self.first, self.second))
+        # The difference is of the other's weight over the placebo's, who is of the person's own group.
+        sign = np.where(part.group[rows] == self.second, 1.0, -1.0).astype(np.float32)
+        weights = part.weights[rows]
+        if self.n_columns < weights.shape[1]:
+            weights = weights[:, list(self.features)]
+        return Selection(rows, _share(part.n_between[rows]), part.control[rows], sign[:, None] * weights)
+
+
+def _share(n: Ints) -> Floats:
+    return 1 / n.astype(np.float64)
+
+
+def _cec_of(part: Comparisons, is_in: Bools, n_of_person: Ints) -> Selection:
+    rows = np.flatnonzero(is_in)
+    difference = part.cec[rows] - part.placebo_cec[rows]
+    return Selection(rows, _share(n_of_person[rows]), part.control[rows], difference[:, None])
+
+
+def _person_column(part: Comparisons, name: str) -> Ints:
+    return {"group": part.group, "label": part.label, "decision": part.is_favorable.astype(np.int64)}[name]
+
+
+def _is_between(part: Comparisons, first: int, second: int) -> Bools:
+    low, high = np.minimum(part.group, part.other_group), np.maximum(part.group, part.other_group)
+    is_between: Bools = (low == first) & (high == second)
+    return is_between
+
+
+@dataclass(frozen=True)
+class Design:
+    """What the evidence is split by.
+
+    Attributes
+    ----------
+    features, groups
+        Their names.
+    by
+        Values of each column to split by, in the order of their codes.
+    consistency_threshold
+        As in `evenhand.audit`.
+    without_weight
+        Features that the model takes as categories.
+    """
+
+    features: tuple[str, ...]
+    groups: tuple[str, ...]
+    by: Mapping[str, tuple[str, ...]]
+    consistency_threshold: float
+    without_weight: tuple[str, ...] = ()
+
+
+def estimate_evidence(
+    parts: Parts[Comparisons],
+    sums: EvidenceSums,
+    design: Design,
+    distance_limits: Sequence[float],
+    *,
+    placebo_cec: Floats | None = None,
+    q_value: Floats | None = None,
+    n_threads: int = 1,
+) -> Evidence:
+    """The evidence, from comparisons in one part or many.
+
+    Parameters
+    ----------
+    parts
+        The comparisons, with the numbers within `distance_limits`.
+    sums
+        Over all people.
+    design
+        What to split by.
+    distance_limits
+        Quarters of the distances: see `DISTANCE_SHARES`.
+    placebo_cec, q_value
+        For each (person, other group), where they are to be kept in the result.
+    n_threads
+        Estimates that are made at the same time.
+    """
+    n_groups = len(design.groups)
+    between = [(a, b) for a in range(n_groups) for b in range(a + 1, n_groups)]
+    weighed = tuple(j for j, feature in enumerate(design.features) if feature not in design.without_weight)
+    present = _values_present(parts, n_groups)
+    splits = _split_questions(design, between, present)
+    questions: list[Question[Comparisons]] = [
+        _MainQuestion(len(design.features)),
+        _RegimeB(design.consistency_threshold),
+        *(_RegimeB(threshold) for threshold in _THRESHOLDS),
+        *(_Weights(a, b, weighed) for a, b in between if weighed),
+        *(_WithinDistance(k, limit) for k, limit in enumerate(distance_limits)),
+        *(_Nearest(k) for k in range(1, present.largest_rank + 1)),
+        *(question for _, _, question in splits),
+    ]
+    answers = iter(estimate_excesses(questions, parts, n_threads))
+    cec, input_gap, reasoning_gap, overlap, *features = next(answers)
+    regime_b = next(answers)[0]
+    by_threshold = tuple((t, next(answers)[0]) for t in _THRESHOLDS)
+    weights = tuple(
+        WeightDifference(design.features[j], design.groups[a], design.groups[b], estimate)
+        for a, b in between
+        if weighed
+        for j, estimate in zip(weighed, next(answers), strict=True)
+    )
+    by_distance = tuple((float(limit), next(answers)[0]) for limit in distance_limits)
+    by_matches = tuple((k, next(answers)[0]) for k in range(1, present.largest_rank + 1))
+    nothing = np.zeros((0, n_groups))
+    return Evidence(
+        cec=cec,
+        input_gap=input_gap,
+        reasoning_gap=reasoning_gap,
+        regime_b=regime_b,
+        reason_overlap=overlap,
+        compared_mean=_ratio(sums.compared_cec, sums.n_compared),
+        placebo_mean=_ratio(sums.placebo_cec, sums.n_compared),
+        placebo_overlap=_ratio(sums.placebo_reasons, sums.n_compared),
+        splits=_adjusted([(split, value, next(answers)[0]) for split, value, _ in splits]),
+        features=tuple(FeatureEvidence(n, e) for n, e in zip(design.features, features, strict=True)),
+        weights=weights,
+        common_support=_ratio(sums.n_supported, sums.n_asked),
+        without_support=dict(sums.without_support),
+        n_comparisons=sums.n_comparisons,
+        placebo_cec=nothing if placebo_cec is None else placebo_cec,
+        q_value=nothing if q_value is None else q_value,
+        by_distance=by_distance,
+        by_matches=by_matches,
+        regime_b_by_threshold=by_threshold,
+    )
+
+
+DISTANCE_SHARES = (0.25, 0.5, 0.75, 1.0)
+"""Shares of the comparisons, nearest first, within which the excess is given."""
+
+
+def gather_evidence(found: BatchEvidence, people: People, n_reference: int, design: Design) -> Evidence:
+    """The evidence of people who were compared in a single batch."""
+    comparisons = found.comparisons
+    limits = np.quantile(comparisons.distance, DISTANCE_SHARES).tolist() if len(comparisons) else []
+    return estimate_evidence(
+        InMemory(comparisons.within(limits), n_reference, found.sums.n_left_out),
+        found.sums,
+        design,
+        limits,
+        placebo_cec=found.placebo_cec,
+        q_value=_q_values(found, people),
+        n_threads=torch.get_num_threads(),
+    )
+
+
+def strata(cells: Ints, n_groups: int) -> Ints:
+    """The stratum of each (person, other group) in which excesses over placebo pairs are ranked, from the cells."""
+    return cells[:, None] * n_groups + np.arange(n_groups)
+
+
+def null_scores(score: Floats, stratum: Ints, person: Ints, n_groups: int) -> NullScores:
+    """What placebo pairs' scores have over what unlike finances give, by stratum; a random sample of very many.
+
+    Parameters
+    ----------
+    score, stratum, person
+        Of each (person, other group), of shape (n,); the person by number.
+    n_groups
+        Number of groups.
+    """
+    most = max(_LEAST_NULL, _MOST_NULL // (2 * n_groups * (n_groups - 1)))
+    return NullScores.of(score, stratum, person, 2 * n_groups * n_groups, most)
+
+
+def _q_values(found: BatchEvidence, people: People) -> Floats:
+    """False-discovery rate at which each person's excess over a placebo pair would be called."""
+    n_groups = found.over_gap.shape[1]
+    shape = found.over_gap.shape
+    stratum = strata(people.cells, n_groups).ravel()
+    person = np.repeat(np.arange(len(people)), n_groups)
+    null = null_scores(found.placebo_over_gap.ravel(), stratum, person, n_groups)
+    n_at_least = null.n_at_least(found.over_gap.ravel(), stratum)
+    table = null.q_values(null.counts(n_at_least, stratum))
+    return looked_up(table, n_at_least, stratum).reshape(shape)
+
+
+def looked_up(table: Sequence[Floats], n_at_least: Ints, stratum: Ints) -> Floats:
+    """q-values of scores from the table of `NullScores.q_values`; NaN where the number is -1."""
+    found = np.full(len(n_at_least), np.nan)
+    for code, values in enumerate(table):
+        asked = (stratum == code) & (n_at_least >= 0)
+        found[asked] = values[n_at_least[asked]]
+    return found
+
+
+@dataclass(frozen=True)
+class _Present:
+    """Which values occur among the comparisons."""
+
+    groups: frozenset[int]
+    labels: frozenset[int]
+    decisions: frozenset[int]
+    between: frozenset[tuple[int, int]]
+    by: Mapping[str, frozenset[int]]
+    largest_rank: int
+
+
+def _values_present(parts: Parts[Comparisons], n_groups: int) -> _Present:
+    seen: dict[str, set[int]] = {"group": set(), "label": set(), "decision": set()}
+    by: dict[str, set[int]] = {}
+    between: set[tuple[int, int]] = set()
+    largest = 0
+    for part in parts.parts():
+        for name, codes in seen.items():
+            codes.update(np.unique(_person_column(part, name)).tolist())
+        for name, values in part.by.items():
+            by.setdefault(name, set()).update(np.unique(values).tolist())
+        sides = np.unique(part.group * n_groups + part.other_group).tolist()
+        between.update((min(divmod(code, n_groups)), max(divmod(code, n_groups))) for code in sides)
+        largest = max(largest, int(part.rank.max(initial=0)))
+    return _Present(
+        groups=frozenset(seen["group"]),
+        labels=frozenset(seen["label"]),
+        decisions=frozenset(seen["decision"]),
+        between=frozenset(between),
+        by={name: frozenset(codes) for name, codes in by.items()},
+        largest_rank=largest,
+    )
+
+
+def _split_questions(
+    design: Design, between: list[tuple[int, int]], present: _Present
+) -> list[tuple[str, str, Question[Comparisons]]]:
+    """Split, value and question; every group is shown, those without a single comparison too."""
+    found: list[tuple[str, str, Question[Comparisons]]] = []
+
+    def add(split: str, names: Mapping[int, str], codes: Iterable[int]) -> None:
+        ordered = sorted(codes, key=lambda code: names[code])
+        found.extend((split, names[code], _WithinPeople(split, code)) for code in ordered)
+
+    groups = dict(enumerate(design.groups))
+    add("group", groups, present.groups)
+    found += [("group", groups[c], _WithinPeople("group", c)) for c in groups if c not in present.groups]
+    add("label", {0: "0", 1: "1"}, present.labels)
+    add("decision", {1: "favorable", 0: "unfavorable"}, present.decisions)
+    if len(groups) > 2:
+        order = sorted(between, key=lambda sides: (sides not in present.between, _sides(design, sides)))
+        found += [("groups compared", _sides(design, sides), _BetweenGroups(*sides)) for sides in order]
+    for name, values in design.by.items():
+        add(name, dict(enumerate(values)), present.by.get(name, frozenset()))
+    return found
+
+
+def _sides(design: Design, sides: tuple[int, int]) -> str:
+    return f"{design.groups[sides[0]]} - {design.groups[sides[1]]}"
+
+
+def _adjusted(found: list[tuple[str, str, ExcessEstimate]]) -> tuple[SplitExcess, ...]:
+    """Splits with p-values adjusted over the values of each."""
+    rows: list[SplitExcess] = []
+    for split in dict.fromkeys(name for name, _, _ in found):
+        inside = [(value, estimate) for name, value, estimate in found if name == split]
+        adjusted = holm([estimate.p_value for _, estimate in inside])
+        rows += [
+            SplitExcess(split, value, estimate, float(p)) for (value, estimate), p in zip(inside, adjusted, strict=True)
+        ]
+    return tuple(rows)
+
+
+def _ratio(total: float, n: int) -> float:
+    return total / n if n else float("nan")

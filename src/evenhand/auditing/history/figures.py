@@ -1,0 +1,345 @@
+"""The figures of one audit that have a standard error, from its plain data and, where they are at hand, its people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from scipy import special, stats
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.excess import excess
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from evenhand.auditing.result import AuditResult
+
+__all__ = ["AuditFigure", "People", "auc_placements", "audit_figures", "pair_codes", "people_of"]
+
+Floats: TypeAlias = "NDArray[np.float64]"
+Part: TypeAlias = Literal["reasoning", "outcome", "feature"]
+Scale: TypeAlias = Literal["difference", "ratio"]
+
+_EXCESSES = {
+    "excess": ("cec", "excess"),
+    "excess: reasoning gap": ("reasoning_gap", "excess, reasoning gap"),
+    "excess: input gap": ("input_gap", "excess, input gap"),
+    "excess: regime B": ("regime_b", "excess, share in Regime B"),
+    "excess: shared reasons": ("reason_overlap", "excess, shared principal reasons"),
+}
+_RATES = {
+    "positive rate": "positive_rate",
+    "true positive rate": "true_positive_rate",
+    "false positive rate": "false_positive_rate",
+}
+
+
+@dataclass(frozen=True)
+class AuditFigure:
+    """A figure of an audit and how sure it is.
+
+    Attributes
+    ----------
+    key
+        The same in every audit: "excess", "positive rate: female", "auc".
+    part
+        Whether it tells of reasoning, of decisions, or of one feature's part of the excess.
+    words
+        The figure for a reader.
+    standard_error
+        Of the value; of its logarithm where `scale` is "ratio". NaN where there is none.
+    df
+        Degrees of freedom; infinite for a normal approximation.
+    scale
+        "difference": two of them are compared by subtracting, "ratio": by dividing.
+    """
+
+    key: str
+    part: Part
+    words: str
+    value: float
+    standard_error: float
+    df: float = math.inf
+    scale: Scale = "difference"
+    note: str = ""
+
+    @property
+    def has_error(self) -> bool:
+        """Whether there is a value with a standard error."""
+        return math.isfinite(self.value) and math.isfinite(self.standard_error)
+
+
+def audit_figures(
+    data: Mapping[str, Any], reference: str | None = None, result: AuditResult | None = None
+) -> dict[str, AuditFigure]:
+    """Figures of an audit by key.
+
+    Rates are shares of counted people, with the standard error of a share of n + 2 people of whom one more was
+    approved and one more was not, so that a rate of 0 or 1 still varies. A gap is signed here, a group's rate minus
+    the reference group's: the size of a gap is no smooth figure near 0, its signed form is.
+
+    Parameters
+    ----------
+    data
+        What `AuditResult.to_dict` returns, or the same read from JSON.
+    reference
+        The group that others are compared with; by default the audit's own.
+    result
+        The audit itself: adds the mean CEC score and the regimes, and DeLong's standard error of the AUC. From `data`
+        alone the AUC has Hanley and McNeil's.
+
+    Raises
+    ------
+    InvalidInputError
+        If `reference` is not a group of the audit.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> planted = eh.make_planted_bias(80, random_state=0)
+    >>> people = planted.dataset
+    >>> result = eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
+    ...                   financial_features=people.financial_features, evidence=False)
+    >>> figures = audit_figures(result.to_dict())
+    >>> figures["auc"].value == result.to_dict()["outcome"]["auc"]
+    True
+    """
+    groups = {row["group"]: row for row in data["outcome"]["groups"]}
+    chosen = data["outcome"]["approvals"]["reference"] if reference is None else reference
+    if chosen not in groups:
+        raise InvalidInputError(f"`reference` must be a group of the audit, {list(groups)}, got {chosen!r}.")
+    found = [
+        *_reasoning(data["evidence"]),
+        *_features(data["evidence"]),
+        *_utility(data["outcome"]),
+        *_rates(groups),
+        *_gaps(groups, chosen),
+        *_ratios(groups, chosen),
+        *_areas(data["outcome"]),
+    ]
+    figures = {figure.key: figure for figure in found}
+    return figures if result is None else figures | _from_people(result, figures)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _excess_figure(key: str, part: Part, words: str, estimate: Mapping[str, Any]) -> AuditFigure:
+    return AuditFigure(
+        key,
+        part,
+        words,
+        _number(estimate["value"]),
+        _number(estimate["standard_error"]),
+        _number(estimate["df"]),
+        note=estimate["note"],
+    )
+
+
+def _reasoning(evidence: Mapping[str, Any] | None) -> list[AuditFigure]:
+    if evidence is None:
+        return []
+    return [
+        *(_excess_figure(key, "reasoning", words, evidence[name]) for key, (name, words) in _EXCESSES.items()),
+        *(
+            _excess_figure(f"excess: {s['split']} {s['value']}", "reasoning", f"excess, {s['value']}", s["estimate"])
+            for s in evidence["splits"]
+            if s["split"] in ("group", "groups compared")
+        ),
+    ]
+
+
+def _features(evidence: Mapping[str, Any] | None) -> list[AuditFigure]:
+    rows = [] if evidence is None else evidence["features"]
+    return [_excess_figure(f"feature: {r['feature']}", "feature", r["feature"], r["estimate"]) for r in rows]
+
+
+# --- decisions, from counts ---
+
+
+def _share_error(value: float, n: float) -> float:
+    """Standard error of a share, as if one more of n + 2 were in and one more were out."""
+    if not math.isfinite(value) or n <= 0:
+        return math.nan
+    share = (value * n + 1) / (n + 2)
+    return math.sqrt(share * (1 - share) / (n + 2))
+
+
+def _n_of(row: Mapping[str, Any], rate: str) -> int:
+    n, n_positive = int(row["n"]), int(row["n_positive_label"])
+    return {"positive rate": n, "true positive rate": n_positive, "false positive rate": n - n_positive}[rate]
+
+
+def _rate(row: Mapping[str, Any], rate: str) -> tuple[float, float]:
+    value = _number(row[_RATES[rate]])
+    return value, _share_error(value, _n_of(row, rate))
+
+
+def _utility(outcome: Mapping[str, Any]) -> list[AuditFigure]:
+    n = sum(row["n"] for row in outcome["groups"])
+    n_positive = sum(row["n_positive_label"] for row in outcome["groups"])
+    area = _number(outcome["auc"])
+    shares = (("accuracy", "accuracy"), ("positive rate", "positive_rate"))
+    return [
+        AuditFigure("auc", "outcome", "AUC", area, _hanley_mcneil(area, n_positive, n - n_positive)),
+        *(
+            AuditFigure(key, "outcome", key, _number(outcome[name]), _share_error(_number(outcome[name]), n))
+            for key, name in shares
+        ),
+    ]
+
+
+def _hanley_mcneil(area: float, n_positive: int, n_negative: int) -> float:
+    if not math.isfinite(area) or n_positive < 2 or n_negative < 2:
+        return math.nan
+    first, second = area / (2 - area), 2 * area**2 / (1 + area)
+    variance = area * (1 - area) + (n_positive - 1) * (first - area**2) + (n_negative - 1) * (second - area**2)
+    return math.sqrt(max(variance, 0.0) / (n_positive * n_negative))
+
+
+def _rates(groups: Mapping[str, Any]) -> list[AuditFigure]:
+    return [
+        AuditFigure(f"{rate}: {group}", "outcome", f"{rate}, {group}", *_rate(row, rate))
+        for rate in _RATES
+        for group, row in groups.items()
+    ]
+
+
+def _gaps(groups: Mapping[str, Any], reference: str) -> list[AuditFigure]:
+    found = []
+    for rate in _RATES:
+        base, base_error = _rate(groups[reference], rate)
+        for group, row in groups.items():
+            if group != reference:
+                value, error = _rate(row, rate)
+                words = f"{rate}, {group} minus {reference}"
+                found.append(
+                    AuditFigure(f"gap: {words}", "outcome", words, value - base, math.hypot(error, base_error))
+                )
+    return found
+
+
+def _ratios(groups: Mapping[str, Any], reference: str) -> list[AuditFigure]:
+    base, base_error = _log_rate(groups[reference])
+    found = []
+    for group, row in groups.items():
+        if group != reference:
+            value, error = _log_rate(row)
+            words = f"approval ratio, {group} over {reference}"
+            note = "half an approval added: no one was approved" if not row["positive_rate"] else ""
+            figure = AuditFigure(
+                f"ratio: {words}", "outcome", words, math.exp(value - base), math.hypot(error, base_error)
+            )
+            found.append(replace(figure, scale="ratio", note=note))
+    return found
+
+
+def _log_rate(row: Mapping[str, Any]) -> tuple[float, float]:
+    """Logarithm of the positive rate, and its standard error; half an approval is added where there is none."""
+    n, rate = int(row["n"]), _number(row["positive_rate"])
+    if n == 0 or not math.isfinite(rate):
+        return math.nan, math.nan
+    approved = max(round(rate * n), 0.5)
+    return math.log(approved / n), math.sqrt(max(1 / (approved + 0.5) - 1 / (n + 0.5), 0.0))
+
+
+def _areas(outcome: Mapping[str, Any]) -> list[AuditFigure]:
+    """AUC of each group; DeLong's interval was formed on the logit scale."""
+    z = float(special.ndtri((1 + outcome["approvals"]["confidence"]) / 2))
+    found = []
+    for row in outcome["error_rates"]:
+        area, low, high = (_number(row["auc"][end]) for end in ("value", "low", "high"))
+        half = float(special.logit(high) - special.logit(low)) / 2
+        error = half / z * area * (1 - area)
+        words = f"AUC, {row['group']}"
+        found.append(AuditFigure(f"auc: {row['group']}", "outcome", words, area, error, note=row["auc"]["note"]))
+    return found
+
+
+# --- figures that need the people ---
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Label, group, score and decision of every audited person, in the order of the audited table."""
+
+    label: NDArray[np.int64]
+    group: NDArray[np.str_]
+    score: Floats
+    decision: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+
+def people_of(pairs: pd.DataFrame) -> People:
+    """The people of a table of pairs, whether they have a match or not."""
+    rows = pairs.drop_duplicates("person").sort_values("person")
+    return People(
+        label=rows["label"].to_numpy(dtype=np.int64),
+        group=rows["group"].to_numpy(dtype=str),
+        score=rows["score"].to_numpy(dtype=np.float64),
+        decision=rows["decision"].to_numpy(dtype=np.int64),
+    )
+
+
+def auc_placements(label: NDArray[np.int64], score: Floats) -> tuple[float, Floats]:
+    """Area under the ROC curve and each person's influence on it, whose squares add up to DeLong's variance.
+
+    Everything is NaN with fewer than two people of a label.
+
+    Examples
+    --------
+    >>> area, influence = auc_placements(np.array([0, 0, 1, 1]), np.array([0.1, 0.4, 0.35, 0.8]))
+    >>> area, round(float((influence**2).sum()), 4)
+    (0.75, 0.125)
+    """
+    is_one = label == 1
+    n1, n0 = int(is_one.sum()), int((~is_one).sum())
+    if n1 < 2 or n0 < 2:
+        return math.nan, np.full(len(label), math.nan)
+    ranks = stats.rankdata(score)
+    outranked = np.empty(len(label))
+    outranked[is_one] = (ranks[is_one] - stats.rankdata(score[is_one])) / n0
+    outranked[~is_one] = 1 - (ranks[~is_one] - stats.rankdata(score[~is_one])) / n1
+    area = float(outranked[is_one].mean())
+    # The divisor n - 1 of a variance, spread over people.
+    size = np.where(is_one, math.sqrt(n1 * (n1 - 1)), math.sqrt(n0 * (n0 - 1)))
+    return area, (outranked - area) / size
+
+
+def pair_codes(result: AuditResult) -> NDArray[np.int64]:
+    """The two people of every pair as codes, of shape (n_pairs, 2); those of the reference follow the audited."""
+    person = result.pairs["person"].to_numpy(dtype=np.int64)
+    match = result.pairs["match"].to_numpy(dtype=np.int64)
+    shift = 0 if result.provenance.n_reference is None else result.provenance.n_people
+    return np.column_stack([person, match + shift])
+
+
+def _from_people(result: AuditResult, figures: Mapping[str, AuditFigure]) -> dict[str, AuditFigure]:
+    people = people_of(result.pairs)
+    influence = auc_placements(people.label, people.score)[1]
+    error = float(np.sqrt((influence**2).sum()))
+    found = [replace(figures["auc"], standard_error=error)]
+    scored = result.pairs["cec"].notna().to_numpy()
+    codes = pair_codes(result)[scored]
+    table = result.pairs[scored]
+    columns = {"cec": ("CEC score, mean", table["cec"].to_numpy(dtype=np.float64))}
+    for regime in ("B", "D"):
+        values = (table["regime"] == regime).to_numpy(dtype=np.float64)
+        columns[f"regime {regime}"] = (f"regime {regime}, share", values)
+    for key, (words, values) in columns.items():
+        # Weighing people equally is weighing pairs equally when everyone has the same number of them.
+        estimate = excess(values, np.zeros(len(values)), codes)
+        found.append(
+            AuditFigure(
+                key, "reasoning", words, estimate.value, estimate.standard_error, estimate.df, note=estimate.note
+            )
+        )
+    return {figure.key: figure for figure in found}

@@ -1,0 +1,362 @@
+"""Whether the figures of a history of audits departed from their past, with a known rate of false alarms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+from scipy.optimize import brentq
+
+from evenhand.auditing.history.figures import AuditFigure, audit_figures
+from evenhand.auditing.history.records import History
+from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.excess import ROUNDING
+
+__all__ = ["Departure", "Monitoring", "Trend", "TrendPoint", "cusum_limit", "monitor", "single_limit"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+_SLACK = 0.5  # the CUSUM is tuned to drifts of one standard error
+_STATES = 160
+_CONFIDENCE = 0.95
+_DEFINING = ("financial_features", "consistency_threshold", "max_distance", "decision_threshold")
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """One figure of one audit beside its past.
+
+    Attributes
+    ----------
+    value, ci_low, ci_high
+        The figure and its 95 % interval.
+    expected, limit_low, limit_high
+        What the audits before it lead to expect, and the limits beyond which the figure alone raises an alarm. NaN for
+        the first audit, which has no past.
+    z
+        How far the figure is from what was expected, in standard errors.
+    cusum_high, cusum_low
+        Sums of what `z` has above, and below, what chance often gives; they start at 0 and never fall below it.
+    """
+
+    audit: str
+    value: float
+    standard_error: float
+    ci_low: float
+    ci_high: float
+    expected: float
+    limit_low: float
+    limit_high: float
+    z: float
+    cusum_high: float
+    cusum_low: float
+
+
+@dataclass(frozen=True)
+class Departure:
+    """The first audit at which a figure left its past.
+
+    Attributes
+    ----------
+    rule
+        "single": this audit alone is beyond its limits. "drift": a sum over several audits is.
+    began
+        The audit with which the departure seems to have begun.
+    """
+
+    key: str
+    words: str
+    audit: str
+    rule: str
+    began: str
+    direction: str
+
+    @property
+    def sentence(self) -> str:
+        """The departure in words."""
+        how = (
+            "by one audit alone"
+            if self.rule == "single"
+            else "by drift, which seems to have begun with that audit"
+            if self.began == self.audit
+            else f"by drift that seems to have begun with {self.began}"
+        )
+        return f"{self.words[:1].upper()}{self.words[1:]} left its past {self.direction} at {self.audit}, {how}."
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A figure over the history."""
+
+    key: str
+    words: str
+    scale: str
+    is_monitored: bool
+    points: tuple[TrendPoint, ...]
+    departure: Departure | None
+
+
+@dataclass(frozen=True, eq=False)
+class Monitoring:
+    """A history of audits, judged.
+
+    Attributes
+    ----------
+    trends
+        Every figure that at least two audits have; those with `is_monitored` can raise an alarm.
+    false_alarm_rate
+        The chance that a history of this length raises any alarm at all when nothing changed.
+    single_limit, cusum_limit
+        The limits that follow, in standard errors.
+    warnings
+        Reservations, in words.
+    """
+
+    history: History
+    trends: tuple[Trend, ...]
+    false_alarm_rate: float
+    single_limit: float
+    cusum_limit: float
+    warnings: tuple[str, ...]
+
+    @property
+    def departures(self) -> tuple[Departure, ...]:
+        """What left its past, earliest first."""
+        place = {audit.name: k for k, audit in enumerate(self.history.audits)}
+        found = [trend.departure for trend in self.trends if trend.departure is not None]
+        return tuple(sorted(found, key=lambda departure: place[departure.audit]))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The outcome in words."""
+        n = len(self.history)
+        if n < 2:
+            return ("One audit has no past to depart from.",)
+        if not self.departures:
+            return (f"In {n} audits no monitored figure left its past by more than noise.",)
+        return tuple(departure.sentence for departure in self.departures)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "schema": "evenhand.monitoring/1",
+            "audits": [audit.name for audit in self.history.audits],
+            "ordered_by": self.history.ordered_by,
+            "sentences": list(self.sentences),
+            "false_alarm_rate": self.false_alarm_rate,
+            "single_limit": self.single_limit,
+            "cusum_limit": self.cusum_limit,
+            "trends": [asdict(trend) for trend in self.trends],
+            "skipped": list(self.history.skipped),
+            "warnings": list(self.warnings),
+        }
+
+
+def monitor(history: History, *, false_alarm_rate: float = 0.05) -> Monitoring:
+    r"""Judge a history: which figures left their past, and when.
+
+    Every audit is compared with the precision-weighted mean of all before it,
+
+    .. math:: z_t = \frac{x_t - \bar x_{t-1}}{\sqrt{s_t^2 + 1 / \sum_{i<t} s_i^{-2}}}
+
+    and as long as nothing changes these are independent standard normal numbers. An alarm is raised by a single
+    :math:`|z_t|` beyond its limit, or by a CUSUM, :math:`C_t = \max(0, C_{t-1} + z_t - 1/2)`, beyond its own, upwards
+    or downwards. Once a figure raised an alarm its past is no longer updated. The rate of false alarms is for the
+    whole history: it is divided equally over the monitored figures, and for each over the two rules.
+
+    Monitored are the excess and that of the reasoning gap, the signed gaps in positive, true positive and false
+    positive rate, and the AUC. Other figures are shown without limits.
+
+    The limits know of sampling noise only. Where people change from month to month for reasons of their own, figures
+    move with them, and rightly raise alarms.
+
+    Parameters
+    ----------
+    history
+        What `read_history` returns.
+    false_alarm_rate
+        Chance of any alarm in a history of this length in which nothing changed.
+
+    Raises
+    ------
+    InvalidInputError
+        If `false_alarm_rate` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> import evenhand as eh, pathlib, tempfile
+    >>> from evenhand.auditing.history.records import read_history
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for month in range(3):
+    ...     planted = eh.make_planted_bias(80, random_state=month)
+    ...     people = planted.dataset
+    ...     eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
+    ...              financial_features=people.financial_features, evidence=False).to_json(folder / f"{month}.json")
+    >>> monitor(read_history(folder)).sentences
+    ('In 3 audits no monitored figure left its past by more than noise.',)
+    """
+    if not 0 < false_alarm_rate < 1:
+        raise InvalidInputError(f"`false_alarm_rate` must lie strictly between 0 and 1, got {false_alarm_rate}.")
+    names = [audit.name for audit in history.audits]
+    groups = [set(audit.data["data"]["groups"]) for audit in history.audits]
+    common = set.intersection(*groups)
+    own = history.audits[0].data["outcome"]["approvals"]["reference"]
+    reference = own if own in common else (sorted(common)[0] if common else None)
+    tables = [audit_figures(audit.data, reference) for audit in history.audits]
+    keys = [key for key in dict.fromkeys(key for table in tables for key in table) if not key.startswith("feature: ")]
+    series = {key: [table.get(key) for table in tables] for key in keys}
+    series = {key: s for key, s in series.items() if sum(f is not None and f.has_error for f in s) >= 2}
+    monitored = [key for key in series if _is_monitored(key)]
+    n_tests = max(len(names) - 1, 1)
+    share = false_alarm_rate / max(len(monitored), 1) / 2
+    single, drift = single_limit(share, n_tests), cusum_limit(share, n_tests)
+    trends = tuple(_trend(s, names, single, drift, key in monitored) for key, s in series.items())
+    return Monitoring(history, trends, false_alarm_rate, single, drift, tuple(_reservations(history, common)))
+
+
+def _is_monitored(key: str) -> bool:
+    return key in ("excess", "excess: reasoning gap", "auc") or key.startswith("gap: ")
+
+
+def single_limit(rate: float, n_tests: int) -> float:
+    """The limit that the largest of `n_tests` independent standard normal sizes exceeds with probability `rate`.
+
+    Examples
+    --------
+    >>> round(single_limit(0.05, 1), 2), round(single_limit(0.05, 12), 2)
+    (1.96, 2.86)
+    """
+    return -float(special.ndtri(-math.expm1(math.log1p(-rate) / n_tests) / 2))
+
+
+@lru_cache(maxsize=64)
+def cusum_limit(rate: float, n_tests: int) -> float:
+    """The limit that either of the two CUSUMs exceeds within `n_tests` steps with probability at most `rate`.
+
+    The chance of one of them is that of a Markov chain on a grid (Brook and Evans 1972); that of either is at most
+    twice it.
+
+    Examples
+    --------
+    >>> round(cusum_limit(0.05, 12), 1)
+    3.9
+    """
+    # One step has a closed form, and no limit is below it.
+    lowest = -float(special.ndtri(rate / 2)) - _SLACK
+    if n_tests == 1:
+        return max(lowest, 0.0)
+
+    def beyond(limit: float) -> float:
+        return _crossing_chance(limit, n_tests) - rate / 2
+
+    return float(brentq(beyond, max(lowest, 0.05), lowest + 3 * math.sqrt(n_tests) + 3, xtol=1e-4))
+
+
+def _crossing_chance(limit: float, n_tests: int) -> float:
+    """Chance that a CUSUM of standard normal numbers, started at 0, exceeds `limit` within `n_tests` steps."""
+    width = 2 * limit / (2 * _STATES - 1)  # the state at 0 is a point, with half a cell above it
+    center = np.arange(_STATES) * width
+    upper = special.ndtr(center[None, :] + width / 2 - center[:, None] + _SLACK)
+    move = np.diff(upper, axis=1, prepend=0.0)
+    chance = np.zeros(_STATES)
+    chance[0] = 1.0
+    for _ in range(n_tests):
+        chance = chance @ move
+    return float(1 - chance.sum())
+
+
+def _trend(
+    figures: Sequence[AuditFigure | None], names: Sequence[str], single: float, drift: float, is_monitored: bool
+) -> Trend:
+    known = next(figure for figure in figures if figure is not None)
+    is_ratio = known.scale == "ratio"
+    z_interval = float(special.ndtri((1 + _CONFIDENCE) / 2))
+    points: list[TrendPoint] = []
+    departure: Departure | None = None
+    precision = total = high = low = 0.0
+    rose = fell = 0  # where the present climb of either CUSUM began
+    for place, (name, figure) in enumerate(zip(names, figures, strict=True)):
+        if figure is None or not figure.has_error:
+            points.append(_missing(name))
+            continue
+        value = math.log(figure.value) if is_ratio else figure.value
+        error = max(figure.standard_error, ROUNDING)
+        expected = limit = z = math.nan
+        if precision > 0:
+            expected = total / precision
+            spread = math.hypot(error, precision**-0.5)
+            z, limit = _normal(value - expected, spread, figure.df), single * spread
+            rose, fell = (place if high == 0 else rose), (place if low == 0 else fell)
+            high, low = max(0.0, high + z - _SLACK), max(0.0, low - z - _SLACK)
+        half = z_interval * error
+        shown = math.exp if is_ratio else float
+        points.append(
+            TrendPoint(
+                audit=name,
+                value=figure.value,
+                standard_error=figure.standard_error,
+                ci_low=shown(value - half),
+                ci_high=shown(value + half),
+                expected=shown(expected),
+                limit_low=shown(expected - limit),
+                limit_high=shown(expected + limit),
+                z=z,
+                cusum_high=high,
+                cusum_low=low,
+            )
+        )
+        if is_monitored and departure is None and (abs(z) > single or max(high, low) > drift):
+            rule = "single" if abs(z) > single else "drift"
+            is_up = z > 0 if rule == "single" else high > low
+            began = names[place if rule == "single" else rose if is_up else fell]
+            departure = Departure(known.key, known.words, name, rule, began, "upwards" if is_up else "downwards")
+        if departure is None:
+            precision += error**-2
+            total += value * error**-2
+    return Trend(known.key, known.words, known.scale, is_monitored, tuple(points), departure)
+
+
+def _missing(audit: str) -> TrendPoint:
+    nan = math.nan
+    return TrendPoint(audit, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan)
+
+
+def _normal(deviation: float, spread: float, df: float) -> float:
+    """The standard normal number as rare as this deviation, whose spread is known up to `df` degrees of freedom."""
+    ratio = deviation / spread
+    if not math.isfinite(df):
+        return ratio
+    # By the smaller tail, which keeps its digits.
+    return math.copysign(-float(special.ndtri(max(special.stdtr(df, -abs(ratio)), 1e-300))), ratio)
+
+
+def _reservations(history: History, common: set[str]) -> list[str]:
+    found = list(history.skipped)
+    first = history.audits[0]
+    for before, after in zip(history.audits[:-1], history.audits[1:], strict=True):
+        for setting in _DEFINING:
+            one, two = (_setting(audit.data, setting) for audit in (before, after))
+            if one != two:
+                found.append(
+                    f"{setting} changed from {one!r} to {two!r} with {after.name}: figures before and after it may "
+                    "differ for that alone."
+                )
+    if any(set(audit.data["data"]["groups"]) != set(first.data["data"]["groups"]) for audit in history.audits):
+        found.append(f"The audits do not have the same groups; in all of them are {sorted(common)}.")
+    if history.ordered_by == "name" and len(history) > 1:
+        found.append("Not every file says when it was made, so the audits are ordered by name.")
+    without = [audit.name for audit in history.audits if audit.data["evidence"] is None]
+    if without:
+        found.append(f"Audited without evidence, so that their excess is missing: {without}.")
+    return found
+
+
+def _setting(data: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - any setting
+    value = data["settings"].get(name)
+    return sorted(value) if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,170 @@
+"""Audits that were written as JSON: one file, or a folder of them in the order they were made."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from evenhand.auditing.figures import SCHEMA
+from evenhand.exceptions import DataFileError
+
+__all__ = ["History", "RecordedAudit", "read_audit", "read_history"]
+
+_PARTS = ("settings", "data", "cec", "regimes", "outcome", "features", "evidence", "warnings")
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedAudit:
+    """An audit read from a file.
+
+    Attributes
+    ----------
+    name
+        The file's name without its ending; the folder's name for an `audit.json` in a folder of its own.
+    created
+        When it was made, as the file says; None where it does not.
+    data
+        What `AuditResult.to_dict` returned, with None for NaN.
+    """
+
+    name: str
+    path: Path
+    created: datetime | None
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Audits in the order they were made.
+
+    Attributes
+    ----------
+    audits
+        Oldest first.
+    ordered_by
+        "created" when every file says when it was made, otherwise "name".
+    skipped
+        A sentence for each file that is no audit.
+    """
+
+    audits: tuple[RecordedAudit, ...]
+    ordered_by: str
+    skipped: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.audits)
+
+
+class _OtherVersionError(DataFileError):
+    """An audit of another version of the format: whole, but its figures may mean something else."""
+
+
+def read_audit(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What `AuditResult.to_json` wrote.
+
+    Raises
+    ------
+    DataFileError
+        If the file cannot be read, is not JSON, is not an audit, or is one of another version of the format.
+    """
+    return _read(Path(path), str(path))
+
+
+def _read(path: Path, file: str) -> dict[str, Any]:
+    """The audit at `path`, called `file` in messages."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataFileError(f"{file} cannot be read ({error.strerror}): give a file written by to_json.") from error
+    except (ValueError, RecursionError) as error:
+        raise DataFileError(f"{file} is not valid JSON ({error}): write it again with to_json.") from error
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema is None:
+        raise DataFileError(f"{file} is JSON but not an audit, as it has no key 'schema': give a file of to_json.")
+    if schema != SCHEMA:
+        raise _OtherVersionError(
+            f"{file} has the schema {schema!r}, but this version of evenhand reads {SCHEMA!r}: "
+            "audit again, or use the version of evenhand that wrote it."
+        )
+    missing = [part for part in _PARTS if part not in data]
+    if missing:
+        raise DataFileError(f"{file} is an audit without {missing}: it was cut or edited; write it again with to_json.")
+    found: dict[str, Any] = data
+    return found
+
+
+def read_history(folder: str | os.PathLike[str]) -> History:
+    """The audits of a folder, oldest first.
+
+    Reads every `*.json` of the folder and the `audit.json` of every folder in it. They are ordered by the time they
+    record under `created`; if any lacks it, by name, in which numbers count as numbers. A file that is not an audit, or
+    is damaged, is skipped with a sentence.
+
+    Raises
+    ------
+    DataFileError
+        If the folder does not exist, holds no audit, or holds one of another version of the format.
+
+    Examples
+    --------
+    >>> import evenhand as eh, tempfile
+    >>> folder, planted = Path(tempfile.mkdtemp()), eh.make_planted_bias(60, random_state=0)
+    >>> people = planted.dataset
+    >>> result = eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
+    ...                   financial_features=people.financial_features, evidence=False)
+    >>> for month in ("2024-01", "2024-02"):
+    ...     result.to_json(folder / f"{month}.json")
+    >>> [audit.name for audit in read_history(folder).audits]
+    ['2024-01', '2024-02']
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise DataFileError(f"The history must be a folder of audits written by to_json, got {root}.")
+    audits, skipped = [], []
+    for file in sorted([*root.glob("*.json"), *root.glob("*/audit.json")]):
+        name = file.stem if file.parent == root else file.parent.name
+        try:
+            # The sentences are shown on pages, where the folder is nobody's business.
+            data = _read(file, str(file.relative_to(root)))
+        except _OtherVersionError:
+            raise
+        except DataFileError as error:
+            skipped.append(str(error))
+            continue
+        audits.append(RecordedAudit(name, file, _created(data), data))
+    if not audits:
+        reason = f" {len(skipped)} files were skipped, the first because: {skipped[0]}" if skipped else ""
+        raise DataFileError(f"No audit was found in {root}: write some there with to_json.{reason}")
+    has_times = all(audit.created is not None for audit in audits)
+    audits.sort(key=_time if has_times else _name)
+    return History(tuple(audits), "created" if has_times else "name", tuple(skipped))
+
+
+def _created(data: Mapping[str, Any]) -> datetime | None:
+    """When the audit was made; a time without a zone is taken as UTC."""
+    value = data.get("created")
+    try:
+        found = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
+
+
+def _time(audit: RecordedAudit) -> tuple[float, str]:
+    return (audit.created.timestamp() if audit.created else 0.0), audit.name
+
+
+def _name(audit: RecordedAudit) -> list[tuple[bool, int, str]]:
+    """Runs of digits as numbers, so that audit-10 follows audit-9."""
+    parts: list[str] = []
+    for character in audit.name:
+        if parts and parts[-1].isdecimal() == character.isdecimal():
+            parts[-1] += character
+        else:
+            parts.append(character)
+    return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

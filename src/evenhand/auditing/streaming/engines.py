@@ -1,0 +1,261 @@
+"""Who audits the batches: threads of this process, or the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from evenhand.auditing.streaming.batch_files import BatchFiles, encode_batch
+from evenhand.auditing.streaming.batches import BatchContext, run_batch
+from evenhand.auditing.streaming.source import Batch, Source
+from evenhand.auditing.streaming.store import Store, writing
+from evenhand.exceptions import EvenhandError, InvalidInputError, StreamError
+from evenhand.system.memory import keep_freed_memory
+from evenhand.system.threads import on_this_core, one_blas_thread, one_torch_thread
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["BatchWork", "run_on_dask", "run_on_threads"]
+
+_IN_FLIGHT_PER_THREAD = 2
+_CONNECT_SECONDS = "10s"
+_WORKER_SECONDS = 60
+_MOST_IDLE_ROUNDS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class BatchWork:
+    """What any batch of an audit needs: the reference, the rows, and the folder that keeps what it leaves."""
+
+    context: BatchContext
+    source: Source
+    store: Store
+
+    def rows(self, batch: Batch) -> pa.Table:
+        """The rows of a batch."""
+        return self.source.read(batch, self.context.columns.needed)
+
+    def keep(self, files: BatchFiles) -> None:
+        """Write what a batch leaves.
+
+        Raises
+        ------
+        StreamError
+            If it cannot be written.
+        """
+        with writing(self.store.folder, "free space and go on with `resume=True` (--resume)"):
+            self.store.write(files)
+
+    def audit(self, batch: Batch) -> None:
+        """Read a batch, audit it and keep what it leaves."""
+        self.keep(_audited(self.context, batch, self.rows(batch), self.source.where(batch)))
+
+    def with_absolute_paths(self) -> BatchWork:
+        """The same for a process that may be in another folder."""
+        source = replace(self.source, files=tuple(path.absolute() for path in self.source.files), batches=())
+        return replace(self, source=source, store=Store(self.store.folder.absolute()))
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """An error of ours on a worker: raised there, it would arrive as another."""
+
+    kind: type[EvenhandError]
+    message: str
+
+
+def run_on_threads(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], n_workers: int) -> None:
+    """Audit batches in threads of this process; `advance` is called as each is kept."""
+    # One thread for each batch, and one thread inside it, is faster than many threads on one batch after another; and
+    # a batch comes out the same to the last bit wherever it is run.
+    with one_torch_thread(), one_blas_thread(), ThreadPoolExecutor(n_workers) as pool:
+        waiting = iter(batches)
+        running: set[Future[None]] = set()
+        try:
+            while True:
+                while len(running) < n_workers and (batch := next(waiting, None)) is not None:
+                    running.add(pool.submit(work.audit, batch))
+                if not running:
+                    return
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+                    advance()
+        finally:
+            for future in running:
+                future.cancel()
+
+
+def run_on_dask(
+    work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], scheduler: str | None, n_workers: int
+) -> None:
+    """Audit batches on the workers of a Dask cluster.
+
+    Parameters
+    ----------
+    work, batches, advance
+        As in `run_on_threads`. The reference is sent to every worker once. Workers of this machine read rows and keep
+        what batches leave themselves; those of a scheduler elsewhere may see neither the source nor the folder of the
+        audit, so rows are read and files are written here.
+    scheduler
+        Address of a scheduler; None for a cluster of processes on this machine.
+    n_workers
+        Number of those processes.
+
+    Raises
+    ------
+    InvalidInputError
+        If Dask is not installed, or no scheduler answers at the address.
+    StreamError
+        If the scheduler is lost on the way, or a batch brings its workers down.
+    """
+    left = {batch.number: batch for batch in batches}
+    n_idle = 0
+    with _dask_client(scheduler, n_workers) as (distributed, client):
+        lost = (distributed.CancelledError, distributed.comm.CommClosedError, OSError, TimeoutError)
+        while left:
+            n_before = len(left)
+            try:
+                _dask_round(distributed, client, work, left, advance, is_local=scheduler is None)
+            except distributed.KilledWorker as error:
+                raise StreamError(
+                    f"A batch brought down several Dask workers one after the other ({error.last_worker}); give "
+                    "workers more memory, or lower `batch_rows` (--batch-rows)."
+                ) from error
+            except lost as error:
+                if isinstance(error, EvenhandError):
+                    raise
+                # With the last worker that held the reference the reference is lost, and sent again.
+                n_idle = 0 if len(left) < n_before else n_idle + 1
+                if n_idle >= _MOST_IDLE_ROUNDS or not _has_workers(client):
+                    raise StreamError(
+                        f"The connection to the Dask scheduler {scheduler or 'of this machine'} broke "
+                        f"({type(error).__name__}); go on with `resume=True` (--resume) once it is back."
+                    ) from error
+
+
+def _dask_round(
+    distributed: Any,  # noqa: ANN401
+    client: Any,  # noqa: ANN401
+    work: BatchWork,
+    left: dict[int, Batch],
+    advance: Callable[[], None],
+    *,
+    is_local: bool,
+) -> None:
+    """Send the reference to every worker, then batches as workers are free, and strike out those that are kept."""
+    shared = client.scatter(work.with_absolute_paths() if is_local else work.context, broadcast=True, hash=False)
+    waiting = iter(list(left.values()))
+    running = distributed.as_completed()
+
+    def submit() -> bool:
+        batch = next(waiting, None)
+        if batch is None:
+            return False
+        if is_local:
+            running.add(client.submit(_keep_on_worker, shared, batch, pure=False))
+            return True
+        with warnings.catch_warnings():
+            # Rows travel with the task, so that a task whose worker is lost can be sent again.
+            warnings.filterwarnings("ignore", "Sending large graph")
+            arguments = (shared, batch, work.rows(batch), work.source.where(batch))
+            running.add(client.submit(_audit_on_worker, *arguments, pure=False))
+        return True
+
+    n_threads = sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values())
+    for _ in range(_IN_FLIGHT_PER_THREAD * max(1, n_threads)):
+        if not submit():
+            break
+    for future in running:
+        found = future.result()
+        future.release()
+        if isinstance(found, _Refusal):
+            raise found.kind(found.message)
+        if isinstance(found, BatchFiles):
+            work.keep(found)
+            found = found.number
+        del left[found]
+        advance()
+        submit()
+
+
+def _has_workers(client: Any) -> bool:  # noqa: ANN401
+    """Whether the scheduler still answers and has, or soon has again, a worker."""
+    if client.status != "running":
+        return False
+    try:
+        client.wait_for_workers(1, timeout=_WORKER_SECONDS)
+    except (OSError, TimeoutError):
+        return False
+    return bool(client.status == "running")
+
+
+def _audited(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles:
+    with on_this_core():
+        return encode_batch(run_batch(context, batch.number, batch.first_row, table, where))
+
+
+def _audit_on_worker(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles | _Refusal:
+    """What a batch leaves, from a worker that sees no files."""
+    with _worker():
+        try:
+            return _audited(context, batch, table, where)
+        except EvenhandError as error:
+            return _Refusal(type(error), str(error))
+
+
+def _keep_on_worker(work: BatchWork, batch: Batch) -> int | _Refusal:
+    """The number of a batch that a worker of this machine has kept."""
+    with _worker():
+        try:
+            work.audit(batch)
+        except EvenhandError as error:
+            return _Refusal(type(error), str(error))
+    return batch.number
+
+
+@contextmanager
+def _worker() -> Iterator[None]:
+    keep_freed_memory()
+    with one_torch_thread(), one_blas_thread():
+        yield
+
+
+@contextmanager
+def _dask_client(scheduler: str | None, n_workers: int) -> Iterator[tuple[Any, Any]]:
+    try:
+        distributed: Any = import_module("distributed")
+    except ImportError:
+        raise InvalidInputError(
+            "`engine='dask'` needs Dask, which is not installed; install it with pip install 'evenhand[dask]'."
+        ) from None
+    cluster = None
+    try:
+        if scheduler is None:
+            cluster = distributed.LocalCluster(
+                n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0"
+            )
+        client = distributed.Client(cluster or scheduler, timeout=_CONNECT_SECONDS)
+    except RuntimeError as error:
+        raise StreamError(
+            "Dask could not start workers on this machine; a script that asks for them must do so under "
+            '`if __name__ == "__main__":`, as each worker reads the script first.'
+        ) from error
+    except (OSError, TimeoutError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidInputError(
+            f"No Dask scheduler answers at {scheduler!r} ({reason}); start one, or leave `scheduler` "
+            "(--scheduler) out to use this machine."
+        ) from error
+    try:
+        yield distributed, client
+    finally:
+        client.close()
+        if cluster is not None:
+            cluster.close()

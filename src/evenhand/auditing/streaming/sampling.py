@@ -1,0 +1,148 @@
+"""Random people of a source that is too large to hold, the same whatever its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.auditing.streaming.source import Source
+from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.roles import Columns
+from evenhand.system.hashing import person_hash
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SampledReference", "hash_limit", "lowest_rows", "read_rows", "sample_reference"]
+
+Ints = NDArray[np.int64]
+
+_LEAST_OF_CELL = 500
+_ROWS_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class SampledReference:
+    """People of a source who stand for all of them.
+
+    Attributes
+    ----------
+    rows
+        Their rows in the source, ascending.
+    how
+        How they were chosen, in words.
+    """
+
+    rows: Ints
+    how: str
+
+
+def sample_reference(source: Source, columns: Columns, n_people: int, seed: int) -> SampledReference:
+    """Choose the people that all are matched in and explained from.
+
+    All people where there are no more than `n_people`. Otherwise those with the lowest hashes of their row numbers,
+    and of each label and group at least 500, or all where there are fewer.
+
+    Raises
+    ------
+    InvalidInputError
+        If only one group or one label is in the source, or `n_people` is below 2.
+    """
+    if n_people < 2:
+        raise InvalidInputError(f"`reference_people` must be at least 2, got {n_people}.")
+    only = Columns(columns.label, columns.group, (), (), columns.positive_label, columns.drop_missing)
+    lowest = _Lowest(n_people)
+    cells: dict[tuple[int, str], _Lowest] = {}
+    n_usable = 0
+    for batch in source.batches:
+        where = f"{str(source.files[batch.file])!r} (batch {batch.number})"
+        rows = only.rows_of(source.read(batch, only.needed), where)
+        row = rows.kept + batch.first_row
+        n_usable += len(row)
+        hashes = person_hash(row, seed)
+        lowest.add(hashes, row)
+        if rows.groups is None:
+            continue
+        for label in (0, 1):
+            for code, name in enumerate(rows.groups.names):
+                chosen = (rows.labels == label) & (rows.groups.codes == code)
+                if chosen.any():
+                    cells.setdefault((label, name), _Lowest(_LEAST_OF_CELL)).add(hashes[chosen], row[chosen])
+    _check_cells(cells, source)
+    if n_usable <= n_people:
+        return SampledReference(np.sort(lowest.rows), "all people of the source")
+    rows_found = np.unique(np.concatenate([lowest.rows, *(cell.rows for cell in cells.values())]))
+    return SampledReference(
+        rows_found,
+        f"{len(rows_found):,} of {n_usable:,} people of the source, at random (seed {seed}): the {n_people:,} with the "
+        f"lowest hashes of their row numbers, and at least {_LEAST_OF_CELL} of each label and group, where there are",
+    )
+
+
+def lowest_rows(n_rows: int, n_wanted: int, seed: int) -> Ints:
+    """Row numbers with the lowest hashes, ascending."""
+    found = _Lowest(n_wanted)
+    for rows in _row_numbers(n_rows):
+        found.add(person_hash(rows, seed), rows)
+    return np.sort(found.rows)
+
+
+def hash_limit(n_rows: int, n_wanted: int, seed: int) -> int | None:
+    """The hash up to which people are taken so that so many are; None for all."""
+    if n_wanted >= n_rows:
+        return None
+    found = _Lowest(n_wanted)
+    for rows in _row_numbers(n_rows):
+        found.add(person_hash(rows, seed), rows)
+    return int(found.hashes.max())
+
+
+def read_rows(source: Source, rows: Ints, columns: list[str]) -> pa.Table:
+    """Some rows of a source, in order."""
+    import pyarrow as pa
+
+    parts: list[Any] = []
+    for batch in source.batches:
+        first, last = np.searchsorted(rows, [batch.first_row, batch.first_row + batch.n_rows])
+        if first < last:
+            table = source.read(batch, columns)
+            parts.append(table.take(pa.array(rows[first:last] - batch.first_row)))
+    return pa.concat_tables(parts, promote_options="permissive").combine_chunks()
+
+
+@dataclass(eq=False)
+class _Lowest:
+    """The rows with the lowest hashes so far."""
+
+    n_wanted: int
+
+    def __post_init__(self) -> None:
+        self.hashes = np.zeros(0, dtype=np.uint64)
+        self.rows = np.zeros(0, dtype=np.int64)
+
+    def add(self, hashes: NDArray[np.uint64], rows: Ints) -> None:
+        hashes, rows = np.concatenate([self.hashes, hashes]), np.concatenate([self.rows, rows])
+        if len(rows) > self.n_wanted:
+            chosen = np.argpartition(hashes, self.n_wanted - 1)[: self.n_wanted]
+            hashes, rows = hashes[chosen], rows[chosen]
+        self.hashes, self.rows = hashes, rows
+
+
+def _row_numbers(n: int) -> Iterator[Ints]:
+    for first in range(0, n, _ROWS_AT_ONCE):
+        yield np.arange(first, min(n, first + _ROWS_AT_ONCE))
+
+
+def _check_cells(cells: dict[tuple[int, str], _Lowest], source: Source) -> None:
+    groups, labels = sorted({group for _, group in cells}), sorted({label for label, _ in cells})
+    if len(groups) < 2:
+        raise InvalidInputError(
+            f"{str(source.path)!r} holds only the group{'s' if not groups else ''} {groups}; at least two groups are "
+            "needed to compare."
+        )
+    if len(labels) < 2:
+        raise InvalidInputError(f"{str(source.path)!r} holds only the label {labels[0]}; both 0 and 1 are needed.")

@@ -1,0 +1,269 @@
+"""The folder of a streamed audit: what each finished batch left, and the comparisons read back from it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.auditing.pairs import AuditSums
+from evenhand.auditing.streaming import codec
+from evenhand.auditing.streaming.batch_files import BatchFiles, batch_file, pairs_file
+from evenhand.auditing.streaming.batches import PairNulls
+from evenhand.auditing.streaming.row_files import RowFile
+from evenhand.auditing.streaming.triple_files import Slice, read_comparisons, taken
+from evenhand.auditing.triples import Comparisons
+from evenhand.exceptions import InvalidInputError, StreamError
+from evenhand.metrics.clustering import smallest_row
+from evenhand.system.files import write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BatchRecord", "Store", "StoredComparisons", "writing"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_ROWS_IN_RANGE = 200_000
+
+
+@dataclass(frozen=True, eq=False)
+class BatchRecord:
+    """What is kept in one small file for each finished batch."""
+
+    number: int
+    exclusions: Mapping[str, int]
+    sums: AuditSums | None
+    distributions: dict[str, Any] | None
+    n_outside: int
+
+
+@contextmanager
+def writing(folder: Path, kept: str) -> Iterator[None]:
+    """Turn a write that fails into a sentence on what is kept.
+
+    Raises
+    ------
+    StreamError
+        If a file cannot be written.
+    """
+    try:
+        yield
+    except (OSError, MemoryError) as error:
+        if isinstance(error, StreamError):
+            raise
+        number = getattr(error, "errno", None)
+        reason = os.strerror(number) if number else str(error) or type(error).__name__
+        raise StreamError(f"{str(folder)!r} cannot be written: {reason}; {kept}.") from error
+
+
+@dataclass(frozen=True)
+class Store:
+    """The folder of a streamed audit."""
+
+    folder: Path
+
+    def pairs_file(self, number: int) -> Path:
+        """The pair table of one batch."""
+        return self.folder / pairs_file(number)
+
+    def _file(self, number: int, ending: str) -> Path:
+        return self.folder / batch_file(number, ending)
+
+    def is_finished(self, number: int) -> bool:
+        """Whether a batch left everything that it has to."""
+        return self._file(number, "npz").exists()
+
+    def write(self, files: BatchFiles) -> None:
+        """Keep what a batch left; the file that marks it as finished comes last."""
+        for name, content in files.contents.items():
+            with write_atomically(self.folder / name) as temporary, temporary.open("wb") as file:
+                file.write(content)
+
+    def record(self, number: int) -> BatchRecord:
+        """What is kept of a batch."""
+        return BatchRecord(**codec.load(self._file(number, "npz")))
+
+    def nulls(self, number: int) -> PairNulls:
+        """What the q-values of a batch's pairs are made from."""
+        return PairNulls(**codec.load(self._file(number, "nulls.npz")))
+
+    def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
+        """Features and groups of the people of a batch who are screened for proxies."""
+        import pandas as pd
+
+        path = self._file(number, "screened.parquet")
+        if not path.exists():
+            return None
+        table = pd.read_parquet(path)
+        return table.drop(columns=""), table[""].to_numpy(dtype=np.int64)
+
+    def pair_column(self, number: int, *columns: str) -> list[NDArray[Any]]:
+        """Columns of the pair table of a batch."""
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(self.pairs_file(number), columns=list(columns))
+        return [table.column(name).to_numpy() for name in columns]
+
+    def pair_table(self, number: int) -> pd.DataFrame:
+        """The pair table of a batch."""
+        import pandas as pd
+
+        return pd.read_parquet(self.pairs_file(number))
+
+    def write_q_values(self, number: int, q_value: Floats) -> None:
+        """Put q-values into the pair table of a batch."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = self.pairs_file(number)
+        table = pq.read_table(path)
+        table = table.set_column(table.schema.get_field_index("q_value"), "q_value", pa.array(q_value))
+        with write_atomically(path) as temporary:
+            pq.write_table(table, temporary)
+
+    def comparisons(self, number: int, codes: Mapping[str, Ints]) -> Slice:
+        """All comparisons of a batch; `codes` turns its codes of the columns to split by into those of all batches."""
+        near = self._file(number, "near.npy")
+        file = RowFile.open(self._file(number, "comparisons.npy"))
+        return Slice(file, RowFile.open(near) if near.exists() else None, 0, file.n_rows, codes)
+
+    def write_near(self, number: int, n_near: Ints) -> None:
+        """Keep the numbers of comparisons within the limits of distance."""
+        with write_atomically(self._file(number, "near.npy")) as temporary, temporary.open("wb") as file:
+            np.save(file, n_near.astype(np.int16))
+
+    def distances(self, number: int) -> Floats:
+        """Distances of the comparisons of a batch."""
+        file = RowFile.open(self._file(number, "index.npy"))
+        found: Floats = np.ascontiguousarray(file.rows(0, file.n_rows)["distance"])
+        return found
+
+    def smallest_rows(self, number: int, n_outside: int) -> Ints:
+        """The lower of the two rows of the reference in each comparison of someone outside it, ascending."""
+        file = RowFile.open(self._file(number, "index.npy"))
+        rows: Ints = file.rows(0, n_outside)["smallest_row"].astype(np.int64)
+        return rows
+
+    def write_table(self, name: str, table: pd.DataFrame) -> None:
+        """Write a table as Parquet."""
+        with write_atomically(self.folder / name) as temporary:
+            table.to_parquet(temporary, index=False)
+
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        """Write plain data."""
+        with write_atomically(self.folder / name) as temporary:
+            temporary.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """Plain data, or None if there is no such file.
+
+        Raises
+        ------
+        StreamError
+            If the file is damaged.
+        """
+        path = self.folder / name
+        if not path.exists():
+            return None
+        try:
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise StreamError(f"{str(path)!r} is damaged ({error}); begin again in another folder.") from error
+        return found
+
+    def check_writable(self) -> None:
+        """Refuse a folder that cannot be written.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is a file, or nothing can be written in it.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with write_atomically(self.folder / ".writable") as temporary:
+                temporary.write_text("", encoding="utf-8")
+            (self.folder / ".writable").unlink()
+        except OSError as error:
+            raise InvalidInputError(
+                f"`out` must be a folder that can be written, got {str(self.folder)!r}: {error.strerror or error}."
+            ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class StoredComparisons:
+    """The comparisons of all batches: a `clustering.Parts`.
+
+    Attributes
+    ----------
+    store
+        Where they are.
+    n_outside
+        By batch with comparisons, how many are of people outside the reference.
+    codes
+        By batch, what turns its codes of the columns to split by into those of all batches.
+    """
+
+    store: Store
+    n_outside: Mapping[int, int]
+    codes: Mapping[int, Mapping[str, Ints]]
+    n_reference: int
+    n_left_out: int
+
+    @cached_property
+    def _files(self) -> dict[int, Slice]:
+        """All comparisons of each batch."""
+        return {number: self.store.comparisons(number, self.codes[number]) for number in self.n_outside}
+
+    def parts(self) -> Iterator[Comparisons]:
+        """The comparisons of each batch."""
+        for part in self._files.values():
+            yield read_comparisons([part])
+
+    def ranges(self) -> Iterator[tuple[Comparisons, int, int]]:
+        """Comparisons by ranges of the reference."""
+        limits = self._limits
+        places = {
+            number: np.searchsorted(self.store.smallest_rows(number, n), limits).tolist()
+            for number, n in self.n_outside.items()
+        }
+        for k, (low, high) in enumerate(pairwise(limits)):
+            slices = [
+                replace(self._files[number], start=place[k], stop=place[k + 1]) for number, place in places.items()
+            ]
+            part = read_comparisons(slices, self._inside_between(low, high))
+            if len(part):
+                yield part, low, high
+
+    @cached_property
+    def _limits(self) -> list[int]:
+        """Ends of ranges of the reference with about as many comparisons each."""
+        counts = np.zeros(self.n_reference, dtype=np.int64)
+        for number, n in self.n_outside.items():
+            counts += np.bincount(self.store.smallest_rows(number, n), minlength=self.n_reference)
+        if len(self._inside):
+            counts += np.bincount(smallest_row(self._inside), minlength=self.n_reference)
+        place = np.cumsum(counts) // _ROWS_IN_RANGE
+        return [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), self.n_reference]
+
+    @cached_property
+    def _inside(self) -> Comparisons:
+        """Comparisons of people of the reference, who are no more than it has."""
+        return read_comparisons([replace(self._files[number], start=n) for number, n in self.n_outside.items()])
+
+    def _inside_between(self, low: int, high: int) -> Comparisons:
+        part = self._inside
+        pairs = ((part.other, part.own), (part.person_row, part.other), (part.person_row, part.own))
+        lower = [np.minimum(first, second) for first, second in pairs]
+        return taken(part, np.flatnonzero(np.logical_or.reduce([(low <= u) & (u < high) for u in lower])))

@@ -1,0 +1,152 @@
+"""Comparisons of a batch as a file of rows, written once and read back in slices, from one file or many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.auditing.streaming.row_files import RowFile
+from evenhand.auditing.triples import Comparisons
+from evenhand.metrics.clustering import smallest_row
+
+__all__ = ["Slice", "by_smallest_row", "encode_comparisons", "encode_index", "read_comparisons", "taken"]
+
+Ints = NDArray[np.int64]
+
+_ROWS_AT_ONCE = 4096  # rows that are taken apart into columns while they are in the processor's cache
+# Whole numbers are kept as short as they can be on disk; what is calculated with is long enough for it in memory.
+_ON_DISK = {
+    "person": np.int64,
+    "person_row": np.int32,
+    "other": np.int32,
+    "own": np.int32,
+    "group": np.int16,
+    "other_group": np.int16,
+    "label": np.int8,
+    "rank": np.int8,
+    "n_within": np.int16,
+    "n_between": np.int16,
+}
+_IN_MEMORY = {
+    **dict.fromkeys(("person", "person_row", "other", "own"), np.int64),
+    **dict.fromkeys(("group", "other_group"), np.int32),
+}
+_NO_LIMITS = np.dtype((np.int16, (0,)))
+_KEPT = tuple(f.name for f in fields(Comparisons) if f.name not in ("by", "n_near"))
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Rows of a file of comparisons.
+
+    Attributes
+    ----------
+    file, near
+        The comparisons, and the numbers of them within the limits of distance, once they are known.
+    start, stop
+        The first row, and the one after the last.
+    codes
+        What turns the file's codes of each column to split by into those of all files.
+    """
+
+    file: RowFile
+    near: RowFile | None
+    start: int
+    stop: int
+    codes: Mapping[str, Ints]
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+def by_smallest_row(part: Comparisons) -> tuple[Comparisons, int]:
+    """People outside the reference first, by the lower row of their couple; how many comparisons are theirs."""
+    is_inside = part.person_row >= 0
+    order = np.lexsort((np.arange(len(part)), smallest_row(part), is_inside))
+    return taken(part, order), int((~is_inside).sum())
+
+
+def taken(part: Comparisons, rows: Ints) -> Comparisons:
+    """Some of the comparisons."""
+    plain = {f.name: getattr(part, f.name)[rows] for f in fields(part) if f.name != "by"}
+    return Comparisons(**plain, by={name: codes[rows] for name, codes in part.by.items()})
+
+
+def encode_index(part: Comparisons) -> bytes:
+    """Of each comparison its distance and the lower row of its couple: what is looked for among all of them."""
+    index = np.empty(len(part), dtype=[("distance", np.float64), ("smallest_row", np.int32)])
+    index["distance"], index["smallest_row"] = part.distance, smallest_row(part)
+    return _npy(index)
+
+
+def encode_comparisons(part: Comparisons) -> bytes:
+    """The content of the file of comparisons; columns to split by are kept in their order, without names."""
+    columns = {name: getattr(part, name) for name in _KEPT}
+    columns |= {_by_name(place): codes for place, codes in enumerate(part.by.values())}
+    kinds = [
+        (name, _ON_DISK.get(name, _plain_kind(name, values)), values.shape[1:]) for name, values in columns.items()
+    ]
+    records = np.empty(len(part), dtype=kinds)
+    for name, values in columns.items():
+        records[name] = values
+    return _npy(records)
+
+
+def read_comparisons(slices: Sequence[Slice], before: Comparisons | None = None) -> Comparisons:
+    """The comparisons of several slices, one after the other, and after those of `before`.
+
+    Parameters
+    ----------
+    slices
+        At least one, all with the same columns.
+    before
+        Comparisons that are in memory already.
+    """
+    first = 0 if before is None else len(before)
+    n = first + sum(len(part) for part in slices)
+    kind = slices[0].file.kind
+    columns: dict[str, NDArray[Any]] = {}
+    for name in _KEPT:
+        base, shape = (kind[name].base, kind[name].shape)
+        columns[name] = np.empty((n, *shape), dtype=_IN_MEMORY.get(name, base))
+    near_kind = _NO_LIMITS if slices[0].near is None else slices[0].near.kind
+    n_near: NDArray[Any] = np.empty((n, *near_kind.shape), near_kind.base)
+    by = {name: np.empty(n, dtype=np.int64) for name in slices[0].codes}
+    if before is not None:
+        for name, values in columns.items():
+            values[:first] = getattr(before, name)
+        n_near[:first] = before.n_near
+        for name, codes in by.items():
+            codes[:first] = before.by[name]
+    for part in slices:
+        for start in range(part.start, part.stop, _ROWS_AT_ONCE):
+            stop = min(start + _ROWS_AT_ONCE, part.stop)
+            place = slice(first, first + stop - start)
+            records = part.file.rows(start, stop)
+            for name, values in columns.items():
+                values[place] = records[name]
+            if part.near is not None:
+                n_near[place] = part.near.rows(start, stop)
+            for k, (name, codes) in enumerate(part.codes.items()):
+                by[name][place] = codes[records[_by_name(k)]]
+            first = place.stop
+    return Comparisons(**columns, n_near=n_near, by=by)
+
+
+def _npy(records: NDArray[Any]) -> bytes:
+    file = BytesIO()
+    np.save(file, records, allow_pickle=False)
+    return file.getvalue()
+
+
+def _by_name(place: int) -> str:
+    return f"by {place}"
+
+
+def _plain_kind(name: str, values: NDArray[Any]) -> np.dtype[Any]:
+    return np.dtype(np.int32) if name.startswith("by ") else values.dtype

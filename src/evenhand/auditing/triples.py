@@ -1,0 +1,436 @@
+"""Comparisons of a batch of people with placebo pairs: what the evidence of an audit is estimated from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.attribution import Explanation
+from evenhand.auditing.people import Explainer, People, Seen
+from evenhand.matching.placebos import N_PAIRS, PlaceboPairs, PlaceboReference
+from evenhand.metrics.cec import cec_scores, reason_overlap, score_contributions
+
+__all__ = ["BatchEvidence", "Comparisons", "EvidenceReference", "EvidenceSums", "compare_batch"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_BLOCK = 16_384  # comparisons scored at once
+
+
+@dataclass(frozen=True, eq=False)
+class Comparisons:
+    """Comparisons that could be scored, with everything the evidence is estimated from.
+
+    Every field has one row per comparison.
+
+    Attributes
+    ----------
+    person, person_row
+        The person, by number, and their row in the reference, -1 for someone outside it.
+    other, own
+        Rows in the reference of the one from the other group and of the placebo.
+    group, other_group, label, is_favorable
+        Of the person, but `other_group`; `is_favorable` is the decision.
+    rank, n_within
+        Place among the person's comparisons with the group, from 1 for the nearest; number of the person's
+        comparisons with places up to 1, 2, ..., of shape (n, N_PAIRS).
+    n_between
+        Number of the person's comparisons with the group.
+    distance
+        Of the one from the other group.
+    n_near
+        Number of the person's comparisons within each limit of distance, of shape (n, n_limits).
+    cec, placebo_cec, gap, placebo_gap
+        CEC scores of pair and placebo pair, and what unlike finances alone would give.
+    input_gap, reasoning_gap, shared_reasons
+        Of the pair less those of the placebo pair.
+    is_same_decision, is_same_placebo_decision
+        Whether the two of the pair, and of the placebo pair, have the same decision.
+    contributions, weights
+        By feature, of pair less placebo pair, of shape (n, n_features).
+    by
+        Columns of the person to split by, as codes.
+    """
+
+    person: Ints
+    person_row: Ints
+    other: Ints
+    own: Ints
+    group: Ints
+    other_group: Ints
+    label: Ints
+    is_favorable: Bools
+    rank: Ints
+    n_within: Ints
+    n_between: Ints
+    distance: Floats
+    n_near: Ints
+    cec: Floats
+    placebo_cec: Floats
+    gap: Floats
+    placebo_gap: Floats
+    input_gap: Floats
+    reasoning_gap: Floats
+    shared_reasons: Floats
+    is_same_decision: Bools
+    is_same_placebo_decision: Bools
+    contributions: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    by: Mapping[str, Ints]
+
+    def __len__(self) -> int:
+        return len(self.person)
+
+    @property
+    def control(self) -> Floats:
+        """What unlike finances alone would make of pair less placebo pair."""
+        return self.gap - self.placebo_gap
+
+    def within(self, limits: Sequence[float]) -> Comparisons:
+        """The same comparisons with the number of each person's within each limit of distance."""
+        code = np.unique(self.person, return_inverse=True)[1]
+        near = [np.bincount(code, self.distance <= limit)[code] for limit in limits]
+        return replace(self, n_near=np.column_stack([*near, np.zeros((len(self), 0))]).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class EvidenceSums:
+    """Counts and sums over (person, other group); those of parts of the people add up."""
+
+    n_comparisons: int
+    n_left_out: int
+    n_asked: int
+    n_supported: int
+    n_compared: int
+    compared_cec: float
+    placebo_cec: float
+    placebo_reasons: float
+    without_support: Mapping[str, int]
+
+    def __add__(self, other: EvidenceSums) -> EvidenceSums:
+        added = {
+            f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "without_support"
+        }
+        reasons = {name: n + other.without_support[name] for name, n in self.without_support.items()}
+        return EvidenceSums(**added, without_support=reasons)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchEvidence:
+    """What comparing a batch of people gives.
+
+    Attributes
+    ----------
+    comparisons, sums
+        All that is estimated follows from these.
+    placebo_cec, over_gap, placebo_over_gap
+        For each (person, other group), of shape (n_people, n_groups), NaN without comparison: mean CEC score of the
+        placebo pairs; what the scores of the pairs, and of the placebo pairs, have over what unlike finances give.
+    """
+
+    comparisons: Comparisons
+    sums: EvidenceSums
+    placebo_cec: Floats
+    over_gap: Floats
+    placebo_over_gap: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class EvidenceReference:
+    """What comparing needs of the reference, computed once.
+
+    Attributes
+    ----------
+    placebos
+        The reference, indexed for comparisons.
+    is_financial
+        Which encoded inputs belong to financial features, of shape (d,).
+    deviation
+        Standard deviation of each input, of shape (d,).
+    """
+
+    placebos: PlaceboReference
+    is_financial: Tensor
+    deviation: Tensor
+
+    @classmethod
+    def of(cls, pool: People, points: Floats, is_financial: NDArray[np.bool_], random_state: int) -> EvidenceReference:
+        """Index the pool by its standardized financial features."""
+        away = None if pool.x.device.type == "cpu" else str(pool.x.device)
+        placebos = PlaceboReference.of(points, pool.labels, pool.groups.codes, random_state, device=away)
+        device = pool.x.device
+        return cls(placebos, torch.as_tensor(is_financial, device=device), _deviation(pool.x))
+
+
+def compare_batch(
+    reference: EvidenceReference,
+    explainer: Explainer,
+    own: Explanation,
+    people: People,
+    pool: People,
+    points: Floats,
+    *,
+    person_row: Ints | None,
+    first_person: int,
+    decision_threshold: float,
+    max_distance: float | None,
+    by: Mapping[str, Ints],
+    compared: Ints | None = None,
+) -> BatchEvidence:
+    """Compare a batch of people with the reference.
+
+    Parameters
+    ----------
+    reference, pool
+        The people to compare with.
+    explainer, own
+        Where attributions come from, and those of the batch.
+    people, points
+        The batch and its standardized financial features.
+    person_row
+        Row of the reference that each person is, -1 for none; None for people who are all outside it.
+    first_person
+        Number of the first person of the batch.
+    decision_threshold, max_distance
+        As in `evenhand.audit`.
+    by
+        Columns of the batch to split by, as codes.
+    compared
+        Rows of the batch to compare; None for all.
+    """
+    pairs = _compared_people(reference.placebos, people, points, person_row, first_person, compared, max_distance)
+    pairs = _with_baseline(pairs, explainer, people)
+    scored = _scored(reference, explainer, own, people, pool, pairs, decision_threshold)
+    figures = {name: pairs.person_mean(values) for name, values in _by_person(scored).items()}
+    usable = _is_usable(scored)
+    comparisons = _comparisons(people, pairs, scored, usable, first_person, by)
+    known = np.isfinite(figures["cec"])
+    sums = EvidenceSums(
+        n_comparisons=len(pairs),
+        n_left_out=int((~usable).sum()),
+        n_asked=pairs.n_asked,
+        n_supported=int((pairs.reason == 0).sum()),
+        n_compared=int(known.sum()),
+        compared_cec=float(figures["cec"][known].sum()),
+        placebo_cec=float(figures["placebo_cec"][known].sum()),
+        placebo_reasons=float(figures["placebo_reasons"][known].sum()),
+        without_support=pairs.without_support,
+    )
+    return BatchEvidence(comparisons, sums, figures["placebo_cec"], figures["over_gap"], figures["placebo_over_gap"])
+
+
+def _compared_people(
+    placebos: PlaceboReference,
+    people: People,
+    points: Floats,
+    person_row: Ints | None,
+    first_person: int,
+    compared: Ints | None,
+    max_distance: float | None,
+) -> PlaceboPairs:
+    """Comparisons of those of the batch who are compared, as rows of the batch."""
+    labels, groups = people.labels, people.groups.codes
+    if compared is None:
+        number = first_person + np.arange(len(people))
+        return placebos.compare(points, labels, groups, person_row, number=number, max_distance=max_distance)
+    rows = np.full(len(people), -1, dtype=np.int64) if person_row is None else person_row
+    found = placebos.compare(
+        points[compared],
+        labels[compared],
+        groups[compared],
+        rows[compared],
+        number=first_person + compared,
+        max_distance=max_distance,
+    )
+    reason = np.full((len(people), found.reason.shape[1]), -1, dtype=np.int8)
+    reason[compared] = found.reason
+    return replace(found, person=compared[found.person], reason=reason, reference_row=rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """Figures of every comparison: pair, placebo pair, and what unlike finances alone would give.
+
+    The columns of `pair` and `placebo` are cec, input gap, reasoning gap and shared reasons.
+    """
+
+    pair: Floats
+    placebo: Floats
+    gap: Floats
+    placebo_gap: Floats
+    is_favorable: Bools
+    is_same_decision: Bools
+    is_same_placebo_decision: Bools
+    contributions: NDArray[np.float32]
+    weights: NDArray[np.float32]
+
+
+def _by_person(scored: _Scores) -> dict[str, Floats]:
+    """What is averaged over each person's comparisons."""
+    return {
+        "cec": scored.pair[:, 0],
+        "placebo_cec": scored.placebo[:, 0],
+        "placebo_reasons": scored.placebo[:, 3],
+        # What a pair's score has over its financial gap is compared with the same of placebo pairs of the cell.
+        "over_gap": scored.pair[:, 0] - scored.gap,
+        "placebo_over_gap": scored.placebo[:, 0] - scored.placebo_gap,
+    }
+
+
+def _is_usable(scored: _Scores) -> Bools:
+    rows = (scored.pair, scored.placebo, scored.contributions, scored.weights)
+    usable: Bools = np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in rows])
+    return usable & np.isfinite(scored.gap) & np.isfinite(scored.placebo_gap)
+
+
+def _comparisons(
+    people: People, pairs: PlaceboPairs, scored: _Scores, usable: Bools, first_person: int, by: Mapping[str, Ints]
+) -> Comparisons:
+    kept = slice(None) if usable.all() else np.flatnonzero(usable)
+    person, other_group, rank = pairs.person[kept], pairs.other_group[kept], pairs.rank[kept]
+    n_groups = pairs.reason.shape[1]
+    cell = person * n_groups + other_group
+    difference = scored.pair[kept] - scored.placebo[kept]
+    within = [np.bincount(person, rank <= k, minlength=len(people))[person] for k in range(1, N_PAIRS + 1)]
+    return Comparisons(
+        person=person + first_person,
+        person_row=pairs.reference_row[person],
+        other=pairs.other[kept],
+        own=pairs.own[kept],
+        group=people.groups.codes[person],
+        other_group=other_group,
+        label=people.labels[person],
+        is_favorable=scored.is_favorable[kept],
+        rank=rank,
+        n_within=np.column_stack(within).astype(np.int64),
+        n_between=np.bincount(cell, minlength=len(people) * n_groups)[cell],
+        distance=pairs.other_distance[kept],
+        n_near=np.zeros((len(person), 0), dtype=np.int64),
+        cec=scored.pair[kept, 0],
+        placebo_cec=scored.placebo[kept, 0],
+        gap=scored.gap[kept],
+        placebo_gap=scored.placebo_gap[kept],
+        input_gap=difference[:, 1],
+        reasoning_gap=difference[:, 2],
+        shared_reasons=difference[:, 3],
+        is_same_decision=scored.is_same_decision[kept],
+        is_same_placebo_decision=scored.is_same_placebo_decision[kept],
+        contributions=scored.contributions[kept],
+        weights=scored.weights[kept],
+        by={name: codes[person] for name, codes in by.items()},
+    )
+
+
+def _with_baseline(pairs: PlaceboPairs, explainer: Explainer, people: People) -> PlaceboPairs:
+    """The comparisons of people whose cell has someone besides the placebo to take a mean of."""
+    kept = explainer.cell_sizes[people.cells][pairs.person] > 1
+    if kept.all():
+        return pairs
+    names = ("person", "other", "own", "other_distance", "own_distance", "other_group")
+    return replace(pairs, **{name: getattr(pairs, name)[kept] for name in names})
+
+
+def _scored(
+    reference: EvidenceReference,
+    explainer: Explainer,
+    own: Explanation,
+    people: People,
+    pool: People,
+    pairs: PlaceboPairs,
+    decision_threshold: float,
+) -> _Scores:
+    """Score every comparison's pair and placebo pair, block by block."""
+    n, n_features, device = len(pairs), len(people.table.columns), people.x.device
+    cells = people.cells[pairs.person]
+    other = explainer.see(pool, pairs.other, cells)
+    # Among the same people a placebo is explained from their own cell already.
+    placebo = (
+        Seen(own, torch.as_tensor(pairs.own, device=device))
+        if pool is people
+        else explainer.see(pool, pairs.own, cells)
+    )
+    person, rows = torch.as_tensor(pairs.person, device=device), torch.as_tensor(pairs.other, device=device)
+    placebo_rows, cell = torch.as_tensor(pairs.own, device=device), torch.as_tensor(cells, device=device)
+    join = explainer.model.join_matrix()
+    join = None if join is None else join.double()
+    is_financial, deviation = reference.is_financial, reference.deviation
+    probability = explainer.model.probability
+    decided = _decisions(probability(own.logit), decision_threshold)[pairs.person]
+    result = _Scores(
+        pair=np.empty((n, 4)),
+        placebo=np.empty((n, 4)),
+        gap=np.empty(n),
+        placebo_gap=np.empty(n),
+        is_favorable=decided,
+        is_same_decision=decided == _decisions(probability(other.logit), decision_threshold),
+        is_same_placebo_decision=decided == _decisions(probability(placebo.logit), decision_threshold),
+        contributions=np.empty((n, n_features), dtype=np.float32),
+        weights=np.empty((n, n_features), dtype=np.float32),
+    )
+    for start in range(0, n, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        me, them, like_me = own.rows(person[block]), other[block], placebo[block]
+        x, baseline = people.x[person[block]], explainer.baselines[cell[block]]
+        with_theirs, with_placebos = (
+            explainer.model.attribute(
+                torch.where(is_financial, counterpart, x), baseline, explainer.n_steps, explainer.method
+            ).rows(torch.arange(len(x), device=device))
+            for counterpart in (pool.x[rows[block]], pool.x[placebo_rows[block]])
+        )
+        n_known = explainer.n_known[cell[block]]
+        without_one = None if explainer.without_one is None else explainer.without_one[cell[block]]
+        apart = [each.leaving_out(like_me, n_known, without_one) for each in (me, like_me, with_placebos)]
+        pair, result.pair[block], result.gap[block] = _compared(me, them, with_theirs, join)
+        null, result.placebo[block], result.placebo_gap[block] = _compared(apart[0], apart[1], apart[2], join)
+        result.contributions[block] = (pair - null).cpu()
+        result.weights[block] = (
+            _weights(them.per_deviation(deviation), join) - _weights(like_me.per_deviation(deviation), join)
+        ).cpu()
+    return result
+
+
+def _compared(
+    me: Explanation, them: Explanation, with_their_finances: Explanation, join: Tensor | None
+) -> tuple[Tensor, Floats, Floats]:
+    """Feature contributions, figures and financial gaps of pairs.
+
+    The financial gap is the CEC score that a pair's unlike finances alone would give: that of a person and of the same
+    person with the counterpart's financial features. Its difference between a pair and its placebo pair is no
+    evidence of anything but unlike neighbors, and is the control that `inference.excess` takes out. For a model that
+    sees financial features only, it is the CEC score itself.
+    """
+    own, other, moved = me.values, them.values, with_their_finances.values
+    scores = score_contributions(own, other, me.with_inputs_of(them), them.with_inputs_of(me), join)
+    overlap = reason_overlap(own, other, join)
+    gap = cec_scores(own, moved) if join is None else cec_scores(own @ join, moved @ join)
+    columns = torch.stack((scores.cec, scores.input_gap, scores.reasoning_gap, overlap), dim=1)
+    return scores.contributions, columns.cpu().numpy(), gap.cpu().numpy()
+
+
+def _deviation(x: Tensor) -> Tensor:
+    """Standard deviation of each input over its known values, of shape (d,)."""
+    known = ~x.isnan()
+    n = known.sum(0).clamp_min(1)
+    mean = torch.nansum(x, 0, dtype=torch.float64) / n
+    squares = torch.stack([torch.nansum((part.double() - mean).square(), 0) for part in x.split(_BLOCK)]).sum(0)
+    return (squares / n).sqrt()
+
+
+def _weights(steps: Tensor, join: Tensor | None) -> Tensor:
+    """Change of the logit for one standard deviation of each feature; a feature of several columns has no sign."""
+    if join is None:
+        return steps
+    is_single = join.sum(0) == 1
+    return torch.where(is_single, steps @ join, (steps.square() @ join).sqrt())
+
+
+def _decisions(probability: Tensor, threshold: float) -> NDArray[np.bool_]:
+    decided: NDArray[np.bool_] = (probability >= threshold).cpu().numpy()
+    return decided

@@ -1,0 +1,171 @@
+"""What every dataset looks like, and how one is asked for by name."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from evenhand.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+
+__all__ = ["Dataset", "dataset_descriptions", "dataset_names", "load_dataset"]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Dataset:
+    """Applicants, their outcomes and their groups, row by row.
+
+    Attributes
+    ----------
+    name
+        What `load_dataset` calls it.
+    X
+        Original columns of shape (n, d): numbers and pandas categories, not encoded, not standardized.
+    y
+        Labels of shape (n,), 1 the favorable outcome and 0 the other.
+    group
+        Protected group of each person, of shape (n,), as readable strings.
+    group_name
+        What `group` is, such as ``"sex"``.
+    financial_features
+        Columns of `X` on which people are matched.
+    positive_label
+        What ``y == 1`` means in words.
+    source, license
+        Where the data come from and on which terms.
+    exclusions
+        Rows left out, counted once each by the first reason that applies.
+    notes
+        Reservations a reader of any result from these data should know.
+
+    Examples
+    --------
+    >>> data = load_dataset("german")
+    >>> len(data), data.positive_label
+    (1000, 'good credit')
+    >>> data
+    Dataset 'german': 1,000 people, 20 columns, 7 of them financial
+      y: 1 = good credit, 70.0 % of people
+      sex: male 690, female 310
+      ...
+    """
+
+    name: str
+    X: DataFrame
+    y: NDArray[np.int64]
+    group: NDArray[np.object_]
+    group_name: str
+    financial_features: tuple[str, ...]
+    positive_label: str
+    source: str
+    license: str
+    exclusions: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def n_read(self) -> int:
+        """Rows read before any exclusion."""
+        return len(self) + sum(self.exclusions.values())
+
+    def __repr__(self) -> str:
+        shape = f"{len(self):,} people, {self.X.shape[1]} columns"
+        positive = f"{100 * self.y.mean():.1f} % of people" if len(self) else "nobody"
+        lines = [
+            f"Dataset {self.name!r}: {shape}, {len(self.financial_features)} of them financial",
+            f"  y: 1 = {self.positive_label}, {positive}",
+            f"  {self.group_name}: {_counts(self.group)}",
+            f"  financial: {', '.join(self.financial_features)}",
+        ]
+        if self.exclusions:
+            reasons = "; ".join(f"{reason} {count:,}" for reason, count in self.exclusions.items())
+            lines.append(f"  left out of {self.n_read:,} rows: {reasons}")
+        lines.append(f"  source: {self.source} ({self.license})")
+        lines.extend(f"  note: {note}" for note in self.notes)
+        return "\n".join(lines)
+
+
+def _counts(group: NDArray[np.object_]) -> str:
+    values, counts = np.unique(group.astype(str), return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return ", ".join(f"{values[i]} {counts[i]:,}" for i in order)
+
+
+class _Entry(NamedTuple):
+    function: str
+    description: str
+
+
+# Loaders are named, not imported: each imports this module for `Dataset`.
+_LOADERS = {
+    "german": _Entry("german.load_german", "German Credit (UCI), 1,000 loans, sex; embedded"),
+    "adult": _Entry("adult.load_adult", "Adult census income (UCI), 48,842 people, sex or race; embedded"),
+    "hmda": _Entry("hmda.load_hmda", "US mortgage applications (CFPB), race, sex, ethnicity or age; by state and year"),
+    "synthetic": _Entry("synthetic.make_synthetic", "the paper's generator, 10,000 people, two groups; seeded"),
+}
+
+
+def dataset_names() -> tuple[str, ...]:
+    """Names that `load_dataset` knows.
+
+    Examples
+    --------
+    >>> dataset_names()
+    ('german', 'adult', 'hmda', 'synthetic')
+    """
+    return tuple(_LOADERS)
+
+
+def dataset_descriptions() -> dict[str, str]:
+    """One line on each dataset, by name.
+
+    Examples
+    --------
+    >>> dataset_descriptions()["german"]
+    'German Credit (UCI), 1,000 loans, sex; embedded'
+    """
+    return {name: entry.description for name, entry in _LOADERS.items()}
+
+
+def load_dataset(name: str, **options: Any) -> Dataset:  # noqa: ANN401  each loader types its own options
+    """Dataset called `name`, with the paper's financial features and protected attribute.
+
+    Parameters
+    ----------
+    name
+        One of `dataset_names`.
+    **options
+        Passed on to the dataset's own loader: `load_german`, `load_adult`, `load_hmda` or `make_synthetic`.
+
+    Raises
+    ------
+    InvalidInputError
+        If no dataset has that name, or its loader has no such option.
+
+    Examples
+    --------
+    >>> load_dataset("synthetic", n=200).X.shape
+    (200, 20)
+    """
+    if name not in _LOADERS:
+        close = difflib.get_close_matches(str(name).lower(), _LOADERS, n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else "Use one of those names."
+        raise InvalidInputError(f"`name` must be one of {', '.join(map(repr, _LOADERS))}, got {name!r}. {hint}")
+    module, function = _LOADERS[name].function.split(".")
+    loader = getattr(import_module(f"evenhand.datasets.{module}"), function)
+    accepted = [option for option in loader.__annotations__ if option != "return"]
+    unknown = sorted(set(options) - set(accepted))
+    if unknown:
+        raise InvalidInputError(
+            f"Dataset {name!r} has no option {', '.join(map(repr, unknown))}; it takes {', '.join(accepted)}."
+        )
+    return cast(Dataset, loader(**options))

@@ -1,0 +1,180 @@
+"""Downloads that arrive whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from evenhand.exceptions import DownloadError, InvalidInputError
+from evenhand.system.files import write_atomically
+
+__all__ = ["Progress", "download_file", "progress_bar"]
+
+Progress = Callable[[int, "int | None"], None]
+"""Called with the bytes received so far and the size announced, None where the server announced none."""
+
+_BLOCK = 1 << 18
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class _BrokenDownloadError(OSError):
+    """What arrived is not what was announced; another attempt may be."""
+
+
+def download_file(
+    url: str,
+    target: Path,
+    *,
+    sha256: str | None = None,
+    progress: Progress | None = None,
+    attempts: int = 3,
+    timeout: float = 60.0,
+    wait: float = 1.0,
+) -> Path:
+    """Path of `target` after the content of `url` was stored there.
+
+    Content goes to a temporary file beside `target`, which is renamed once complete; a failed attempt
+    leaves nothing.
+
+    Parameters
+    ----------
+    url
+        An https address; http only for this machine itself.
+    target
+        Where to store the content; its folder is made if need be.
+    sha256
+        Expected digest of the content, where known.
+    progress
+        Told after every block how far the download is.
+    attempts
+        How often to try in all.
+    timeout
+        Seconds without a byte after which an attempt has failed.
+    wait
+        Seconds before the second attempt; twice that before the third, and so on.
+
+    Raises
+    ------
+    InvalidInputError
+        If `url` is not https.
+    DownloadError
+        If every attempt failed.
+
+    Examples
+    --------
+    >>> download_file("http://example.org/a.csv", Path("a.csv"))
+    Traceback (most recent call last):
+    evenhand.exceptions.InvalidInputError: `url` must be an https address, got 'http://example.org/a.csv'.
+    """
+    _check_address(url)
+    failure: Exception | None = None
+    for attempt in range(attempts):
+        if attempt:
+            time.sleep(wait * 2 ** (attempt - 1))
+        try:
+            with write_atomically(target) as temporary, temporary.open("wb") as stream:
+                _receive(url, stream, sha256, progress, timeout)
+        except (OSError, http.client.HTTPException) as error:
+            failure = error
+            if isinstance(error, HTTPError):
+                error.close()
+            if not _may_pass(error):
+                break
+        else:
+            return target
+    raise DownloadError(
+        f"Could not download {url} ({_reason(failure)}): check the connection and try again, or fetch that "
+        f"address with a browser and save it as {target}."
+    ) from failure
+
+
+def _check_address(url: str) -> None:
+    if not _is_secure(url):
+        raise InvalidInputError(f"`url` must be an https address, got {url!r}.")
+
+
+def _is_secure(url: str) -> bool:
+    """Whether `url` is https, or http that never leaves this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+
+
+class _CheckedRedirects(HTTPRedirectHandler):
+    """Follow a redirect only to an address that could have been asked for."""
+
+    def redirect_request(
+        self,
+        req: Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> Request | None:
+        if not _is_secure(newurl):
+            fp.close()
+            raise _BrokenDownloadError(f"it redirects to {newurl}, which is not https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _receive(url: str, stream: IO[bytes], sha256: str | None, progress: Progress | None, timeout: float) -> None:
+    request = Request(url, headers={"User-Agent": "evenhand", "Accept-Encoding": "identity"})
+    with build_opener(_CheckedRedirects).open(request, timeout=timeout) as response:
+        announced = response.headers.get("Content-Length")
+        total = int(announced) if announced and announced.isdigit() else None
+        digest, received = hashlib.sha256(), 0
+        while block := response.read(_BLOCK):
+            stream.write(block)
+            digest.update(block)
+            received += len(block)
+            if progress is not None:
+                progress(received, total)
+    if total is not None and received != total:
+        raise _BrokenDownloadError(f"it ended after {received:,} of {total:,} bytes")
+    if not received:
+        raise _BrokenDownloadError("it is empty")
+    if sha256 is not None and digest.hexdigest() != sha256:
+        raise _BrokenDownloadError(f"its sha256 is {digest.hexdigest()}, not {sha256}")
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether another attempt makes sense: not after a refusal such as 404."""
+    return not isinstance(error, HTTPError) or error.code >= 500 or error.code in (408, 429)
+
+
+def _reason(error: Exception | None) -> str:
+    if isinstance(error, HTTPError):
+        return f"the server answered {error.code} {error.reason}"
+    return str(getattr(error, "reason", None) or error)
+
+
+@contextmanager
+def progress_bar(description: str) -> Iterator[Progress]:
+    """Yield a callback for `download_file` that draws a bar on a terminal and nothing elsewhere.
+
+    Examples
+    --------
+    >>> with progress_bar("file.csv") as progress:
+    ...     progress(10, 20)
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(description, total=None)
+
+        def update(received: int, total: int | None) -> None:
+            bar.update(task, completed=received, total=total)
+
+        yield update

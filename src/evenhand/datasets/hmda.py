@@ -1,0 +1,576 @@
+"""HMDA: US mortgage applications as the CFPB publishes them, by state and year.
+
+Every column of a Data Browser export is accounted for below: it is an input (`HMDA_NUMBERS`,
+`HMDA_CATEGORIES`), or it is left out with the reason (`HMDA_POST_DECISION`, `HMDA_PROTECTED`,
+`HMDA_NOT_INPUTS`).
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import os
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from evenhand.datasets.dataset import Dataset
+from evenhand.datasets.download import download_file, progress_bar
+from evenhand.exceptions import DataFileError, DownloadError, InvalidInputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+    from pandas import DataFrame, Series
+
+__all__ = [
+    "HMDA_CATEGORIES",
+    "HMDA_FINANCIAL",
+    "HMDA_NOT_INPUTS",
+    "HMDA_NUMBERS",
+    "HMDA_POST_DECISION",
+    "HMDA_PROTECTED",
+    "fetch_hmda",
+    "load_hmda",
+    "parse_debt_to_income",
+]
+
+HMDA_ADDRESS = "https://ffiec.cfpb.gov/v2/data-browser-api/view/csv"
+_FIRST_YEAR = 2018
+_DEFAULT_YEAR = 2024
+_DEFAULT_STATES = ("DC",)
+
+HMDA_FINANCIAL = (
+    "loan_amount",
+    "income",
+    "debt_to_income_ratio",
+    "property_value",
+    "loan_to_value_ratio",
+    "loan_term",
+)
+"""The paper's financial features; income is in thousands of dollars, the loan term in months."""
+
+HMDA_NUMBERS = (
+    *HMDA_FINANCIAL,
+    "intro_rate_period",
+    "prepayment_penalty_term",
+    "tract_population",
+    "ffiec_msa_md_median_family_income",
+    "tract_to_msa_income_percentage",
+    "tract_owner_occupied_units",
+    "tract_one_to_four_family_homes",
+    "tract_median_age_of_housing_units",
+)
+"""Numeric inputs. What describes the product is reported as applied for when no loan was made."""
+
+HMDA_CATEGORIES = (
+    "conforming_loan_limit",
+    "loan_type",
+    "loan_purpose",
+    "lien_status",
+    "reverse_mortgage",
+    "open-end_line_of_credit",
+    "business_or_commercial_purpose",
+    "negative_amortization",
+    "interest_only_payment",
+    "balloon_payment",
+    "other_nonamortizing_features",
+    "construction_method",
+    "occupancy_type",
+    "manufactured_home_secured_property_type",
+    "manufactured_home_land_property_interest",
+    "total_units",
+    "applicant_credit_score_type",
+    "co-applicant_credit_score_type",
+    "submission_of_application",
+    "aus-1",
+)
+"""Categorical inputs, with the published codes as values (1111: the lender is exempt from reporting)."""
+
+_ONLY_ORIGINATED = "reported for originated loans only, so a value gives the decision away"
+
+HMDA_POST_DECISION = {
+    "interest_rate": "set when the loan is approved; NA on a denial",
+    "rate_spread": "computed from the approved rate; NA on a denial",
+    "hoepa_status": _ONLY_ORIGINATED,
+    "total_loan_costs": _ONLY_ORIGINATED,
+    "total_points_and_fees": _ONLY_ORIGINATED,
+    "origination_charges": _ONLY_ORIGINATED,
+    "discount_points": _ONLY_ORIGINATED,
+    "lender_credits": _ONLY_ORIGINATED,
+    "purchaser_type": "who bought the loan after it was made; 0 on every denial",
+    "denial_reason-1": "10 means not denied",
+    "denial_reason-2": "given for denials only",
+    "denial_reason-3": "given for denials only",
+    "denial_reason-4": "given for denials only",
+    "initially_payable_to_institution": "3, not applicable, is for applications that never came to a loan",
+    "preapproval": "a refused request has an action code of its own, so those that remain were approved once",
+}
+"""Columns settled by the decision or after it, each with what gives it away."""
+
+_POST_DECISION_NUMBERS = frozenset(
+    {
+        "interest_rate",
+        "rate_spread",
+        "total_loan_costs",
+        "total_points_and_fees",
+        "origination_charges",
+        "discount_points",
+        "lender_credits",
+    }
+)
+
+_PERSONS = ("applicant", "co-applicant")
+HMDA_PROTECTED = (
+    "derived_ethnicity",
+    "derived_race",
+    "derived_sex",
+    *(f"{who}_ethnicity-{i}" for who in _PERSONS for i in range(1, 6)),
+    *(f"{who}_race-{i}" for who in _PERSONS for i in range(1, 6)),
+    *(f"{who}_{basis}_observed" for who in _PERSONS for basis in ("ethnicity", "race", "sex")),
+    *(f"{who}_{basis}" for who in _PERSONS for basis in ("sex", "age", "age_above_62")),
+    "tract_minority_population_percent",
+)
+"""Columns that state race, ethnicity, sex or age, or the racial make-up of the tract.
+
+All are prohibited bases under US law, age with exceptions, so none is an input unless asked for.
+"""
+
+_REPEAT = "a further slot of aus-1, empty for most applications"
+HMDA_NOT_INPUTS = {
+    "action_taken": "the decision itself: the label",
+    "activity_year": "the file it came from",
+    "lei": "identifies the lender",
+    "derived_msa-md": "identifies the place",
+    "state_code": "identifies the place",
+    "county_code": "identifies the place",
+    "census_tract": "identifies the place",
+    "derived_loan_product_type": "loan_type and lien_status in one",
+    "derived_dwelling_category": "construction_method and total_units in one",
+    "multifamily_affordable_units": "for buildings of five units or more, where applicants give no income",
+    "aus-2": _REPEAT,
+    "aus-3": _REPEAT,
+    "aus-4": _REPEAT,
+    "aus-5": _REPEAT,
+}
+"""Columns that are never inputs, each with the reason."""
+
+_ORIGINATED, _DENIED = "1", "3"
+_OTHER_ACTIONS = {
+    "2": "approved but not accepted",
+    "4": "withdrawn by the applicant",
+    "5": "closed as incomplete",
+    "6": "purchased loan",
+    "7": "preapproval request denied",
+    "8": "preapproval request approved but not accepted",
+}
+_NOT_GIVEN = frozenset({"", "NA"})
+_EXEMPT = "Exempt"
+_FILE = "evenhand_file"
+
+_DEBT_TO_INCOME_RANGES = {
+    "<20%": 10.0,
+    "20%-<30%": 25.0,
+    "30%-<36%": 33.0,
+    "50%-60%": 55.0,
+    ">60%": 65.0,
+}
+
+
+class _Grouping(NamedTuple):
+    column: str
+    left_out: frozenset[str]
+    readable: dict[str, str]
+    others: str | None = None
+
+    def name(self, value: str) -> str:
+        return self.readable.get(value, self.others or value)
+
+
+_GROUPINGS = {
+    "race": _Grouping(
+        "derived_race",
+        frozenset({"Race Not Available", "Free Form Text Only", "Joint"}),
+        {"White": "White"},
+        others="non-White",
+    ),
+    "derived_race": _Grouping("derived_race", frozenset({"Race Not Available", "Free Form Text Only"}), {}),
+    "ethnicity": _Grouping(
+        "derived_ethnicity", frozenset({"Ethnicity Not Available", "Free Form Text Only", "Joint"}), {}
+    ),
+    "sex": _Grouping("derived_sex", frozenset({"Sex Not Available", "Joint"}), {}),
+    "age": _Grouping("applicant_age_above_62", _NOT_GIVEN, {"Yes": "62 or older", "No": "under 62"}),
+}
+
+
+def load_hmda(
+    *,
+    states: str | Sequence[str] | None = None,
+    year: int | None = None,
+    group: str = "race",
+    include_post_decision: bool = False,
+    include_protected: bool = False,
+    path: str | Path | None = None,
+) -> Dataset:
+    """Originated and denied mortgage applications; ``y == 1`` is an originated loan.
+
+    Exports are read from `path`; else from the folder ``hmda`` in the folder that the environment variable
+    ``EVENHAND_DATA`` names, if it holds any; else from the user's cache, into which they are downloaded if
+    need be (the District of Columbia, 2024, unless said otherwise).
+
+    A person is kept if the loan was originated or denied, the group is known and no financial feature is
+    missing. Other missing values stay missing; a column without any value is left out and noted. Each range of
+    the debt-to-income ratio becomes its middle, see `parse_debt_to_income`. The group is not among the inputs.
+
+    Parameters
+    ----------
+    states
+        Two-letter codes; None for all that the files hold.
+    year
+        Year of the applications; None for all that the files hold.
+    group
+        ``"race"``: White against non-White, leaving out joint applications of both;
+        ``"derived_race"``: all values of that column, joint ones included; ``"sex"`` and ``"ethnicity"``:
+        two values, joint ones left out; ``"age"``: 62 or older against under 62.
+    include_post_decision
+        Put back the columns of `HMDA_POST_DECISION`, to see how much they give away.
+    include_protected
+        Put back the columns of `HMDA_PROTECTED`.
+    path
+        A Data Browser export, plain or gzip, or a folder of them.
+
+    Raises
+    ------
+    InvalidInputError
+        If `group`, `states` or `year` cannot be.
+    DataFileError
+        If a file is missing, damaged or no such export, or no application is left.
+    DownloadError
+        If there is nothing to read and no way to download it.
+
+    Examples
+    --------
+    >>> data = load_hmda(path="hmda/", group="sex")  # doctest: +SKIP
+    >>> data.n_read == len(data) + sum(data.exclusions.values())  # doctest: +SKIP
+    True
+    """
+    import pandas as pd
+
+    if group not in _GROUPINGS:
+        raise InvalidInputError(f"`group` of HMDA must be one of {', '.join(map(repr, _GROUPINGS))}, got {group!r}.")
+    grouping = _GROUPINGS[group]
+    wanted_states, wanted_year = _checked_states(states), _checked_year(year)
+    files = _find_exports(path, wanted_states, wanted_year)
+    numbers, categories = _input_columns(include_post_decision, include_protected)
+    columns = (*numbers, *categories, "action_taken", "activity_year", "state_code", grouping.column)
+    raw = _read_exports(files, list(dict.fromkeys(columns)))
+    is_kept, exclusions = _apply_rules(len(raw), _exclusion_rules(raw, grouping, wanted_states, wanted_year))
+    if not is_kept.any():
+        raise DataFileError(
+            f"No application of the {len(raw):,} rows in {_names(files)} is left "
+            f"({_reasons(exclusions)}): choose other files, states or year."
+        )
+    kept = raw[is_kept].reset_index(drop=True)
+    parsed = {column: _parse_column(kept[column], kept[_FILE]) for column in numbers}
+    coded = {column: _order_by_code(kept[column]) for column in categories}
+    inputs = pd.DataFrame({**parsed, **coded})
+    X = inputs.dropna(axis="columns", how="all")
+    return Dataset(
+        name="hmda",
+        X=X,
+        y=(kept["action_taken"] == _ORIGINATED).to_numpy().astype(np.int64),
+        group=kept[grouping.column].map(grouping.name).to_numpy(dtype=object),
+        group_name=group,
+        financial_features=HMDA_FINANCIAL,
+        positive_label="loan originated",
+        source=f"CFPB/FFIEC HMDA Data Browser, {_names(files)}",
+        license="US government public data",
+        exclusions=exclusions,
+        notes=_notes([*inputs.columns.difference(X.columns)], include_post_decision, include_protected),
+    )
+
+
+def fetch_hmda(
+    states: str | Sequence[str] = _DEFAULT_STATES,
+    year: int = _DEFAULT_YEAR,
+    *,
+    folder: str | Path | None = None,
+    overwrite: bool = False,
+    show_progress: bool = True,
+) -> list[Path]:
+    """Paths of the Data Browser exports of `states` and `year`, downloaded where not yet there.
+
+    Exports hold originated and denied applications only.
+
+    Parameters
+    ----------
+    states
+        Two-letter codes.
+    year
+        Year of the applications, 2018 or later.
+    folder
+        Where to keep the files; None for the user's cache, where `load_hmda` finds them.
+    overwrite
+        Download again what is there.
+    show_progress
+        Draw a bar on a terminal.
+
+    Raises
+    ------
+    InvalidInputError
+        If `states` or `year` cannot be.
+    DownloadError
+        If a file could not be had; the message says how to get it by hand.
+
+    Examples
+    --------
+    >>> fetch_hmda("NY", 2024)  # doctest: +SKIP
+    [PosixPath('.../evenhand/hmda/hmda_2024_NY.csv')]
+    """
+    codes, checked_year = _checked_states(states), _checked_year(year)
+    target_folder = _cache_folder() if folder is None else Path(folder)
+    paths = []
+    for state in codes or ():
+        target = target_folder / f"hmda_{checked_year}_{state}.csv"
+        if overwrite or not target.exists():
+            url = f"{HMDA_ADDRESS}?states={state}&years={checked_year}&actions_taken={_ORIGINATED},{_DENIED}"
+            _fetch_export(url, target, show_progress)
+        paths.append(target)
+    return paths
+
+
+def parse_debt_to_income(text: str) -> float:
+    """Debt-to-income ratio in percent; NaN where not given or exempt.
+
+    Published whole percentages stay, a range becomes its middle; the open ones, below 20 and above 60,
+    become 10 and 65.
+
+    Raises
+    ------
+    ValueError
+        If `text` is none of the published forms.
+
+    Examples
+    --------
+    >>> [parse_debt_to_income(text) for text in ("36", "20%-<30%", ">60%", "NA")]
+    [36.0, 25.0, 65.0, nan]
+    """
+    return _DEBT_TO_INCOME_RANGES[text] if text in _DEBT_TO_INCOME_RANGES else _parse_number(text)
+
+
+def _parse_number(text: str) -> float:
+    if text in _NOT_GIVEN or text == _EXEMPT:
+        return math.nan
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"expected a finite number, got {text!r}")
+    return number
+
+
+def _checked_states(states: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    if states is None:
+        return None
+    codes = (states,) if isinstance(states, str) else tuple(states)
+    if not codes or not all(isinstance(code, str) and re.fullmatch("[A-Za-z]{2}", code) for code in codes):
+        raise InvalidInputError(f"`states` must be two-letter codes such as 'NY', got {states!r}.")
+    return tuple(dict.fromkeys(code.upper() for code in codes))
+
+
+def _checked_year(year: int | None) -> int | None:
+    if year is not None and not (isinstance(year, int) and _FIRST_YEAR <= year < 2100):
+        raise InvalidInputError(f"`year` must be {_FIRST_YEAR} or later, when the present columns began, got {year!r}.")
+    return year
+
+
+def _find_exports(path: str | Path | None, states: tuple[str, ...] | None, year: int | None) -> list[Path]:
+    """Files to read: the user's, else the environment's, else the cache's, else downloaded ones."""
+    if path is not None:
+        return _exports_at(Path(path))
+    root = os.environ.get("EVENHAND_DATA")
+    if root and (found := _exports_in(Path(root) / "hmda")):
+        return found
+    if states is None and (cached := _cached_exports(year)):
+        return cached
+    return fetch_hmda(states or _DEFAULT_STATES, year or _DEFAULT_YEAR)
+
+
+def _exports_at(path: Path) -> list[Path]:
+    if not path.exists():
+        raise DataFileError(f"{path} does not exist: give `path` a Data Browser export or a folder of them.")
+    if path.is_file():
+        return [path]
+    found = _exports_in(path)
+    if not found:
+        raise DataFileError(f"{path} holds no .csv or .csv.gz file: put Data Browser exports there.")
+    return found
+
+
+def _exports_in(folder: Path) -> list[Path]:
+    """Exports in name order; a compressed copy of a file that lies beside it is not read twice."""
+    if not folder.is_dir():
+        return []
+    names = {path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
+    plain = {name for name in names if name.lower().endswith(".csv")}
+    packed = {name for name in names if name.lower().endswith(".csv.gz") and name[:-3] not in plain}
+    return [folder / name for name in sorted(plain | packed)]
+
+
+def _cached_exports(year: int | None) -> list[Path]:
+    found = _exports_in(_cache_folder())
+    return [path for path in found if year is None or path.name.startswith(f"hmda_{year}_")]
+
+
+def _cache_folder() -> Path:
+    from platformdirs import user_cache_dir
+
+    return Path(user_cache_dir("evenhand", appauthor=False)) / "hmda"
+
+
+def _fetch_export(url: str, target: Path, show_progress: bool) -> None:
+    with progress_bar(target.name) if show_progress else nullcontext() as progress:
+        download_file(url, target, progress=progress)
+    try:
+        _check_columns(target, ["action_taken", *HMDA_FINANCIAL])
+    except DataFileError as error:
+        target.unlink()
+        raise DownloadError(
+            f"{url} answered with something other than a Data Browser export: try again later, or export the "
+            f"file at https://ffiec.cfpb.gov/data-browser/ and save it as {target}."
+        ) from error
+
+
+def _input_columns(include_post_decision: bool, include_protected: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Numeric and categorical columns of X."""
+    extra = [*HMDA_POST_DECISION] if include_post_decision else []
+    extra += HMDA_PROTECTED if include_protected else ()
+    numeric = _POST_DECISION_NUMBERS | {"tract_minority_population_percent"}
+    numbers = (*HMDA_NUMBERS, *(column for column in extra if column in numeric))
+    return numbers, (*HMDA_CATEGORIES, *(column for column in extra if column not in numeric))
+
+
+def _check_columns(path: Path, columns: Sequence[str]) -> None:
+    """Refuse a file whose header lacks any of `columns`."""
+    opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    try:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as stream:
+            header = next(csv.reader(stream), [])
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
+        raise DataFileError(f"{path} cannot be read ({error}): export or copy it again.") from error
+    missing = [column for column in columns if column not in header]
+    if missing:
+        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        raise DataFileError(
+            f"{path} is not an HMDA Data Browser export: it lacks {len(missing)} of {len(columns)} "
+            f"columns needed ({shown}); export it from https://ffiec.cfpb.gov/data-browser/."
+        )
+
+
+def _read_exports(files: Sequence[Path], columns: list[str]) -> DataFrame:
+    """Columns of all files and the file's name, every value as published, as categories."""
+    import pyarrow as pa
+
+    tables = []
+    for path in files:
+        table = _read_export(path, columns)
+        name = pa.DictionaryArray.from_arrays(np.zeros(len(table), dtype=np.int32), [str(path)])
+        tables.append(table.append_column(_FILE, name))
+    frame: DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
+    return frame
+
+
+def _read_export(path: Path, columns: list[str]) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    _check_columns(path, columns)
+    text = pa.dictionary(pa.int32(), pa.string())
+    options = arrow_csv.ConvertOptions(include_columns=columns, column_types=dict.fromkeys(columns, text))
+    try:
+        return arrow_csv.read_csv(path, convert_options=options)
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataFileError(f"{path} is damaged ({reason}): export or copy it again.") from error
+
+
+def _exclusion_rules(
+    raw: DataFrame, grouping: _Grouping, states: tuple[str, ...] | None, year: int | None
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Reasons to leave a person out, in the order in which they count."""
+    if states is not None:
+        yield f"state other than {', '.join(states)}", ~raw["state_code"].isin(states).to_numpy()
+    if year is not None:
+        yield f"year other than {year}", (raw["activity_year"] != str(year)).to_numpy()
+    for code in sorted(raw["action_taken"].cat.categories):
+        if code not in (_ORIGINATED, _DENIED):
+            reason = _OTHER_ACTIONS.get(code, f"action_taken is {code!r}")
+            yield reason, (raw["action_taken"] == code).to_numpy()
+    for value in sorted(grouping.left_out | _NOT_GIVEN):
+        yield f"{grouping.column} is {value!r}", (raw[grouping.column] == value).to_numpy()
+    for column in HMDA_FINANCIAL:
+        yield f"{column} exempt from reporting", (raw[column] == _EXEMPT).to_numpy()
+        yield f"{column} missing", raw[column].isin(_NOT_GIVEN).to_numpy()
+
+
+def _apply_rules(
+    n_rows: int, rules: Iterator[tuple[str, NDArray[np.bool_]]]
+) -> tuple[NDArray[np.bool_], dict[str, int]]:
+    """Rows that no rule leaves out, and how many the first rule to apply left out."""
+    is_kept = np.ones(n_rows, dtype=np.bool_)
+    counts = {}
+    for reason, applies in rules:
+        if count := int((is_kept & applies).sum()):
+            counts[reason] = count
+            is_kept &= ~applies
+    return is_kept, counts
+
+
+def _parse_column(raw: Series[Any], file: Series[Any]) -> NDArray[np.float64]:
+    """Numbers of a column, parsing each distinct text once."""
+    parse = parse_debt_to_income if raw.name == "debt_to_income_ratio" else _parse_number
+    texts = raw.cat.remove_unused_categories()
+    values = []
+    for text in texts.cat.categories:
+        try:
+            values.append(parse(text))
+        except ValueError as error:
+            raise DataFileError(
+                f"{file[raw == text].iloc[0]} holds {text!r} in column {raw.name}, where a number was expected: "
+                "export it again."
+            ) from error
+    return np.array(values, dtype=np.float64)[texts.cat.codes.to_numpy()]
+
+
+def _order_by_code(raw: Series[Any]) -> Series[Any]:
+    """Categories that occur in the order of their codes, 2 before 10; what was not given is missing."""
+    given = set(raw.cat.remove_unused_categories().cat.categories) - _NOT_GIVEN
+    return raw.cat.set_categories(sorted(given, key=_code_order))
+
+
+def _code_order(value: str) -> tuple[float, str]:
+    digits = re.match(r"\d+", value)
+    return (float(digits[0]) if digits else -1.0, value)
+
+
+def _notes(empty: list[str], include_post_decision: bool, include_protected: bool) -> tuple[str, ...]:
+    notes = ["Ranges of debt_to_income_ratio stand for their middles; loan_amount and property_value are rounded."]
+    if empty:
+        notes.append(f"Left out, because nobody who was kept has a value: {', '.join(empty)}.")
+    if include_post_decision:
+        notes.append("The inputs hold columns known only after the decision: good figures mean nothing here.")
+    if include_protected:
+        notes.append("The inputs state race, ethnicity, sex and age.")
+    return tuple(notes)
+
+
+def _names(files: Sequence[Path]) -> str:
+    return files[0].name if len(files) == 1 else f"{len(files)} files in {files[0].parent.name}"
+
+
+def _reasons(exclusions: dict[str, int]) -> str:
+    return "; ".join(f"{reason} {count:,}" for reason, count in exclusions.items()) or "the files are empty"

@@ -1,1 +1,0 @@
-"""Studies: settings, pure functions, and tables of results."""

@@ -1,0 +1,219 @@
+"""A table of numbers and categories as the matrix a network sees, and attributions back to the table's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.validation import is_number_column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Encoding", "TableEncoder"]
+
+Encoding = Literal["onehot", "ordinal"]
+
+_MISSING = "(missing)"
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """A standardized number; missing values become the mean, flagged by a column of their own where fit saw any."""
+
+    name: str
+    mean: float
+    scale: float
+    flags_missing: bool
+
+    @classmethod
+    def fit(cls, name: str, values: pd.Series[Any]) -> NumberColumn:
+        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        if np.isinf(numbers).any():
+            raise InvalidInputError(f"Column {name!r} holds {int(np.isinf(numbers).sum())} infinite values.")
+        known = numbers[~np.isnan(numbers)]
+        if len(known) == 0:
+            raise InvalidInputError(f"Column {name!r} has no value at all; drop it.")
+        scale = float(known.std())
+        # A constant column carries nothing: it is centered and left at its own scale.
+        return cls(name, float(known.mean()), scale if scale > 0 else 1.0, len(known) < len(numbers))
+
+    @property
+    def encoded_names(self) -> list[str]:
+        return [self.name, f"{self.name}={_MISSING}"] if self.flags_missing else [self.name]
+
+    def transform(self, values: pd.Series[Any]) -> NDArray[np.float64]:
+        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        if np.isinf(numbers).any():
+            raise InvalidInputError(f"Column {self.name!r} holds {int(np.isinf(numbers).sum())} infinite values.")
+        missing = np.isnan(numbers)
+        standard = np.where(missing, 0.0, (numbers - self.mean) / self.scale)
+        return np.column_stack([standard, missing]) if self.flags_missing else standard[:, None]
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """A category: one column each, or its integer code standardized.
+
+    A missing value is a category of its own where fit saw any. A category never seen at fit is all zeros: no category
+    in one-hot columns, the mean code in ordinal ones.
+    """
+
+    name: str
+    categories: tuple[str, ...]
+    encoding: Encoding
+    mean: float
+    scale: float
+
+    @classmethod
+    def fit(cls, name: str, values: pd.Series[Any], encoding: Encoding) -> CategoryColumn:
+        import pandas as pd
+
+        keys = _keys(values)
+        seen = set(keys.unique())
+        if isinstance(values.dtype, pd.CategoricalDtype):  # keep the order that the user gave
+            ordered = [str(c) for c in values.dtype.categories]
+        else:
+            ordered = sorted(seen - {_MISSING})
+        categories = tuple(c for c in [*ordered, _MISSING] if c in seen)
+        codes = pd.Index(categories).get_indexer(pd.Index(keys)).astype(np.float64)
+        scale = float(codes.std())
+        return cls(name, categories, encoding, float(codes.mean()), scale if scale > 0 else 1.0)
+
+    @property
+    def encoded_names(self) -> list[str]:
+        if self.encoding == "ordinal":
+            return [self.name]
+        return [f"{self.name}={category}" for category in self.categories]
+
+    def codes(self, values: pd.Series[Any]) -> NDArray[np.int64]:
+        """Position of each value among the categories, -1 for one never seen."""
+        import pandas as pd
+
+        return pd.Index(self.categories).get_indexer(pd.Index(_keys(values))).astype(np.int64)
+
+    def transform(self, values: pd.Series[Any]) -> NDArray[np.float64]:
+        codes = self.codes(values)
+        if self.encoding == "ordinal":
+            standard: NDArray[np.float64] = np.where(codes < 0, 0.0, (codes - self.mean) / self.scale)
+            return standard[:, None]
+        is_category: NDArray[np.bool_] = codes[:, None] == np.arange(len(self.categories))
+        return is_category.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class TableEncoder:
+    """Encoder of mixed tables, learned on one table and applied to others.
+
+    Numbers are standardized; categories (strings, booleans, pandas categories) become one column each
+    (``"onehot"``) or a standardized integer code (``"ordinal"``, the paper's choice). Columns are found by name.
+
+    Attributes
+    ----------
+    columns
+        One fitted column per input column, in order.
+    encoding
+        ``"onehot"`` or ``"ordinal"``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"income": [1.0, 3.0], "job": ["clerk", "cook"]})
+    >>> encoder = TableEncoder.fit(table)
+    >>> encoder.encoded_names
+    ['income', 'job=clerk', 'job=cook']
+    >>> encoder.transform(table).tolist()
+    [[-1.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    >>> encoder.join([[0.5, 0.25, -0.75]]).tolist()  # attributions, summed back to income and job
+    [[0.5, -0.5]]
+    """
+
+    columns: tuple[NumberColumn | CategoryColumn, ...]
+    encoding: Encoding
+
+    @classmethod
+    def fit(cls, X: pd.DataFrame, encoding: Encoding = "onehot") -> TableEncoder:
+        """Learn means, scales and categories from `X`."""
+        if encoding not in get_args(Encoding):
+            raise InvalidInputError(f"`encoding` must be one of {list(get_args(Encoding))}, got {encoding!r}.")
+        if X.shape[0] == 0 or X.shape[1] == 0:
+            raise InvalidInputError(f"Cannot learn an encoding from a table of shape {X.shape}.")
+        return cls(tuple(_fit_column(str(name), X[name], encoding) for name in X.columns), encoding)
+
+    @property
+    def names(self) -> list[str]:
+        """Input columns, in order."""
+        return [column.name for column in self.columns]
+
+    @cached_property
+    def encoded_names(self) -> list[str]:
+        """Encoded columns, in order."""
+        return [name for column in self.columns for name in column.encoded_names]
+
+    @cached_property
+    def join_matrix(self) -> NDArray[np.float64]:
+        """0/1 matrix of shape (n_encoded, n_columns) that sums encoded columns into their input column."""
+        widths = [len(column.encoded_names) for column in self.columns]
+        source = np.repeat(np.arange(len(widths)), widths)
+        is_source: NDArray[np.bool_] = source[:, None] == np.arange(len(widths))
+        return is_source.astype(np.float64)
+
+    def join(self, attributions: Any) -> NDArray[np.float64]:  # noqa: ANN401 - array or tensor
+        """Attributions of shape (n, n_encoded) summed to the input columns, of shape (n, n_columns)."""
+        joined: NDArray[np.float64] = np.asarray(attributions, dtype=np.float64) @ self.join_matrix
+        return joined
+
+    def transform(self, X: pd.DataFrame) -> NDArray[np.float32]:
+        """Encode a table with the columns seen at fit, in any order; further columns are an error."""
+        given, expected = [str(name) for name in X.columns], self.names
+        absent, extra = [n for n in expected if n not in given], [n for n in given if n not in expected]
+        if absent or extra:
+            raise InvalidInputError(
+                f"The table's columns differ from those learned at fit: missing {absent}, unexpected {extra}."
+            )
+        table = X.set_axis(given, axis=1)
+        parts = [_transform_column(column, table[column.name]) for column in self.columns]
+        return np.concatenate(parts, axis=1).astype(np.float32)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; `from_dict` undoes it."""
+        return {"encoding": self.encoding, "columns": [_column_to_dict(column) for column in self.columns]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TableEncoder:
+        """Rebuild an encoder from `to_dict`'s data."""
+        return cls(tuple(_column_from_dict(column) for column in data["columns"]), data["encoding"])
+
+
+def _fit_column(name: str, values: pd.Series[Any], encoding: Encoding) -> NumberColumn | CategoryColumn:
+    if is_number_column(values):
+        return NumberColumn.fit(name, values)
+    return CategoryColumn.fit(name, values, encoding)
+
+
+def _transform_column(column: NumberColumn | CategoryColumn, values: pd.Series[Any]) -> NDArray[np.float64]:
+    if isinstance(column, NumberColumn) and not is_number_column(values):
+        raise InvalidInputError(f"Column {column.name!r} held numbers at fit and now holds {values.dtype}.")
+    return column.transform(values)
+
+
+def _keys(values: pd.Series[Any]) -> pd.Series[Any]:
+    """Categories as strings, so that they survive JSON; missing ones named."""
+    return values.astype(object).where(values.notna(), _MISSING).map(str)
+
+
+def _column_to_dict(column: NumberColumn | CategoryColumn) -> dict[str, Any]:
+    return {"kind": "number" if isinstance(column, NumberColumn) else "category", **vars(column)}
+
+
+def _column_from_dict(data: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
+    fields = {key: value for key, value in data.items() if key != "kind"}
+    if data["kind"] == "number":
+        return NumberColumn(**fields)
+    return CategoryColumn(**{**fields, "categories": tuple(fields["categories"])})

@@ -1,0 +1,140 @@
+"""Which column of a table plays which part, and its rows as labels, groups and features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.inputs.validation import Groups, as_groups, as_labels, as_table, check_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = ["Columns", "Rows"]
+
+_MISSING = "(missing)"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a file play which part.
+
+    Attributes
+    ----------
+    label, group, features, by
+        Column of the outcome; of the protected attribute; those the model takes; those to split figures by.
+    positive_label
+        Value of the label that is the favorable outcome; None where it is 0 or 1.
+    drop_missing
+        Whether rows without a label or a group are left out, and counted, rather than refused.
+    """
+
+    label: str
+    group: tuple[str, ...]
+    features: tuple[str, ...]
+    by: tuple[str, ...] = ()
+    positive_label: str | None = None
+    drop_missing: bool = False
+
+    @classmethod
+    def among(
+        cls,
+        available: Sequence[str],
+        *,
+        label: str,
+        group: str | Sequence[str],
+        features: Sequence[str] | None,
+        drop: Sequence[str],
+        keep_group: bool,
+        by: Sequence[str],
+        positive_label: str | None,
+        drop_missing: bool,
+    ) -> Columns:
+        """Check names against the columns that there are; features are by default all that play no other part."""
+        check_columns([label], available, "`label`")
+        groups = check_columns(group, available, "`group`")
+        dropped = check_columns(drop, available, "`drop`") if drop else []
+        splits = check_columns(by, available, "`by`") if by else []
+        hidden = {label, *dropped, *(() if keep_group else groups)}
+        chosen = [c for c in available if c not in hidden] if features is None else features
+        features_ = check_columns(chosen, available, "The model")
+        return cls(label, tuple(groups), tuple(features_), tuple(splits), positive_label, drop_missing)
+
+    @property
+    def needed(self) -> list[str]:
+        """Every column that is read, each once."""
+        return list(dict.fromkeys([*self.features, self.label, *self.group, *self.by]))
+
+    def rows_of(self, table: pa.Table, where: str) -> Rows:
+        """Labels, groups and features of a part of a file.
+
+        Raises
+        ------
+        InvalidInputError
+            If a label or a group is missing or cannot be used; the message begins with `where`.
+        """
+        kept = np.arange(len(table))
+        exclusions: dict[str, int] = {}
+        if self.drop_missing:
+            table, kept, exclusions = _without_missing(table, kept, [self.label, *self.group])
+        if not len(table):
+            return Rows(None, np.zeros(0, dtype=np.int64), None, {}, kept, exclusions)
+        try:
+            columns = list(dict.fromkeys([*self.features, self.label, *self.group]))
+            frame = table.select(columns).to_pandas(use_threads=False)
+            labels = as_labels(self._labels(frame), len(frame), self.label, is_part=True)
+            groups = as_groups(frame[list(self.group)], len(frame), " & ".join(self.group), is_part=True)
+            by = {name: _texts(table.column(name)) for name in self.by}
+            features = as_table(frame[list(self.features)]) if self.features else None
+            return Rows(features, labels, groups, by, kept, exclusions)
+        except (InvalidInputError, InvalidTypeError) as error:
+            raise type(error)(f"{where}: {error}") from None
+
+    def _labels(self, frame: pd.DataFrame) -> pd.Series[Any]:
+        values = frame[self.label]
+        if self.positive_label is None:
+            return values
+        text = values.astype(str).str.strip()
+        return (text == self.positive_label).astype("int64").mask(values.isna())
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A part of a file, checked; `table` and `groups` are None where no row is left."""
+
+    table: pd.DataFrame | None
+    labels: NDArray[np.int64]
+    groups: Groups | None
+    by: Mapping[str, NDArray[np.str_]]
+    kept: NDArray[np.int64]
+    exclusions: Mapping[str, int]
+
+
+def _without_missing(
+    table: pa.Table, kept: NDArray[np.int64], columns: list[str]
+) -> tuple[pa.Table, NDArray[np.int64], dict[str, int]]:
+    import pyarrow.compute as pc
+
+    exclusions = {}
+    for column in columns:
+        known = pc.is_valid(table.column(column)).to_numpy()
+        if not known.all():
+            exclusions[f"no value in {column!r}"] = int((~known).sum())
+            table, kept = table.filter(known), kept[known]
+    return table, kept, exclusions
+
+
+def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
+    """Values as text; a missing value is a value of its own."""
+    encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
+    if hasattr(encoded, "chunks"):
+        encoded = encoded.chunk(0)
+    names = np.asarray([str(value) for value in encoded.dictionary.to_pylist()] + [_MISSING])
+    found: NDArray[np.str_] = names[encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)]
+    return found

@@ -1,0 +1,311 @@
+"""User tables, labels and groups turned into checked arrays, once, at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from evenhand.exceptions import InvalidInputError, InvalidTypeError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Groups",
+    "as_groups",
+    "as_labels",
+    "as_matrix",
+    "as_table",
+    "check_columns",
+    "check_fraction",
+    "did_you_mean",
+    "is_number_column",
+    "text_columns",
+]
+
+_SEPARATOR = " & "
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The validated protected attribute.
+
+    Attributes
+    ----------
+    codes
+        Integers 0..G-1, of shape (n,).
+    names
+        Readable name of each code.
+    """
+
+    codes: NDArray[np.int64]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of people in each group."""
+        numbers = np.bincount(self.codes, minlength=len(self.names))
+        return {name: int(number) for name, number in zip(self.names, numbers, strict=True)}
+
+    def recoded(self, names: Sequence[str]) -> Groups:
+        """Return the same people with the codes that `names` gives; every name in use must be among them."""
+        positions = np.asarray([names.index(name) for name in self.names], dtype=np.int64)
+        return Groups(positions[self.codes], tuple(names))
+
+
+def as_table(X: Any, name: str = "X") -> pd.DataFrame:  # noqa: ANN401 - any dataframe or array
+    """A pandas table with string column names from pandas, polars, pyarrow, or a two-dimensional array.
+
+    Examples
+    --------
+    >>> as_table([[1.0, 2.0]]).columns.tolist()
+    ['x0', 'x1']
+    """
+    import narwhals as nw
+    import pandas as pd
+
+    if isinstance(X, pd.DataFrame):
+        table = X
+    elif isinstance(X, np.ndarray) or (isinstance(X, Sequence) and not isinstance(X, str)):
+        values = np.asarray(X)
+        if values.ndim != 2:
+            raise InvalidInputError(f"`{name}` must have two dimensions, got shape {values.shape}.")
+        table = pd.DataFrame(values, columns=[f"x{j}" for j in range(values.shape[1])])
+    else:
+        try:
+            table = nw.from_native(X, eager_only=True).to_pandas()
+        except TypeError:
+            raise InvalidTypeError(
+                f"`{name}` must be a pandas, polars or pyarrow table or a two-dimensional array, "
+                f"got {type(X).__name__}."
+            ) from None
+    if table.shape[0] == 0 or table.shape[1] == 0:
+        raise InvalidInputError(f"`{name}` must have rows and columns, got shape {table.shape}.")
+    names = [str(column) for column in table.columns]
+    repeated = sorted({column for column in names if names.count(column) > 1})
+    if repeated:
+        raise InvalidInputError(f"`{name}` has columns with the same name: {repeated}.")
+    return table.set_axis(names, axis=1).reset_index(drop=True)
+
+
+def as_matrix(
+    table: pd.DataFrame, name: str = "X", *, dtype: DTypeLike = np.float32, allow_missing: bool = False
+) -> NDArray[np.floating]:
+    """Columns in order as a matrix, for a model that takes the table as it is.
+
+    Raises
+    ------
+    InvalidInputError
+        If a column is not numeric, or holds infinite values, or missing ones that the model does not take.
+    """
+    text = text_columns(table)
+    if text:
+        raise InvalidInputError(
+            f"`{name}` has columns that are not numbers: {text} (such as {_not_a_number(table[text[0]])!r} in "
+            f"{text[0]!r}). Encode them first, for example with "
+            "`evenhand.TableEncoder.fit(X).transform(X)`, or audit a `CECClassifier`, which encodes by itself."
+        )
+    values: NDArray[np.floating] = table.to_numpy(dtype=dtype, na_value=np.nan)
+    is_bad = np.isinf(values) if allow_missing else ~np.isfinite(values)
+    bad = {c: int(n) for c, n in zip(table.columns, is_bad.sum(axis=0), strict=True) if n}
+    if bad:
+        what = "infinite" if allow_missing else "missing or infinite"
+        raise InvalidInputError(f"`{name}` holds {what} values (column: count): {bad}. Drop those rows or fill them.")
+    return values
+
+
+def _not_a_number(column: pd.Series[Any]) -> str:
+    """A value of a column that is no number."""
+    import pandas as pd
+
+    present = column.dropna()
+    strange = present[pd.to_numeric(present.astype(str), errors="coerce").isna()]
+    return str(next(iter(strange if len(strange) else present), ""))
+
+
+def as_labels(y: Any, n: int, name: str = "y", *, is_part: bool = False) -> NDArray[np.int64]:  # noqa: ANN401
+    """Labels 0 and 1 of n people, both present unless they are a part of the people.
+
+    Examples
+    --------
+    >>> as_labels([True, False], 2)
+    array([1, 0])
+    """
+    values = _as_column(y, name)
+    if len(values) != n:
+        raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
+    missing = int(values.isna().sum())
+    if missing:
+        raise InvalidInputError(
+            f"`{name}` has {missing} missing labels; drop those people first (on the command line: --drop-missing)."
+        )
+    seen = sorted(values.unique().tolist(), key=str)
+    if not set(seen) <= {0, 1}:
+        raise InvalidInputError(
+            f"`{name}` must be 0 or 1 (1 for the favorable outcome), got the values {seen[:5]}"
+            f"{' and more' if len(seen) > 5 else ''}."
+        )
+    if len(seen) < 2 and not is_part:
+        raise InvalidInputError(f"`{name}` holds only the label {seen[0]}; both 0 and 1 are needed.")
+    return values.to_numpy().astype(np.int64)
+
+
+def as_groups(
+    sensitive_features: Any,  # noqa: ANN401
+    n: int,
+    name: str = "sensitive_features",
+    *,
+    is_part: bool = False,
+) -> Groups:
+    """Group codes and names; several columns become their intersection. A part of the people may be of one group.
+
+    Examples
+    --------
+    >>> as_groups(["m", "f", "m"], 3)
+    Groups(codes=array([1, 0, 1]), names=('f', 'm'))
+    >>> as_groups({"sex": ["m", "f"], "old": [True, False]}, 2).names
+    ('f & False', 'm & True')
+    """
+    if sensitive_features is None:
+        raise InvalidInputError(
+            f"`{name}` is missing: groups are needed to compare people. Give one value per row of `X`."
+        )
+    _refuse_probabilities(sensitive_features, name)
+    columns = _group_columns(sensitive_features, name)
+    for label, values in columns.items():
+        if len(values) != n:
+            raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
+        missing = int(values.isna().sum())
+        if missing:
+            raise InvalidInputError(
+                f"`{name}` has {missing} missing values{f' in {label!r}' if len(columns) > 1 else ''}; "
+                "drop those people, or give them a group of their own such as 'unknown'."
+            )
+    parts = [values.astype(object).map(_group_text) for values in columns.values()]
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = joined + _SEPARATOR + part
+    names, codes = np.unique(joined.to_numpy(dtype=str), return_inverse=True)
+    if len(names) < 2 and not is_part:
+        raise InvalidInputError(
+            f"`{name}` holds only the group {str(names[0])!r}; at least two groups are needed to compare."
+        )
+    return Groups(codes.astype(np.int64), tuple(str(group) for group in names))
+
+
+def is_number_column(values: pd.Series[Any]) -> bool:
+    """Whether a column holds numbers; booleans, strings and pandas categories are categories."""
+    import pandas as pd
+
+    return pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(values.dtype)
+
+
+def text_columns(table: pd.DataFrame) -> list[str]:
+    """Columns that hold neither numbers nor yes and no, which count as the numbers 1 and 0."""
+    return [c for c in table.columns if not (is_number_column(table[c]) or table[c].dtype == bool)]
+
+
+def check_columns(wanted: Iterable[str], available: Sequence[str], what: str) -> list[str]:
+    """`wanted` as a list, each name among `available`, none twice."""
+    names = [wanted] if isinstance(wanted, str) else [str(column) for column in wanted]
+    if not names:
+        raise InvalidInputError(f"{what} names no column; name at least one of {list(available)}.")
+    absent = [column for column in names if column not in available]
+    if absent:
+        raise InvalidInputError(
+            f"{what} names columns absent from the data: {absent}.{did_you_mean(absent[0], available)}"
+        )
+    repeated = sorted({column for column in names if names.count(column) > 1})
+    if repeated:
+        raise InvalidInputError(f"{what} names a column twice: {repeated}.")
+    return names
+
+
+def check_fraction(value: float, name: str) -> float:
+    """`value` if it is a number in [0, 1]."""
+    if not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise InvalidInputError(f"`{name}` must be a number in [0, 1], got {value!r}.")
+    return float(value)
+
+
+def did_you_mean(name: str, options: Sequence[str]) -> str:
+    """A suggestion to end an error message with.
+
+    Examples
+    --------
+    >>> did_you_mean("incme", ["income", "age"])
+    " Did you mean 'income'?"
+    """
+    close = get_close_matches(name, options, n=1)
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    shown = ", ".join(repr(option) for option in options[:12])
+    return f" Available: {shown}{', ...' if len(options) > 12 else ''}."
+
+
+def _refuse_probabilities(values: Any, name: str) -> None:  # noqa: ANN401
+    """Refuse group membership given as probabilities, which matching and attribution cannot use."""
+    if not _is_two_dimensional(values) or values.shape[1] < 2:
+        return
+    table = as_table(values, name)
+    if not all(table[c].dtype.kind == "f" for c in table.columns):
+        return
+    shares = table.to_numpy(dtype=float)
+    if ((shares >= 0) & (shares <= 1)).all() and np.allclose(shares.sum(axis=1), 1) and (shares % 1 != 0).any():
+        raise InvalidInputError(
+            f"`{name}` holds probabilities of {table.shape[1]} groups. People are matched and explained as members of "
+            "one group: give one group each. For approvals and error rates with probabilities, use "
+            "`evenhand.metrics.disparity`."
+        )
+
+
+def _group_text(value: Any) -> str:  # noqa: ANN401 - one cell of a column
+    """A group's name; 1.0 read from a file with missing values elsewhere is the group 1."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _group_columns(values: Any, name: str) -> dict[str, pd.Series[Any]]:  # noqa: ANN401
+    import pandas as pd
+
+    if isinstance(values, Mapping):
+        values = pd.DataFrame({str(key): list(column) for key, column in values.items()})
+    if not _is_two_dimensional(values):
+        return {name: _as_column(values, name)}
+    table = as_table(values, name)
+    return {str(column): table[column] for column in table.columns}
+
+
+def _is_two_dimensional(values: Any) -> bool:  # noqa: ANN401
+    """Whether an array or a table of any library has two dimensions."""
+    return len(getattr(values, "shape", ())) == 2
+
+
+def _as_column(values: Any, name: str) -> pd.Series[Any]:  # noqa: ANN401
+    """One column from a list, array, pandas, polars or pyarrow column, or a table of one column."""
+    import narwhals as nw
+    import pandas as pd
+
+    if isinstance(values, pd.Series):
+        return values.reset_index(drop=True)
+    if _is_two_dimensional(values):
+        table = as_table(values, name)
+        if table.shape[1] != 1:
+            raise InvalidInputError(f"`{name}` must be one column, got {table.shape[1]}.")
+        return table.iloc[:, 0]
+    if isinstance(values, (list, tuple, np.ndarray)):
+        return pd.Series(values)
+    try:
+        column: pd.Series[Any] = nw.from_native(values, series_only=True).to_pandas()
+        return column.reset_index(drop=True)
+    except TypeError:
+        raise InvalidTypeError(
+            f"`{name}` must be a list, an array or a column of a table, got {type(values).__name__}."
+        ) from None

@@ -1,0 +1,1 @@
+"""Numbers from arrays: the CEC score, the excess, outcome metrics, disparity tables."""

@@ -1,0 +1,220 @@
+"""Approvals of each group beside the reference group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.disparity.comparison import Test, compare_groups, no_comparison
+from evenhand.metrics.disparity.estimate import Estimate
+from evenhand.metrics.disparity.inputs import binary_values, check_open_fraction
+from evenhand.metrics.disparity.means import group_rate
+from evenhand.metrics.disparity.membership import SOFT_NOTE, membership_of, reference_code_of
+from evenhand.metrics.excess import holm
+
+__all__ = ["FOUR_FIFTHS", "ApprovalTable", "GroupApproval", "approval_disparity"]
+
+FOUR_FIFTHS = 0.8
+"""Approval ratio below which a difference is flagged as large: a rule of thumb from US employment-selection guidance
+(29 CFR 1607.4(D)); it was written for hiring, and using it for lending is the reader's choice."""
+
+
+@dataclass(frozen=True)
+class GroupApproval:
+    """Approvals of one group, alone and beside the reference group.
+
+    Attributes
+    ----------
+    n_people, n_approved
+        Counts; sums of probabilities where membership is given as probabilities.
+    n_effective
+        The number of people with known membership that would carry the same information: (Σp)² / Σp².
+    approval_rate
+        Share approved; Wilson interval.
+    rate_difference_group_minus_reference_pp
+        In percentage points; Newcombe's interval from the two Wilson intervals.
+    approval_ratio_group_over_reference
+        Adverse impact ratio: 1 equal rates, below 1 the group is approved less often; Koopman's score interval.
+    odds_ratio_group_over_reference
+        1 equal odds, below 1 the group is approved less often; score interval with both margins held (Cornfield).
+    p_value, p_value_holm
+        Two-sided, of equal rates; as it is, and adjusted for the number of groups compared.
+    test
+        Which test `p_value` comes from.
+    n_standard_deviations
+        The difference of rates over its standard error under equal rates; negative when the group is approved less.
+    shortfall
+        Further approvals with which the group's rate would reach the reference rate; 0 when it already does.
+    is_statistically_significant
+        Whether `p_value_holm` is below the table's `significance_level`; None where there is no p-value.
+    is_below_practical_threshold
+        Whether the approval ratio is below the table's `four_fifths_threshold`; None where there is no ratio.
+    is_small_group
+        Whether `n_effective` is below the table's `small_group`.
+    """
+
+    group: str
+    is_reference: bool
+    n_people: float
+    n_approved: float
+    n_effective: float
+    approval_rate: Estimate
+    rate_difference_group_minus_reference_pp: Estimate
+    approval_ratio_group_over_reference: Estimate
+    odds_ratio_group_over_reference: Estimate
+    p_value: float
+    p_value_holm: float
+    test: str
+    n_standard_deviations: float
+    shortfall: float
+    is_statistically_significant: bool | None
+    is_below_practical_threshold: bool | None
+    is_small_group: bool
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields, nested."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ApprovalTable:
+    """Approvals of every group beside the reference, and the settings they were made with."""
+
+    reference: str
+    confidence: float
+    significance_level: float
+    four_fifths_threshold: float
+    small_group: int
+    is_probabilistic: bool
+    groups: tuple[GroupApproval, ...]
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields, nested."""
+        return asdict(self)
+
+
+def approval_disparity(
+    decision: ArrayLike,
+    group: ArrayLike,
+    *,
+    names: Sequence[str] | None = None,
+    frequency: ArrayLike | None = None,
+    reference: str | None = None,
+    test: Test = "auto",
+    confidence: float = 0.95,
+    significance_level: float = 0.05,
+    four_fifths_threshold: float = FOUR_FIFTHS,
+    small_group: int = 30,
+) -> ApprovalTable:
+    """Approvals by group, and how each differs from the reference group.
+
+    Parameters
+    ----------
+    decision
+        1 approved, 0 not, of shape (n,).
+    group
+        Integer codes of shape (n,), or probabilities of membership of shape (n, G) whose rows sum to 1. With
+        probabilities every count is a sum of probabilities and every interval a normal approximation that accounts
+        for one person counting in several groups. The probabilities stand in for membership only as far as decisions
+        do not depend on membership beyond them.
+    names
+        A name for each code; by default the codes themselves.
+    frequency
+        How many people each row stands for, of shape (n,); by default one. Every function of this package gives the
+        same figures from distinct rows and their frequencies as from people one by one.
+    reference
+        Name of the group that the others are compared with; by default the largest.
+    test
+        "fisher" exact, "z" for two proportions, or "auto": exact where an expected cell is below 5.
+    four_fifths_threshold
+        See `FOUR_FIFTHS`.
+    small_group
+        Groups of fewer (effective) people are flagged, and still shown.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument cannot be used, or an exact test is asked for with probabilities.
+
+    Examples
+    --------
+    >>> table = approval_disparity([1, 1, 1, 0, 1, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1], names=["a", "b"])
+    >>> row = table.groups[1]
+    >>> table.reference, row.group, row.test, row.shortfall
+    ('a', 'b', 'Fisher exact', 2.0)
+    >>> round(row.approval_ratio_group_over_reference.value, 3)
+    0.333
+    """
+    approved = binary_values(decision, "decision")
+    members = membership_of(group, len(approved), names, frequency)
+    if test not in ("auto", "fisher", "z"):
+        raise InvalidInputError(f"`test` must be 'auto', 'fisher' or 'z', got {test!r}.")
+    if test == "fisher" and members.is_soft:
+        raise InvalidInputError(
+            "`test='fisher'` needs known group membership, got probabilities: an exact test counts whole people; "
+            "use `test='auto'`, or give group codes."
+        )
+    for value, name in (
+        (confidence, "confidence"),
+        (significance_level, "significance_level"),
+        (four_fifths_threshold, "four_fifths_threshold"),
+    ):
+        check_open_fraction(value, name)
+    reference_code = reference_code_of(members, reference)
+    others = [code for code in range(len(members.names)) if code != reference_code]
+    comparisons = {code: compare_groups(approved, members, code, reference_code, test, confidence) for code in others}
+    adjusted = dict(zip(others, holm([comparisons[code].p_value for code in others]), strict=True))
+    comparisons[reference_code] = no_comparison("this is the reference group")
+    adjusted[reference_code] = math.nan
+
+    people, approvals = members.sums(np.ones(len(approved))), members.sums(approved)
+    reference_rate = approvals[reference_code] / people[reference_code]
+
+    def row(code: int) -> GroupApproval:
+        found, p_holm = comparisons[code], float(adjusted[code])
+        ratio = found.ratio.value
+        n_effective = members.n_effective(code)
+        lacking = people[code] * reference_rate - approvals[code]
+        return GroupApproval(
+            group=members.names[code],
+            is_reference=code == reference_code,
+            n_people=members.count(people[code]),
+            n_approved=members.count(approvals[code]),
+            n_effective=n_effective,
+            approval_rate=group_rate(members, code, approved, np.ones(len(approved), dtype=bool), "no one", confidence),
+            rate_difference_group_minus_reference_pp=_in_percentage_points(found.difference),
+            approval_ratio_group_over_reference=found.ratio,
+            odds_ratio_group_over_reference=found.odds_ratio,
+            p_value=found.p_value,
+            p_value_holm=p_holm,
+            test=found.test,
+            n_standard_deviations=found.n_standard_deviations,
+            shortfall=math.nan if people[code] == 0 else max(0.0, float(lacking)),
+            is_statistically_significant=None if np.isnan(p_holm) else p_holm < significance_level,
+            is_below_practical_threshold=None if np.isnan(ratio) else ratio < four_fifths_threshold,
+            is_small_group=n_effective < small_group,
+            note=found.note,
+        )
+
+    return ApprovalTable(
+        reference=members.names[reference_code],
+        confidence=confidence,
+        significance_level=significance_level,
+        four_fifths_threshold=four_fifths_threshold,
+        small_group=small_group,
+        is_probabilistic=members.is_soft,
+        groups=tuple(row(code) for code in range(len(members.names))),
+        note=SOFT_NOTE if members.is_soft else "",
+    )
+
+
+def _in_percentage_points(share: Estimate) -> Estimate:
+    return Estimate(share.value * 100.0, share.low * 100.0, share.high * 100.0, share.note)

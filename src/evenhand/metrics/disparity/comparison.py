@@ -1,0 +1,119 @@
+"""Two approval rates beside each other: difference, ratio, odds ratio and a test of equal rates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from evenhand.metrics.disparity.estimate import Estimate, normal_quantile, not_estimable
+from evenhand.metrics.disparity.intervals import cornfield, koopman, newcombe
+from evenhand.metrics.disparity.means import standard_error, weighted_mean
+from evenhand.metrics.disparity.membership import Membership, nobody_in
+
+__all__ = ["RateComparison", "Test", "compare_counts", "compare_groups", "no_comparison"]
+
+Ints: TypeAlias = NDArray[np.int64]
+Test: TypeAlias = Literal["auto", "fisher", "z"]
+
+# Cochran's rule of thumb: below this expected count the normal approximation to a cell is poor.
+_LEAST_EXPECTED = 5.0
+
+
+@dataclass(frozen=True)
+class RateComparison:
+    """A group beside the reference group."""
+
+    difference: Estimate
+    ratio: Estimate
+    odds_ratio: Estimate
+    p_value: float
+    test: str
+    n_standard_deviations: float
+    note: str = ""
+
+
+def no_comparison(reason: str) -> RateComparison:
+    """Nothing to compare, and why."""
+    nothing = not_estimable(reason)
+    return RateComparison(nothing, nothing, nothing, math.nan, "none", math.nan, reason)
+
+
+def compare_groups(
+    approved: Ints, members: Membership, code: int, reference: int, test: Test, confidence: float
+) -> RateComparison:
+    """One group beside the reference, which has people; membership known or probable."""
+    if members.is_soft:
+        return _compare_weighted(approved, members, code, reference, confidence)
+    people, approvals = members.sums(np.ones(len(approved))), members.sums(approved)
+    if people[code] == 0:
+        return no_comparison(nobody_in(members, code))
+    return compare_counts(
+        int(approvals[code]), int(people[code]), int(approvals[reference]), int(people[reference]), test, confidence
+    )
+
+
+def compare_counts(x1: int, n1: int, x0: int, n0: int, test: Test, confidence: float) -> RateComparison:
+    """x1 approved of n1 in the group beside x0 of n0 in the reference."""
+    z = normal_quantile(confidence)
+    p_value, name = _p_value(x1, n1, x0, n0, test)
+    error = np.sqrt((x1 + x0) * (n1 + n0 - x1 - x0) / (n1 * n0 * (n1 + n0)))
+    is_constant = error == 0
+    return RateComparison(
+        difference=newcombe(x1, n1, x0, n0, z),
+        ratio=koopman(x1, n1, x0, n0, z),
+        odds_ratio=cornfield(x1, n1, x0, n0, z),
+        p_value=p_value,
+        test=name,
+        n_standard_deviations=math.nan if is_constant else float((x1 / n1 - x0 / n0) / error),
+        note="both groups have the same decision throughout: no standard error" if is_constant else "",
+    )
+
+
+def _p_value(x1: int, n1: int, x0: int, n0: int, test: Test) -> tuple[float, str]:
+    approved, denied, total = x1 + x0, n1 + n0 - x1 - x0, n1 + n0
+    least_expected = min(n1, n0) * min(approved, denied) / total
+    if test == "fisher" or (test == "auto" and least_expected < _LEAST_EXPECTED):
+        return float(stats.fisher_exact(np.asarray([[x1, n1 - x1], [x0, n0 - x0]])).pvalue), "Fisher exact"
+    if approved == 0 or denied == 0:
+        return math.nan, "two-proportion z"
+    z = (x1 / n1 - x0 / n0) / np.sqrt(approved / total * denied / total * (1 / n1 + 1 / n0))
+    return float(2 * special.ndtr(-abs(z))), "two-proportion z"
+
+
+def _compare_weighted(
+    approved: Ints, members: Membership, code: int, reference: int, confidence: float
+) -> RateComparison:
+    """Comparison under probabilities; linearized, so that a person who counts in both groups is counted once."""
+    weights, reference_weights = members.column(code), members.column(reference)
+    if not weights.any():
+        return no_comparison(nobody_in(members, code))
+    times = members.times
+    rate, influence = weighted_mean(approved, weights, times)
+    reference_rate, reference_influence = weighted_mean(approved, reference_weights, times)
+    z = normal_quantile(confidence)
+
+    def log_scale(name: str, slope: Callable[[float], float], transform: Callable[[float], float]) -> Estimate:
+        if not (0 < rate < 1 and 0 < reference_rate < 1):
+            return not_estimable(f"not estimable: the {name} needs approvals and denials in both groups")
+        value = transform(rate) / transform(reference_rate)
+        error = standard_error(influence * slope(rate) - reference_influence * slope(reference_rate), times)
+        return Estimate(value, float(value * np.exp(-z * error)), float(value * np.exp(z * error)))
+
+    difference = rate - reference_rate
+    error = standard_error(influence - reference_influence, times)
+    if error == 0:
+        return no_comparison("not estimable: the weighted rates have no spread")
+    return RateComparison(
+        difference=Estimate(difference, max(-1.0, difference - z * error), min(1.0, difference + z * error)),
+        ratio=log_scale("approval ratio", lambda p: 1 / p, lambda p: p),
+        odds_ratio=log_scale("odds ratio", lambda p: 1 / (p * (1 - p)), lambda p: p / (1 - p)),
+        p_value=float(2 * special.ndtr(-abs(difference / error))),
+        test="z of weighted rates",
+        n_standard_deviations=difference / error,
+    )

@@ -1,0 +1,221 @@
+"""Approvals of each group beside the reference group within segments, and over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.disparity.common_odds_ratio import breslow_day, cochran_chi_square, mantel_haenszel
+from evenhand.metrics.disparity.comparison import compare_counts, no_comparison
+from evenhand.metrics.disparity.estimate import Estimate, normal_quantile, not_estimable
+from evenhand.metrics.disparity.inputs import binary_values, check_open_fraction
+from evenhand.metrics.disparity.intervals import wilson
+from evenhand.metrics.disparity.membership import membership_of, reference_code_of
+from evenhand.metrics.excess import holm
+
+__all__ = ["SegmentApproval", "SegmentedApproval", "segmented_approvals"]
+
+Ints: TypeAlias = NDArray[np.int64]
+
+# A control column with more values than this is a measurement, to be binned first.
+_MOST_SEGMENTS = 200
+
+
+@dataclass(frozen=True)
+class SegmentApproval:
+    """Approvals of a group and the reference within one segment."""
+
+    segment: str
+    n_people_group: int
+    n_approved_group: int
+    n_people_reference: int
+    n_approved_reference: int
+    approval_rate_group: Estimate
+    approval_rate_reference: Estimate
+    approval_ratio_group_over_reference: Estimate
+    odds_ratio_group_over_reference: Estimate
+    is_informative: bool
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields, nested."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class SegmentedApproval:
+    """A group beside the reference, segments held fixed (Cochran-Mantel-Haenszel).
+
+    Attributes
+    ----------
+    common_odds_ratio_group_over_reference
+        Mantel-Haenszel estimate; Robins-Breslow-Greenland interval.
+    chi_square
+        One degree of freedom, without continuity correction.
+    homogeneity_p_value
+        Breslow-Day with Tarone's adjustment: small when one common odds ratio does not describe every segment.
+    n_people_used, n_people_left_out
+        People of the two groups in segments that say something about the comparison, and in those that do not.
+    """
+
+    group: str
+    reference: str
+    common_odds_ratio_group_over_reference: Estimate
+    chi_square: float
+    p_value: float
+    p_value_holm: float
+    homogeneity_p_value: float
+    n_segments_used: int
+    n_people_used: int
+    n_people_left_out: int
+    segments: tuple[SegmentApproval, ...]
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields, nested."""
+        return asdict(self)
+
+
+def segmented_approvals(
+    decision: ArrayLike,
+    group: ArrayLike,
+    segment: ArrayLike,
+    *,
+    names: Sequence[str] | None = None,
+    frequency: ArrayLike | None = None,
+    reference: str | None = None,
+    confidence: float = 0.95,
+    small_group: int = 30,
+) -> list[SegmentedApproval]:
+    """Each group beside the reference group within segments, and over them (Cochran-Mantel-Haenszel).
+
+    A segment says something about the comparison when it holds people of both groups and both decisions; the others
+    are listed with the reason and left out of the common figures.
+
+    Parameters
+    ----------
+    segment
+        The control column, of shape (n,): product, state, a binned number; at most 200 values.
+
+    Examples
+    --------
+    >>> rows = segmented_approvals([1, 0, 1, 0, 1, 1], [0, 0, 1, 1, 1, 0], ["x", "x", "x", "x", "y", "y"])
+    >>> rows[0].n_segments_used, rows[0].common_odds_ratio_group_over_reference.value
+    (1, 1.0)
+    >>> rows[0].segments[1].note
+    'not informative: everyone has the same decision'
+    """
+    approved = binary_values(decision, "decision")
+    members = membership_of(group, len(approved), names, frequency)
+    if members.codes is None:
+        raise InvalidInputError(
+            "Segmented comparisons need known group membership, got probabilities: the Cochran-Mantel-Haenszel test "
+            "counts whole people; give group codes, or compare within each segment with `approval_disparity`."
+        )
+    check_open_fraction(confidence, "confidence")
+    segment_names, segments = _segments(segment, len(approved))
+    reference_code = reference_code_of(members, reference)
+    n_groups = len(members.names)
+    cell = (segments * n_groups + members.codes) * 2 + approved
+    counts = np.bincount(cell, members.times, minlength=len(segment_names) * n_groups * 2).round().astype(np.int64)
+    counts = counts.reshape(-1, n_groups, 2)
+
+    others = [code for code in range(n_groups) if code != reference_code]
+    rows = [
+        _segmented(counts[:, code], counts[:, reference_code], segment_names, confidence, small_group)
+        for code in others
+    ]
+    adjusted = holm([row["p_value"] for row in rows])
+    return [
+        SegmentedApproval(
+            group=members.names[code], reference=members.names[reference_code], p_value_holm=float(p_holm), **row
+        )
+        for code, row, p_holm in zip(others, rows, adjusted, strict=True)
+    ]
+
+
+def _segments(segment: ArrayLike, n: int) -> tuple[list[str], Ints]:
+    import pandas as pd
+
+    codes, values = pd.factorize(pd.Series(np.asarray(segment)), sort=True)
+    if len(codes) != n:
+        raise InvalidInputError(f"`segment` has {len(codes)} values for {n} people; give one per person.")
+    missing = int((codes < 0).sum())
+    if missing:
+        raise InvalidInputError(
+            f"`segment` has {missing} missing values; drop those people, or give them a segment such as 'unknown'."
+        )
+    if len(values) > _MOST_SEGMENTS:
+        raise InvalidInputError(
+            f"`segment` must have at most {_MOST_SEGMENTS} distinct values, got {len(values)}; bin it first."
+        )
+    return [str(value) for value in values], codes.astype(np.int64)
+
+
+def _segmented(
+    group: Ints, reference: Ints, segment_names: list[str], confidence: float, small_group: int
+) -> dict[str, Any]:
+    """The comparison over segments from (denied, approved) counts of shape (n_segments, 2) for each side."""
+    rows = tuple(
+        _segment_row(name, one, other, confidence, small_group)
+        for name, one, other in zip(segment_names, group, reference, strict=True)
+    )
+    used = np.asarray([row.is_informative for row in rows])
+    n_people = (group + reference).sum(axis=1)
+    found: dict[str, Any] = {
+        "n_segments_used": int(used.sum()),
+        "n_people_used": int(n_people[used].sum()),
+        "n_people_left_out": int(n_people[~used].sum()),
+        "segments": rows,
+    }
+    if not used.any():
+        reason = "not estimable: no segment holds both groups and both decisions"
+        nothing = {"chi_square": math.nan, "p_value": math.nan, "homogeneity_p_value": math.nan, "note": reason}
+        return {"common_odds_ratio_group_over_reference": not_estimable(reason), **nothing, **found}
+    (b, a), (d, c) = group[used].T.astype(np.float64), reference[used].T.astype(np.float64)
+    chi_square = cochran_chi_square(a, b, c, d)
+    common = mantel_haenszel(a, b, c, d, confidence)
+    left_out = int((~used).sum())
+    return {
+        "common_odds_ratio_group_over_reference": common,
+        "chi_square": chi_square,
+        "p_value": float(stats.chi2.sf(chi_square, 1)),
+        "homogeneity_p_value": breslow_day(a, b, c, d, common.value),
+        "note": f"{left_out} of {len(rows)} segments are not informative and left out" if left_out else "",
+        **found,
+    }
+
+
+def _segment_row(name: str, group: Ints, reference: Ints, confidence: float, small_group: int) -> SegmentApproval:
+    (denied1, x1), (denied0, x0) = group.tolist(), reference.tolist()
+    n1, n0 = denied1 + x1, denied0 + x0
+    if n1 == 0 or n0 == 0:
+        sides = [side for side, number in (("the group", n1), ("the reference", n0)) if number == 0]
+        reason = f"not informative: no one of {' or '.join(sides)}"
+    elif x1 + x0 == 0 or denied1 + denied0 == 0:
+        reason = "not informative: everyone has the same decision"
+    else:
+        reason = ""
+    found = no_comparison(reason) if n1 == 0 or n0 == 0 else compare_counts(x1, n1, x0, n0, "auto", confidence)
+    z = normal_quantile(confidence)
+    small = f"fewer than {small_group} people on a side" if min(n1, n0) < small_group and not reason else ""
+    return SegmentApproval(
+        segment=name,
+        n_people_group=n1,
+        n_approved_group=x1,
+        n_people_reference=n0,
+        n_approved_reference=x0,
+        approval_rate_group=Estimate(x1 / n1, *wilson(x1, n1, z)) if n1 else not_estimable(reason),
+        approval_rate_reference=Estimate(x0 / n0, *wilson(x0, n0, z)) if n0 else not_estimable(reason),
+        approval_ratio_group_over_reference=found.ratio,
+        odds_ratio_group_over_reference=found.odds_ratio,
+        is_informative=not reason,
+        note=reason or small,
+    )

@@ -1,0 +1,721 @@
+"""Excess, intervals and p-values for comparisons that share people.
+
+A comparison is a person, their match in another group and their placebo in their own. One person can be the
+match or the placebo of many, so comparisons are not independent; the standard errors here sum over every two
+comparisons with a person in common, in time that grows with the number of comparisons and not with its square.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.system.hashing import person_hash
+
+__all__ = [
+    "FEW_INDEPENDENT_PEOPLE",
+    "MIN_PEOPLE",
+    "ROUNDING",
+    "SMALLEST_EXCESS_OF_INTEREST",
+    "ExcessEstimate",
+    "ExcessFit",
+    "ExcessMoments",
+    "NullScores",
+    "benjamini_hochberg",
+    "empirical_p_values",
+    "excess",
+    "excess_by",
+    "excess_columns",
+    "holm",
+    "practical_significance",
+    "statistical_significance",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+MIN_PEOPLE = 10
+"""With fewer people than this an excess is not estimated."""
+
+FEW_INDEPENDENT_PEOPLE = 40.0
+"""Below this effective number of people the estimate carries a warning."""
+
+SMALLEST_EXCESS_OF_INTEREST = 0.02
+"""Default size, on the 0 to 1 scale of the CEC score, below which an excess has no practical weight."""
+
+_COLUMNS_AT_ONCE = 4  # bounds memory
+
+ROUNDING = 1e-6
+"""Differences of scores below this are rounding: attributions are computed in single precision."""
+
+
+@dataclass(frozen=True)
+class ExcessEstimate:
+    """An estimated excess and how sure it is; every number is NaN where it cannot be estimated.
+
+    Attributes
+    ----------
+    value
+        Mean over people of score minus placebo score.
+    ci_low, ci_high
+        Two-sided confidence interval.
+    p_value
+        One-sided, of no excess: small when pairs across groups score more than placebo pairs.
+    standard_error
+        Standard error that respects people who serve in several comparisons.
+    n
+        Number of people compared.
+    n_effective
+        Number of equally used people that would be as informative as those who were compared.
+    df
+        Degrees of freedom of the interval and the p-value.
+    note
+        Why a number is missing or weak; empty if neither.
+    """
+
+    value: float
+    ci_low: float
+    ci_high: float
+    p_value: float
+    standard_error: float
+    n: int
+    n_effective: float
+    df: float
+    note: str = ""
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether there is a number at all."""
+        return bool(np.isfinite(self.value))
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether so few independent people stand behind it that error rates are approximate."""
+        return self.is_estimated and self.n_effective < FEW_INDEPENDENT_PEOPLE
+
+
+def excess(
+    delta: ArrayLike,
+    placebo_delta: ArrayLike,
+    nodes: ArrayLike,
+    *,
+    control: ArrayLike | None = None,
+    confidence: float = 0.95,
+    min_people: int = MIN_PEOPLE,
+) -> ExcessEstimate:
+    r"""Mean excess of `delta` over `placebo_delta`, with interval and one-sided p-value.
+
+    People weigh equally, whatever their number of comparisons. With a control c, the estimate is the intercept of
+    the regression of the difference on c: comparisons are in effect re-weighted until the control has mean 0.
+
+    The variance is that of deleting one person at a time with every comparison they serve in, less what is
+    counted twice:
+
+    .. math:: V = \sum_v \left(\frac{S_v}{1 - c_v}\right)^2 - \sum_{u < v} S_{uv}^2 + \sum_{u < v < w} S_{uvw}^2
+
+    where :math:`S_v` sums the weighted residuals of the comparisons that contain person v, :math:`S_{uv}` of those
+    that contain both, and :math:`c_v` is the weight of v's comparisons. Without the :math:`c_v` this is the sum of
+    products of residuals over every two comparisons with anyone in common. It is never taken below the
+    variance that ignores sharing. Degrees of freedom: :math:`(\sum c_v^2)^2 / \sum c_v^4 - 1`.
+
+    Parameters
+    ----------
+    delta, placebo_delta
+        A score of each comparison's pair and of its placebo pair, of shape (n_comparisons,). Comparisons with NaN
+        in either, or in the control, are left out and counted in the note.
+    nodes
+        The people of each comparison, of shape (n_comparisons,) or (n_comparisons, m), m up to 3, as non-negative
+        codes. The first column is the person the comparison is about; the others their match and placebo.
+    control
+        What is known to differ between pair and placebo for reasons other than the group, as pair minus
+        placebo, of shape (n_comparisons,) or (n_comparisons, q). Must have expectation 0 when pair and
+        placebo are alike; the difference of the financial gaps is the one the audit uses.
+    confidence
+        Coverage of the interval.
+    min_people
+        With fewer people, everything is NaN.
+
+    Raises
+    ------
+    InvalidInputError
+        If shapes disagree, `nodes` has more than three columns or negative codes, or `confidence` is not
+        between 0 and 1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> person, match, placebo = np.arange(200), rng.integers(200, 250, 200), rng.integers(250, 450, 200)
+    >>> delta, placebo_delta = rng.uniform(0.1, 0.5, 200), rng.uniform(0.0, 0.4, 200)
+    >>> found = excess(delta, placebo_delta, np.column_stack([person, match, placebo]))
+    >>> round(found.value, 3), round(found.standard_error, 3), found.p_value < 0.001
+    (0.103, 0.012, True)
+    """
+    scores, floor = _vector(delta, "delta"), _vector(placebo_delta, "placebo_delta")
+    return excess_columns(
+        scores[:, None], floor[:, None], nodes, control=control, confidence=confidence, min_people=min_people
+    )[0]
+
+
+def excess_columns(
+    delta: ArrayLike,
+    placebo_delta: ArrayLike,
+    nodes: ArrayLike,
+    *,
+    control: ArrayLike | None = None,
+    confidence: float = 0.95,
+    min_people: int = MIN_PEOPLE,
+) -> tuple[ExcessEstimate, ...]:
+    """Excess of each column of `delta` over the same column of `placebo_delta`; see `excess`.
+
+    All columns share the weights of the comparisons. So when the columns of `delta` add up to a score (the
+    contributions of the features), their excesses add up to that score's excess, with a control too.
+
+    Raises
+    ------
+    InvalidInputError
+        As `excess`.
+
+    Examples
+    --------
+    >>> parts = np.array([[0.1, 0.2], [0.3, 0.1], [0.2, 0.2]] * 5)
+    >>> [round(e.value, 3) for e in excess_columns(parts, parts / 2, np.arange(15))]
+    [0.1, 0.083]
+    """
+    difference, people, adjust = _checked(delta, placebo_delta, nodes, control, confidence)
+    usable = np.isfinite(difference).all(axis=1) & np.isfinite(adjust).all(axis=1)
+    n_left_out = int((~usable).sum())
+    if n_left_out:
+        difference, people, adjust = difference[usable], people[usable], adjust[usable]
+    left_out = left_out_note(n_left_out)
+    n = len(np.unique(people[:, 0]))
+    if n < max(min_people, 2):
+        return tuple(too_few(n, min_people, left_out) for _ in difference.T)
+    share = _equal_share_per_person(people[:, 0])
+    overlap = _Overlap.of(people, share / n)
+    found: list[ExcessEstimate] = []
+    for start in range(0, difference.shape[1], _COLUMNS_AT_ONCE):
+        part = difference[:, start : start + _COLUMNS_AT_ONCE].astype(np.float64)
+        fit = ExcessMoments.of(share, adjust, part).fit()
+        variance = overlap.variance(fit.residuals(share, adjust, part))
+        found += [
+            estimated(v, s, n, overlap.n_effective, confidence, left_out)
+            for v, s in zip(fit.values.tolist(), np.sqrt(variance).tolist(), strict=True)
+        ]
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class ExcessMoments:
+    """Sums over comparisons that estimates of an excess follow from; the sums of parts add up.
+
+    Attributes
+    ----------
+    n_people
+        Number of people compared.
+    design
+        Products of the regressors, a constant and the q controls, of shape (1 + q, 1 + q).
+    product
+        Products of the regressors and the differences, of shape (1 + q, n_columns).
+    """
+
+    n_people: float
+    design: Floats
+    product: Floats
+
+    @classmethod
+    def of(cls, share: Floats, control: Floats, difference: Floats) -> ExcessMoments:
+        """Sums over comparisons.
+
+        Parameters
+        ----------
+        share
+            One over the number of comparisons of the person, of shape (n,).
+        control, difference
+            Of shape (n, q) and (n, n_columns).
+        """
+        design = _design(control)
+        weighted = design * share[:, None]
+        return cls(float(share.sum()), weighted.T @ design, weighted.T @ difference)
+
+    def __add__(self, other: ExcessMoments) -> ExcessMoments:
+        return ExcessMoments(self.n_people + other.n_people, self.design + other.design, self.product + other.product)
+
+    def fit(self) -> ExcessFit:
+        """The regression of the differences on the controls, people weighing equally."""
+        n = round(self.n_people)
+        inverse: Floats = np.linalg.pinv(self.design / n, hermitian=True).astype(np.float64)
+        return ExcessFit(n, inverse, inverse @ (self.product / n))
+
+
+@dataclass(frozen=True, eq=False)
+class ExcessFit:
+    """Regressions of differences on controls: what is estimated, and what each comparison adds to its error.
+
+    Attributes
+    ----------
+    n_people
+        Number of people compared.
+    inverse
+        Inverse of the weighted products of the regressors.
+    coefficients
+        Intercept and slopes of each column, of shape (1 + q, n_columns).
+    """
+
+    n_people: int
+    inverse: Floats
+    coefficients: Floats
+
+    @property
+    def values(self) -> Floats:
+        """The estimates, of shape (n_columns,)."""
+        intercept: Floats = self.coefficients[0]
+        return intercept
+
+    def residuals(self, share: Floats, control: Floats, difference: Floats) -> Floats:
+        """What each comparison adds to the error of each estimate; the arguments are those of `ExcessMoments.of`."""
+        design = _design(control)
+        # The estimate is linear in the differences, with these weights.
+        linear = share / self.n_people * (design @ self.inverse[0])
+        found: Floats = linear[:, None] * (difference - design @ self.coefficients)
+        return found
+
+
+def _design(control: Floats) -> Floats:
+    return np.column_stack([np.ones(len(control)), control])
+
+
+def excess_by(
+    by: ArrayLike,
+    delta: ArrayLike,
+    placebo_delta: ArrayLike,
+    nodes: ArrayLike,
+    *,
+    control: ArrayLike | None = None,
+    confidence: float = 0.95,
+    min_people: int = MIN_PEOPLE,
+) -> dict[object, ExcessEstimate]:
+    """Excess within each value of `by` (group, label, decision, any column), of shape (n_comparisons,).
+
+    Each value has its own weights and control slope. A value with too few people is present, with NaN.
+
+    Examples
+    --------
+    >>> found = excess_by(["a", "b"] * 20, np.tile([0.3, 0.1], 20), np.full(40, 0.1), np.arange(40))
+    >>> {name: round(estimate.value, 3) for name, estimate in found.items()}
+    {'a': 0.2, 'b': 0.0}
+    """
+    values = np.asarray(by)
+    scores, floor, people = np.asarray(delta), np.asarray(placebo_delta), np.asarray(nodes)
+    if not len(values) == len(scores) == len(floor) == len(people):
+        raise InvalidInputError(
+            f"`by` must hold one value per comparison, got {len(values)} values and {len(scores)} comparisons."
+        )
+    adjust = None if control is None else np.asarray(control)
+    found: dict[object, ExcessEstimate] = {}
+    for value in np.unique(values):
+        inside = values == value
+        found[value.item()] = excess(
+            scores[inside],
+            floor[inside],
+            people[inside],
+            control=None if adjust is None else adjust[inside],
+            confidence=confidence,
+            min_people=min_people,
+        )
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Overlap:
+    """Who shares comparisons with whom, indexed once for every score that is averaged over them."""
+
+    person: Ints
+    singles: Ints
+    larger: tuple[tuple[Ints, float], ...]
+    leverage: Floats
+
+    @classmethod
+    def of(cls, people: Ints, weight: Floats) -> _Overlap:
+        """Index the single people, the couples and the triple of every comparison."""
+        codes: Ints = np.unique(people, return_inverse=True)[1].reshape(people.shape).astype(np.int64)
+        ordered = np.sort(codes, axis=1)
+        n_codes = int(codes.max()) + 1
+        larger = []
+        for size, sign in ((2, -1.0), (3, 1.0)):
+            subsets = list(combinations(range(ordered.shape[1]), size))
+            if subsets:
+                keys = np.concatenate([_keys(ordered[:, list(chosen)], n_codes) for chosen in subsets])
+                larger.append((np.unique(keys, return_inverse=True)[1], sign))
+        singles: Ints = codes.T.ravel()
+        leverage: Floats = np.bincount(singles, np.tile(weight, codes.shape[1])).astype(np.float64)
+        return cls(codes[:, 0], singles, tuple(larger), leverage)
+
+    @property
+    def n_effective(self) -> float:
+        """Effective number of people, from how unevenly they are used."""
+        return effective_number(float((self.leverage**2).sum()), float((self.leverage**4).sum()))
+
+    def variance(self, residual: Floats) -> Floats:
+        """Variance of the sum of each column of `residual`, of shape (n_columns,)."""
+        return np.array([self._variance(column) for column in np.ascontiguousarray(residual.T)])
+
+    def _variance(self, residual: Floats) -> float:
+        n_times = len(self.singles) // len(residual)
+        sums: Floats = np.bincount(self.singles, np.tile(residual, n_times)).astype(np.float64)
+        total = deleted_squares(sums, self.leverage)
+        for index, sign in self.larger:
+            sums = np.bincount(index, np.tile(residual, len(index) // len(residual))).astype(np.float64)
+            total += sign * float(sums @ sums)
+        return max(total, float((np.bincount(self.person, residual) ** 2).sum()))
+
+
+def deleted_squares(sums: Floats, leverage: Floats | float) -> float:
+    """Sum of squares of what the estimate changes by when each person is deleted.
+
+    Parameters
+    ----------
+    sums
+        Sum of the residuals of each person's comparisons.
+    leverage
+        Weight of each person's comparisons.
+    """
+    # A person in every comparison cannot be deleted; the bound only keeps the division defined.
+    change = sums / np.maximum(1 - leverage, 0.1)
+    return float(change @ change)
+
+
+def effective_number(squares: float, fourth_powers: float) -> float:
+    """Number of equally used people that are worth as much, from sums of powers of their leverages."""
+    return squares**2 / fourth_powers
+
+
+def _keys(codes: Ints, n_codes: int) -> Ints:
+    """One integer for each row of sorted codes below `n_codes`."""
+    key = codes[:, 0]
+    for column in codes.T[1:]:
+        if len(codes.T) > 2:  # n_codes cubed could overflow
+            key = np.unique(key, return_inverse=True)[1]
+        key = key * n_codes + column
+    return key
+
+
+def estimated(value: float, error: float, n: int, n_effective: float, confidence: float, note: str) -> ExcessEstimate:
+    """An estimate with its interval, p-value and note, from its value and standard error."""
+    df = max(n_effective - 1, 1.0)
+    if error <= ROUNDING and abs(value) <= ROUNDING:
+        note = _joined("pairs and placebo pairs differ by no more than rounding", note)
+        return ExcessEstimate(0.0, 0.0, 0.0, 1.0, 0.0, n, n_effective, df, note)
+    if n_effective < FEW_INDEPENDENT_PEOPLE:
+        note = _joined(
+            f"few independent people: {n} compared, worth {n_effective:.0f}; error rates are approximate", note
+        )
+    half = float(stats.t.ppf((1 + confidence) / 2, df)) * error
+    p_value = float(stats.t.sf(value / error, df)) if error > 0 else float(value <= 0)
+    return ExcessEstimate(value, value - half, value + half, p_value, error, n, n_effective, df, note)
+
+
+def left_out_note(n: int) -> str:
+    """How many comparisons could not be used, in words; empty for none."""
+    return f"{n} comparisons without a score left out" if n else ""
+
+
+def not_estimated(n: int, note: str) -> ExcessEstimate:
+    """No estimate, with the reason."""
+    nan = float("nan")
+    return ExcessEstimate(nan, nan, nan, nan, nan, n, nan, nan, note)
+
+
+def too_few(n: int, min_people: int, note: str = "") -> ExcessEstimate:
+    """No estimate, as fewer people were compared than are needed."""
+    needed = max(min_people, 2)
+    return not_estimated(n, _joined(f"not estimated: {n} people with a comparison, at least {needed} needed", note))
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)
+
+
+def _equal_share_per_person(person: Ints) -> Floats:
+    """Weights that sum to 1 for every person."""
+    _, code, count = np.unique(person, return_inverse=True, return_counts=True)
+    return 1 / count[code]
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """p-values adjusted for their number (Holm 1979); the chance of any false alarm is controlled.
+
+    NaN, for a comparison that could not be made, stays NaN and is not counted.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03, np.nan])
+    array([0.03, 0.06, 0.06,  nan])
+    """
+    return _step_adjusted(p_values, lambda ranks, n: n - ranks + 1, is_step_down=True)
+
+
+def benjamini_hochberg(p_values: ArrayLike, counts: ArrayLike | None = None) -> Floats:
+    """p-values adjusted for their number (Benjamini and Hochberg 1995); the false-discovery rate is controlled.
+
+    Those at most q have an expected share of false discoveries of at most q. NaN stays NaN and is not counted.
+
+    Parameters
+    ----------
+    p_values
+        Of shape (n,).
+    counts
+        How often each occurs, of shape (n,); by default once.
+
+    Examples
+    --------
+    >>> benjamini_hochberg([0.01, 0.02, 0.03, 0.5])
+    array([0.04, 0.04, 0.04, 0.5 ])
+    >>> benjamini_hochberg([0.01, 0.5], counts=[3, 1])
+    array([0.01333333, 0.5       ])
+    """
+    return _step_adjusted(p_values, lambda ranks, n: n / ranks, counts, is_step_down=False)
+
+
+def _step_adjusted(
+    p_values: ArrayLike,
+    factor: Callable[[Floats, float], Floats],
+    counts: ArrayLike | None = None,
+    *,
+    is_step_down: bool,
+) -> Floats:
+    p = _vector(p_values, "p_values")
+    known = np.isfinite(p)
+    if ((p[known] < 0) | (p[known] > 1)).any():
+        raise InvalidInputError("`p_values` must lie between 0 and 1.")
+    order = np.argsort(p[known], kind="stable")
+    times = np.ones(len(order)) if counts is None else np.asarray(counts, dtype=np.float64)[known][order]
+    ranks = np.cumsum(times)
+    scaled = p[known][order] * factor(ranks, float(times.sum()))
+    running = np.maximum.accumulate(scaled) if is_step_down else np.minimum.accumulate(scaled[::-1])[::-1]
+    found = np.empty(len(order))
+    found[order] = np.minimum(running, 1)
+    adjusted = np.full(p.shape, np.nan)
+    adjusted[known] = found
+    return adjusted
+
+
+def empirical_p_values(score: ArrayLike, null_score: ArrayLike, stratum: ArrayLike, null_stratum: ArrayLike) -> Floats:
+    """p-value of each score: the share of null scores of its stratum that are at least as large.
+
+    With `benjamini_hochberg` this gives the list of people with the strongest evidence: `score` is what is
+    left of a pair's CEC after its financial gap, `null_score` the same for placebo pairs, the stratum the cell.
+
+    Parameters
+    ----------
+    score, null_score
+        Shapes (n,) and (m,); NaN scores get NaN, NaN null scores are left out.
+    stratum, null_stratum
+        Codes of the same shapes. A stratum without null scores gives NaN.
+
+    Raises
+    ------
+    InvalidInputError
+        If a score and its stratum differ in length.
+
+    Examples
+    --------
+    >>> empirical_p_values([0.9, 0.1], [0.0, 0.1, 0.2, 0.3], [0, 0], [0, 0, 0, 0])
+    array([0.2, 0.8])
+    """
+    own, null = _vector(score, "score"), _vector(null_score, "null_score")
+    cell, null_cell = np.asarray(stratum), np.asarray(null_stratum)
+    if own.shape != cell.shape or null.shape != null_cell.shape:
+        raise InvalidInputError(
+            f"Every score needs a stratum, got {own.shape} scores and {cell.shape} strata, "
+            f"{null.shape} null scores and {null_cell.shape} null strata."
+        )
+    names, codes = np.unique(np.concatenate([cell, null_cell]), return_inverse=True)
+    pooled = NullScores.of(null, codes[len(cell) :], np.arange(len(null)), len(names), len(null))
+    return pooled.p_values(pooled.n_at_least(own, codes[: len(cell)]), codes[: len(cell)])
+
+
+@dataclass(frozen=True, eq=False)
+class NullScores:
+    """Scores under the null hypothesis, by stratum; those of parts of the people can be joined.
+
+    Where a stratum has more than `most`, those of the people with the lowest hashes are kept: a random sample, and the
+    same whatever the parts.
+
+    Attributes
+    ----------
+    values, hashes
+        For each stratum, the scores in ascending order and the hashes of their people.
+    """
+
+    values: tuple[Floats, ...]
+    hashes: tuple[NDArray[np.uint64], ...]
+    most: int
+
+    @classmethod
+    def of(
+        cls, score: Floats, stratum: Ints, keys: Ints, n_strata: int, most: int, random_state: int = 0
+    ) -> NullScores:
+        """Known scores of strata 0, ..., n_strata - 1; a key is a person's, as in `person_hash`."""
+        known = np.flatnonzero(np.isfinite(score))
+        order = known[np.argsort(stratum[known], kind="stable")]
+        hashes = person_hash(keys[order], random_state)
+        cuts = np.cumsum(np.bincount(stratum[known], minlength=n_strata))[:-1]
+        parts = zip(np.split(score[order], cuts), np.split(hashes, cuts), strict=True)
+        values, kept = zip(*(_lowest_hashes(*part, most) for part in parts), strict=True)
+        return cls(values, kept, most)
+
+    def __add__(self, other: NullScores) -> NullScores:
+        joined = [
+            _lowest_hashes(np.concatenate([a, b]), np.concatenate([h, g]), self.most)
+            for a, b, h, g in zip(self.values, other.values, self.hashes, other.hashes, strict=True)
+        ]
+        values, hashes = zip(*joined, strict=True)
+        return NullScores(values, hashes, self.most)
+
+    @property
+    def sizes(self) -> Ints:
+        """Number of scores kept in each stratum."""
+        return np.array([len(values) for values in self.values], dtype=np.int64)
+
+    def n_at_least(self, score: Floats, stratum: Ints) -> Ints:
+        """How many null scores of its stratum are at least as large as each score; -1 where that cannot be said."""
+        found = np.full(score.shape, -1, dtype=np.int64)
+        for code in np.unique(stratum):
+            null = self.values[code]
+            asked = (stratum == code) & np.isfinite(score)
+            if len(null):
+                found[asked] = len(null) - np.searchsorted(null, score[asked] - ROUNDING, side="left")
+        return found
+
+    def p_values(self, n_at_least: Ints, stratum: Ints) -> Floats:
+        """Share of null scores, the score itself included, that are at least as large; NaN where there are none."""
+        p = (1 + n_at_least) / (1 + self.sizes[stratum])
+        return np.where(n_at_least >= 0, p, np.nan)
+
+    def counts(self, n_at_least: Ints, stratum: Ints) -> tuple[Ints, ...]:
+        """How many scores of each stratum have 0, 1, ... null scores at least as large; counts of parts add up."""
+        known = n_at_least >= 0
+        return tuple(
+            np.bincount(n_at_least[known & (stratum == code)], minlength=size + 1)
+            for code, size in enumerate(self.sizes.tolist())
+        )
+
+    def q_values(self, counts: tuple[Ints, ...]) -> tuple[Floats, ...]:
+        """Adjusted p-values of scores with 0, 1, ... null scores at least as large, by stratum, from all `counts`."""
+        place, n_at_least = (
+            np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+            for parts in (
+                [np.full(np.count_nonzero(c), code) for code, c in enumerate(counts)],
+                [np.flatnonzero(c) for c in counts],
+            )
+        )
+        times = np.concatenate([c[c > 0] for c in counts]) if counts else np.zeros(0)
+        adjusted = benjamini_hochberg(self.p_values(n_at_least, place), times)
+        found = tuple(np.full(len(c), np.nan) for c in counts)
+        for code, values in enumerate(found):
+            values[n_at_least[place == code]] = adjusted[place == code]
+        return found
+
+
+def _lowest_hashes(values: Floats, hashes: NDArray[np.uint64], most: int) -> tuple[Floats, NDArray[np.uint64]]:
+    """At most so many scores, in ascending order."""
+    if len(values) > most:
+        chosen = np.sort(np.lexsort((values, hashes))[:most])
+        values, hashes = values[chosen], hashes[chosen]
+    order = np.lexsort((hashes, values))
+    return values[order], hashes[order]
+
+
+def statistical_significance(estimate: ExcessEstimate, level: float = 0.05) -> str:
+    """A sentence on whether the excess could be noise.
+
+    Examples
+    --------
+    >>> print(statistical_significance(ExcessEstimate(0.031, 0.02, 0.042, 0.0004, 0.006, 900, 700.0, 699.0)))
+    Pairs across groups score 0.031 more than placebo pairs (p < 0.001): more than chance explains at the 5 % level.
+    """
+    if not estimate.is_estimated:
+        return f"Whether there is an excess cannot be said: {estimate.note}."
+    p = "p < 0.001" if estimate.p_value < 0.001 else f"p = {estimate.p_value:.3f}"
+    if abs(estimate.value) < ROUNDING:
+        return "Pairs across groups score just what placebo pairs score: no excess at all."
+    direction = "more" if estimate.value >= 0 else "less"
+    verdict = (
+        f"more than chance explains at the {level:.0%} level".replace("%", " %")
+        if estimate.p_value <= level
+        else f"no evidence of an excess at the {level:.0%} level".replace("%", " %")
+    )
+    caution = (
+        f" Few independent people (worth {estimate.n_effective:.0f}): take it with care." if estimate.is_weak else ""
+    )
+    return (
+        f"Pairs across groups score {abs(estimate.value):.3f} {direction} than placebo pairs ({p}): {verdict}.{caution}"
+    )
+
+
+def practical_significance(estimate: ExcessEstimate, smallest_of_interest: float = SMALLEST_EXCESS_OF_INTEREST) -> str:
+    """A sentence on whether the excess is large enough to matter, judged by its interval.
+
+    Examples
+    --------
+    >>> print(practical_significance(ExcessEstimate(0.031, 0.025, 0.037, 0.0, 0.003, 900, 700.0, 699.0)))
+    The excess is of practical size: its interval, 0.025 to 0.037, lies above 0.020, the smallest excess of interest.
+    """
+    if not estimate.is_estimated:
+        return f"The size of the excess cannot be judged: {estimate.note}."
+    interval = f"its interval, {estimate.ci_low:.3f} to {estimate.ci_high:.3f},"
+    limit = f"{smallest_of_interest:.3f}, the smallest excess of interest"
+    if estimate.ci_low > smallest_of_interest:
+        return f"The excess is of practical size: {interval} lies above {limit}."
+    if estimate.ci_high < smallest_of_interest:
+        return f"The excess is too small to matter in practice: {interval} lies below {limit}."
+    return f"The data do not settle whether the excess matters in practice: {interval} contains {limit}."
+
+
+def _checked(
+    delta: ArrayLike, placebo_delta: ArrayLike, nodes: ArrayLike, control: ArrayLike | None, confidence: float
+) -> tuple[NDArray[np.floating], Ints, Floats]:
+    """Differences (n, k), people (n, m) and controls (n, q), or a clear refusal."""
+    _check_confidence(confidence)
+    # Large tables of single precision stay so: columns are made double a few at a time.
+    scores, floor = (
+        a if a.dtype == np.float32 else a.astype(np.float64) for a in map(np.asarray, (delta, placebo_delta))
+    )
+    people = np.asarray(nodes)
+    people = people[:, None] if people.ndim == 1 else people
+    adjust = np.zeros((len(scores), 0)) if control is None else np.asarray(control, dtype=np.float64)
+    adjust = adjust[:, None] if adjust.ndim == 1 else adjust
+    if scores.ndim != 2 or scores.shape != floor.shape or not len(scores) == len(people) == len(adjust):
+        raise InvalidInputError(
+            "`delta`, `placebo_delta`, `nodes` and `control` must have one row per comparison, "
+            f"got shapes {scores.shape}, {floor.shape}, {people.shape} and {adjust.shape}."
+        )
+    if people.dtype.kind not in "iu" or people.ndim != 2 or not 1 <= people.shape[1] <= 3 or people.min(initial=0) < 0:
+        raise InvalidInputError(
+            "`nodes` must hold one to three columns of non-negative person codes, "
+            f"got {people.dtype} of shape {people.shape}."
+        )
+    ordered = np.sort(people, axis=1)
+    if (ordered[:, 1:] == ordered[:, :-1]).any():
+        raise InvalidInputError("`nodes` names one person twice in a comparison; the people of a row must differ.")
+    difference: NDArray[np.floating] = scores - floor
+    return difference, people.astype(np.int64), adjust
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise InvalidInputError(f"`confidence` must lie strictly between 0 and 1, got {confidence}.")
+
+
+def _vector(values: ArrayLike, name: str) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise InvalidInputError(f"`{name}` must be one-dimensional, got shape {array.shape}.")
+    return array

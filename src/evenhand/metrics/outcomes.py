@@ -1,0 +1,156 @@
+"""What the model decides: utility, and differences between groups in decisions and errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Figure", "GroupOutcome", "auc", "equalized_odds_gap", "f1", "group_outcomes", "outcome_figures"]
+
+Ints: TypeAlias = NDArray[np.int64]
+
+# Decisions this one-sided are reported as (almost) constant.
+_CONSTANT_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number, or NaN with the reason why there is none."""
+
+    value: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class GroupOutcome:
+    """Decisions and errors of one group; a rate over no one is NaN."""
+
+    group: str
+    n: int
+    n_positive_label: int
+    positive_rate: float
+    true_positive_rate: float
+    false_positive_rate: float
+    auc: float
+
+
+def auc(y: Ints, score: NDArray[np.floating], frequency: Ints | None = None) -> float:
+    """Area under the ROC curve: how often a favorable label outranks an unfavorable one, ties counting half.
+
+    NaN when a label is absent. `frequency` is how many people each row stands for; by default one.
+
+    Examples
+    --------
+    >>> auc(np.array([0, 0, 1, 1]), np.array([0.1, 0.4, 0.35, 0.8]))
+    0.75
+    >>> auc(np.array([0, 1]), np.array([0.2, 0.2]), np.array([5, 3]))
+    0.5
+    """
+    times = _times(frequency, len(y))
+    place = np.unique(score, return_inverse=True)[1]
+    favorable, unfavorable = (np.bincount(place, times * (y == label)) for label in (1, 0))
+    n_pairs = float(favorable.sum()) * float(unfavorable.sum())
+    if n_pairs == 0:
+        return float("nan")
+    return float(favorable @ (np.cumsum(unfavorable) - unfavorable / 2)) / n_pairs
+
+
+def f1(y: Ints, decision: Ints, frequency: Ints | None = None) -> float:
+    """Harmonic mean of precision and recall; NaN when no one is positive in label or decision.
+
+    Examples
+    --------
+    >>> f1(np.array([0, 1, 1]), np.array([1, 1, 0]))
+    0.5
+    """
+    times = _times(frequency, len(y))
+    denominator = float(times @ y) + float(times @ decision)
+    return 2 * float(times @ (y & decision)) / denominator if denominator else float("nan")
+
+
+def group_outcomes(
+    y: Ints,
+    decision: Ints,
+    score: NDArray[np.floating],
+    group: Ints,
+    names: tuple[str, ...],
+    frequency: Ints | None = None,
+) -> list[GroupOutcome]:
+    """Decisions and errors of each group, in the order of `names`."""
+    times = _times(frequency, len(y))
+
+    def outcome(code: int, name: str) -> GroupOutcome:
+        members = group == code
+        labels, decisions, counts = y[members], decision[members], times[members]
+        return GroupOutcome(
+            group=name,
+            n=int(counts.sum()),
+            n_positive_label=int(counts @ labels),
+            positive_rate=_mean(decisions, counts),
+            true_positive_rate=_mean(decisions, counts * (labels == 1)),
+            false_positive_rate=_mean(decisions, counts * (labels == 0)),
+            auc=auc(labels, score[members], counts),
+        )
+
+    return [outcome(code, name) for code, name in enumerate(names)]
+
+
+def equalized_odds_gap(outcomes: list[GroupOutcome]) -> Figure:
+    """Larger of the spreads, over groups, of the true and the false positive rate.
+
+    For two groups this is max(|TPR_0 - TPR_1|, |FPR_0 - FPR_1|).
+    """
+    absent = [f"no one with label {label} in group {o.group!r}" for o in outcomes for label in _absent_labels(o)]
+    if absent:
+        return Figure(float("nan"), f"not estimable: {'; '.join(absent)}")
+    tpr = [o.true_positive_rate for o in outcomes]
+    fpr = [o.false_positive_rate for o in outcomes]
+    return Figure(max(max(tpr) - min(tpr), max(fpr) - min(fpr)))
+
+
+def statistical_parity_gap(outcomes: list[GroupOutcome]) -> Figure:
+    """Spread, over groups, of the share that is approved."""
+    absent = [o.group for o in outcomes if o.n == 0]
+    if absent:
+        return Figure(float("nan"), f"not estimable: no one in groups {absent}")
+    rates = [o.positive_rate for o in outcomes]
+    return Figure(max(rates) - min(rates))
+
+
+def outcome_figures(
+    y: Ints,
+    decision: Ints,
+    score: NDArray[np.floating],
+    outcomes: list[GroupOutcome],
+    frequency: Ints | None = None,
+) -> dict[str, Figure]:
+    """Utility and group gaps by name: auc, f1, accuracy, positive_rate, eo_gap, sp_gap."""
+    times = _times(frequency, len(y))
+    positive_rate = _mean(decision, times)
+    constant = min(positive_rate, 1 - positive_rate) < _CONSTANT_SHARE
+    note = "decisions are (almost) constant: gaps near 0 follow from that alone" if constant else ""
+    return {
+        "auc": Figure(auc(y, score, times)),
+        "f1": Figure(f1(y, decision, times), note),
+        "accuracy": Figure(_mean(y == decision, times)),
+        "positive_rate": Figure(positive_rate, note),
+        "eo_gap": equalized_odds_gap(outcomes),
+        "sp_gap": statistical_parity_gap(outcomes),
+    }
+
+
+def _absent_labels(outcome: GroupOutcome) -> list[int]:
+    counts = {1: outcome.n_positive_label, 0: outcome.n - outcome.n_positive_label}
+    return [label for label, count in counts.items() if count == 0]
+
+
+def _times(frequency: Ints | None, n: int) -> Ints:
+    return np.ones(n, dtype=np.int64) if frequency is None else frequency
+
+
+def _mean(values: NDArray[np.int64] | NDArray[np.bool_], times: Ints) -> float:
+    total = int(times.sum())
+    return float(times @ values) / total if total else float("nan")

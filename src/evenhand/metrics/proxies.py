@@ -1,0 +1,451 @@
+"""How well each feature alone, and all of them together, predict group membership.
+
+A feature that predicts the group can stand in for it. The screen says how well it could, and nothing of whether the
+model uses it so or whether there are good reasons to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+from scipy.stats import rankdata
+
+from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.metrics.outcomes import auc
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ProxyScreen", "ProxyStrength", "proxy_screen"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# A value seen on few people says little: this many imaginary people with the overall shares are added to each value.
+_PRIOR_PEOPLE = 10.0
+# The most values a category may have in scikit-learn's boosted trees; rarer ones are joined.
+_MOST_CATEGORIES = 250
+_NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class ProxyStrength:
+    """How well a feature, or all features, tell the groups apart.
+
+    Attributes
+    ----------
+    feature
+        Name of the column, or "all features".
+    auc
+        Mean over groups of the area under the ROC curve of that group against everyone else: 0.5 nothing, 1 all.
+    low, high
+        Interval with Hanley and McNeil's standard error, widened where the prediction was learned from other folds;
+        for more than two groups it is the mean of the groups' intervals, too wide rather than too narrow.
+    auc_by_group
+        The same for each group; NaN for a group too small to hold people out of.
+    n_values
+        Number of distinct values, missing not counted; of columns for all features.
+    n_missing
+        People without a value; they count as a value of their own.
+    kind
+        "number", "category" or "all".
+    """
+
+    feature: str
+    kind: str
+    auc: float
+    low: float
+    high: float
+    auc_by_group: dict[str, float]
+    n_values: int
+    n_missing: int
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields, nested."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ProxyScreen:
+    """Features from the strongest to the weakest proxy, and all of them together."""
+
+    features: tuple[ProxyStrength, ...]
+    all_features: ProxyStrength
+    n_people: int
+    n_people_used: int
+    n_folds: int
+    confidence: float
+    random_state: int
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields, nested."""
+        return asdict(self)
+
+
+def proxy_screen(
+    X: pd.DataFrame,
+    group: ArrayLike,
+    *,
+    names: Sequence[str] | None = None,
+    n_folds: int = 5,
+    max_people: int = 20_000,
+    n_trees: int = 50,
+    confidence: float = 0.95,
+    random_state: int = 0,
+) -> ProxyScreen:
+    """How well each feature alone, and all features together, predict the group.
+
+    Alone, a number (or a category of two values) predicts by its rank, in whichever direction tells more. A category
+    predicts by the share of each group among the other folds' people with the same value; so does a number, cut at
+    about n^(1/3) quantiles, where its relation to the group is clearly not a straight line and this tells more.
+    Together, the features predict through gradient-boosted trees. Areas of learned predictions are computed within
+    each fold and averaged, since what was learned from different folds is not comparable.
+
+    Parameters
+    ----------
+    X
+        One row per person; columns of numbers or categories, missing values allowed.
+    group
+        Integer codes of shape (n,).
+    names
+        A name for each code; by default the codes themselves.
+    max_people
+        At most this many people, drawn at random, are used; the result says how many were.
+    n_trees
+        Rounds of boosting for all features together.
+
+    Raises
+    ------
+    InvalidTypeError
+        If `X` is not a pandas table.
+    InvalidInputError
+        If an argument cannot be used, or fewer than two groups have people enough to hold some out.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> sex = np.tile([0, 1], 100)
+    >>> X = pd.DataFrame({"title": np.where(sex == 1, "Mrs", "Mr"), "day": np.repeat(np.arange(100), 2)})
+    >>> screen = proxy_screen(X, sex, names=["m", "f"], n_trees=10)
+    >>> [(row.feature, row.auc) for row in screen.features]
+    [('title', 1.0), ('day', 0.5)]
+    """
+    codes, readable = _checked(X, group, names, n_folds, max_people, n_trees, confidence)
+    rng = np.random.default_rng(random_state)
+    chosen = np.sort(rng.permutation(len(codes))[:max_people])
+    table, codes = X.iloc[chosen], codes[chosen]
+    counts = np.bincount(codes, minlength=len(readable))
+    # Two in each fold, so that each fold's area is of more than one person.
+    judged = np.flatnonzero(counts >= 2 * n_folds)
+    if len(judged) < 2:
+        sizes = dict(zip(readable, counts.tolist(), strict=True))
+        raise InvalidInputError(
+            f"At least two groups of {2 * n_folds} people are needed for {n_folds} folds, got {sizes}; "
+            "use fewer folds, or join groups."
+        )
+    fold = _folds(codes, n_folds, rng)
+    small = [readable[code] for code in range(len(readable)) if code not in judged]
+    setting = _Setting(codes, readable, judged, fold, n_folds, confidence)
+    rows = [_feature_strength(table[column], str(column), setting) for column in table.columns]
+    notes = [
+        f"{len(chosen)} of {len(X)} people, drawn at random" if len(chosen) < len(X) else "",
+        f"not judged, fewer than {2 * n_folds} people: {small}" if small else "",
+    ]
+    return ProxyScreen(
+        features=tuple(sorted(rows, key=lambda row: -row.auc)),
+        all_features=_joint_strength(table, setting, n_trees, random_state),
+        n_people=len(X),
+        n_people_used=len(chosen),
+        n_folds=n_folds,
+        confidence=confidence,
+        random_state=random_state,
+        note="; ".join(note for note in notes if note),
+    )
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """Who is predicted, and how people are held out."""
+
+    codes: Ints
+    names: tuple[str, ...]
+    judged: Ints
+    fold: Ints
+    n_folds: int
+    confidence: float
+
+
+def _checked(
+    X: pd.DataFrame,
+    group: ArrayLike,
+    names: Sequence[str] | None,
+    n_folds: int,
+    max_people: int,
+    n_trees: int,
+    confidence: float,
+) -> tuple[Ints, tuple[str, ...]]:
+    import pandas as pd
+
+    if not isinstance(X, pd.DataFrame):
+        raise InvalidTypeError(
+            f"`X` must be a pandas table, got {type(X).__name__}; convert it first, for example with "
+            "`evenhand.inputs.validation.as_table`."
+        )
+    if X.shape[1] == 0:
+        raise InvalidInputError("`X` must have at least one column, got none.")
+    codes = np.asarray(group)
+    if codes.shape != (len(X),):
+        raise InvalidInputError(
+            f"`group` must hold one code for each of {len(X)} people, got shape {codes.shape}; group membership as "
+            "probabilities is not defined for a proxy screen."
+        )
+    if codes.dtype.kind not in "iub" or (len(codes) and codes.min() < 0):
+        raise InvalidInputError(
+            f"`group` must hold integer codes from 0, got {codes.dtype} values; turn names into codes first, for "
+            "example with `evenhand.inputs.validation.as_groups`."
+        )
+    n_codes = int(codes.max()) + 1 if len(codes) else 0
+    readable = tuple(str(code) for code in range(n_codes)) if names is None else tuple(names)
+    if len(readable) < n_codes:
+        raise InvalidInputError(f"`names` has {len(readable)} names for {n_codes} group codes; give one per code.")
+    if n_folds < 2:
+        raise InvalidInputError(f"`n_folds` must be at least 2 to hold people out, got {n_folds}.")
+    if max_people < 100:
+        raise InvalidInputError(f"`max_people` must be at least 100, got {max_people}.")
+    if n_trees < 1:
+        raise InvalidInputError(f"`n_trees` must be at least 1, got {n_trees}.")
+    if not 0 < confidence < 1:
+        raise InvalidInputError(f"`confidence` must be a number between 0 and 1, got {confidence!r}.")
+    return codes.astype(np.int64), readable
+
+
+def _folds(codes: Ints, n_folds: int, rng: np.random.Generator) -> Ints:
+    """Fold of each person: every group is dealt out evenly, in random order."""
+    order = np.lexsort((rng.random(len(codes)), codes))
+    fold = np.empty(len(codes), dtype=np.int64)
+    fold[order] = np.arange(len(codes)) % n_folds
+    return fold
+
+
+# --- one feature ---
+
+
+@dataclass(frozen=True)
+class _Values:
+    """A column as codes (missing is a value of its own) and, where it has an order, as numbers."""
+
+    codes: Ints
+    ordered: Floats | None
+    kind: str
+    n_values: int
+    n_missing: int
+
+
+def _feature_strength(column: pd.Series[Any], name: str, setting: _Setting) -> ProxyStrength:
+    values = _as_values(column)
+    if len(np.unique(values.codes)) == 1:
+        areas = [_Area(0.5, 0.5, 0.5)] * len(setting.judged)
+        return _strength(name, values, areas, setting, "constant: it tells nothing")
+    shares = _out_of_fold_shares(values.codes, setting)
+    # Of two groups, each against the rest is the same question.
+    asked = setting.judged[:1] if len(setting.names) == 2 else setting.judged
+    areas = [_feature_area(values, setting.codes == code, shares[:, code], setting) for code in asked]
+    return _strength(name, values, areas * (len(setting.judged) // len(asked)), setting)
+
+
+def _feature_area(values: _Values, is_member: NDArray[np.bool_], share: Floats, setting: _Setting) -> _Area:
+    """The area by rank where the column has an order; by learned shares where it has none, or they tell more."""
+    if values.ordered is None:
+        return _learned_area(is_member, share, setting)
+    by_rank = _rank_area(is_member, values.ordered, setting.confidence)
+    if not _departs_from_trend(values, is_member):
+        return by_rank
+    learned = _learned_area(is_member, share, setting)
+    return learned if learned.value > by_rank.value else by_rank
+
+
+def _as_values(column: pd.Series[Any]) -> _Values:
+    import pandas as pd
+
+    n_values, n_missing = int(column.nunique()), int(column.isna().sum())
+    if not _is_number(column):
+        codes, _ = pd.factorize(column.astype(str).where(column.notna()), sort=True)
+        ordered = codes.astype(np.float64) if len(np.unique(codes)) == 2 else None
+        return _Values(codes.astype(np.int64) + 1, ordered, "category", n_values, n_missing)
+    numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    is_missing = np.isnan(numbers)
+    present = np.sort(numbers[~is_missing])
+    n_bins = int(np.ceil(len(numbers) ** (1 / 3)))
+    # A number at a cut belongs above it, so a value held by many has a bin of its own.
+    edges = np.unique(present[(np.arange(1, n_bins) * len(present)) // n_bins]) if len(present) else present
+    bins = np.where(is_missing, 0, np.searchsorted(edges, numbers, side="right") + 1)
+    middle = present[len(present) // 2] if len(present) else 0.0
+    return _Values(bins.astype(np.int64), np.where(is_missing, middle, numbers), "number", n_values, n_missing)
+
+
+def _is_number(column: pd.Series[Any]) -> bool:
+    import pandas as pd
+
+    return pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype)
+
+
+def _departs_from_trend(values: _Values, is_member: NDArray[np.bool_]) -> bool:
+    """Whether shares by bin differ by more than a straight line in the ranks explains, at one in a thousand."""
+    assert values.ordered is not None
+    people = np.bincount(values.codes)
+    members = np.bincount(values.codes, weights=is_member, minlength=len(people))[people > 0]
+    ranks = np.bincount(values.codes, weights=rankdata(values.ordered), minlength=len(people))[people > 0]
+    people = people[people > 0]
+    if len(people) < 3:
+        return False
+    overall, middle = members.sum() / people.sum(), ranks / people
+    apart = members - people * overall
+    centered = middle - (people @ middle) / people.sum()
+    spread = float(people @ centered**2)
+    total = float((apart**2 / people).sum())
+    trend = float(centered @ apart) ** 2 / spread if spread else 0.0
+    residual = (total - trend) / (overall * (1 - overall))
+    return bool(residual > special.chdtri(len(people) - 2, 0.001))
+
+
+def _out_of_fold_shares(values: Ints, setting: _Setting) -> Floats:
+    """Share of each group among the other folds' people with the same value, of shape (n, G)."""
+    n_values, n_groups = int(values.max()) + 1, len(setting.names)
+    cell = (setting.fold * n_values + values) * n_groups + setting.codes
+    counts = np.bincount(cell, minlength=setting.n_folds * n_values * n_groups).reshape(-1, n_values, n_groups)
+    others = counts.sum(axis=0)[None] - counts
+    totals = others.sum(axis=1, keepdims=True)
+    prior = _PRIOR_PEOPLE * totals / totals.sum(axis=2, keepdims=True)
+    shares = (others + prior) / (others.sum(axis=2, keepdims=True) + _PRIOR_PEOPLE)
+    return np.asarray(shares[setting.fold, values], dtype=np.float64)
+
+
+# --- all features ---
+
+
+def _joint_strength(table: pd.DataFrame, setting: _Setting, n_trees: int, random_state: int) -> ProxyStrength:
+    """Boosted trees over all columns, cross-validated on the same folds."""
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+    matrix, is_category = _tree_matrix(table)
+    # Trees this small gain nothing from threads, and threads that wait for a busy core cost many times the work.
+    with threadpool_limits(limits=1):
+        shares = _held_out_shares(matrix, is_category, setting, n_trees, random_state)
+    n_missing = int(table.isna().any(axis=1).sum())
+    values = _Values(setting.codes, None, "all", table.shape[1], n_missing)
+    areas = [_learned_area(setting.codes == code, shares[:, code], setting) for code in setting.judged]
+    return _strength("all features", values, areas, setting)
+
+
+def _held_out_shares(
+    matrix: Floats, is_category: NDArray[np.bool_], setting: _Setting, n_trees: int, random_state: int
+) -> Floats:
+    """Probability of each group for each person, from trees grown on the other folds."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    shares = np.zeros((len(matrix), len(setting.names)))
+    for fold in range(setting.n_folds):
+        held_out = setting.fold == fold
+        # The trees refuse a column without values; with no column left everyone stays tied.
+        has_values = ~np.isnan(matrix[~held_out]).all(axis=0)
+        if not has_values.any():
+            continue
+        trees = HistGradientBoostingClassifier(
+            max_iter=n_trees,
+            learning_rate=0.2,
+            max_leaf_nodes=15,
+            min_samples_leaf=10,
+            early_stopping=False,
+            categorical_features=is_category[has_values],
+            random_state=random_state,
+        ).fit(matrix[np.ix_(~held_out, has_values)], setting.codes[~held_out])
+        shares[np.ix_(held_out, trees.classes_)] = trees.predict_proba(matrix[np.ix_(held_out, has_values)])
+    return shares
+
+
+def _tree_matrix(table: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
+    """Numbers as they are, categories as codes from the most common; NaN is missing."""
+    import pandas as pd
+
+    columns = []
+    is_category = np.asarray([not _is_number(table[column]) for column in table.columns])
+    for column, category in zip(table.columns, is_category, strict=True):
+        if not category:
+            numbers = table[column].to_numpy(dtype=np.float64, na_value=np.nan)
+            # Trees see only the order, and refuse what float32 cannot hold.
+            columns.append(np.clip(numbers, -1e30, 1e30))
+            continue
+        codes, _ = pd.factorize(table[column].astype(str).where(table[column].notna()), sort=True)
+        sizes = np.bincount(codes[codes >= 0], minlength=1)
+        rank = np.empty(len(sizes), dtype=np.int64)
+        rank[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
+        ranked = np.minimum(rank[codes], _MOST_CATEGORIES - 1).astype(np.float64)
+        columns.append(np.where(codes < 0, np.nan, ranked))
+    return np.column_stack(columns), is_category
+
+
+# --- areas ---
+
+
+@dataclass(frozen=True)
+class _Area:
+    value: float
+    low: float
+    high: float
+
+
+def _strength(name: str, values: _Values, areas: Sequence[_Area], setting: _Setting, note: str = "") -> ProxyStrength:
+    by_group = dict.fromkeys(setting.names, _NAN)
+    by_group.update({setting.names[code]: area.value for code, area in zip(setting.judged, areas, strict=True)})
+    mean = float(np.mean([area.value for area in areas]))
+    has_interval = mean < 1
+    return ProxyStrength(
+        feature=name,
+        kind=values.kind,
+        auc=mean,
+        low=float(np.mean([area.low for area in areas])) if has_interval else _NAN,
+        high=float(np.mean([area.high for area in areas])) if has_interval else _NAN,
+        auc_by_group=by_group,
+        n_values=values.n_values,
+        n_missing=values.n_missing,
+        note=note if has_interval else "no interval: the groups are separated without overlap",
+    )
+
+
+def _rank_area(is_member: NDArray[np.bool_], numbers: Floats, confidence: float) -> _Area:
+    """Area by rank in whichever direction it is above one half; nothing is learned but that direction."""
+    area = auc(is_member.astype(np.int64), numbers)
+    folded = max(area, 1 - area)
+    half = float(special.ndtri(0.5 + confidence / 2)) * _hanley_mcneil(folded, int(is_member.sum()), len(numbers))
+    return _Area(folded, max(0.5, folded - half), min(1.0, folded + half))
+
+
+def _learned_area(is_member: NDArray[np.bool_], share: Floats, setting: _Setting) -> _Area:
+    """Mean over folds of the area of shares learned on the other folds."""
+    # Rounded, so that shares equal but for the order of additions stay tied.
+    rounded = np.round(share, 12)
+    labels = is_member.astype(np.int64)
+    folds = [setting.fold == fold for fold in range(setting.n_folds)]
+    area = float(np.mean([auc(labels[members], rounded[members]) for members in folds]))
+    # Nadeau and Bengio's (2003) allowance for training folds that overlap.
+    inflation = np.sqrt(1 + setting.n_folds / (setting.n_folds - 1))
+    error = inflation * _hanley_mcneil(area, int(is_member.sum()), len(share))
+    half = float(special.ndtri(0.5 + setting.confidence / 2) * error)
+    return _Area(area, max(0.0, area - half), min(1.0, area + half))
+
+
+def _hanley_mcneil(area: float, n_members: int, n: int) -> float:
+    """Standard error of an area under the ROC curve (Hanley and McNeil 1982)."""
+    n_others = n - n_members
+    both_above, both_below = area / (2 - area), 2 * area**2 / (1 + area)
+    variance = (
+        area * (1 - area) + (n_members - 1) * (both_above - area**2) + (n_others - 1) * (both_below - area**2)
+    ) / (n_members * n_others)
+    return float(np.sqrt(max(variance, 0.0)))

@@ -1,0 +1,209 @@
+"""The model that a user holds, as the audit sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import torch
+from torch import nn
+
+from evenhand.attribution import FeedForward
+from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.models.black_box import black_box_model, sampled_model
+from evenhand.models.catboost import catboost_black_box, takes_categories
+from evenhand.models.encoders.column_sources import part_that_mixes
+from evenhand.models.encoders.pipeline_encoder import pipeline_encoder
+from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.linear import LinearModel
+from evenhand.models.onnx import OnnxModel, onnx_model
+from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, OffersAuditedModel, Output
+from evenhand.models.shapley import ShapleyModel
+from evenhand.models.sklearn import is_kind, linear_model, network_model, unwrapped
+from evenhand.models.trees import TreeEnsemble, tree_library
+from evenhand.models.trees.adapter import tree_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ATTRIBUTIONS", "AttributionChoice", "as_audited_model"]
+
+AttributionChoice = Literal["auto", "integrated_gradients", "linear", "tree_shap", "sampled_shapley"]
+ATTRIBUTIONS: tuple[str, ...] = get_args(AttributionChoice)
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What the user asked for."""
+
+    attribution: AttributionChoice
+    output: Output | None
+    n_permutations: int
+    random_state: int
+    table: pd.DataFrame | None
+
+    def allows(self, attribution: AttributionName) -> bool:
+        return self.attribution in ("auto", attribution)
+
+
+def as_audited_model(
+    model: Any,  # noqa: ANN401 - anything a user may hold
+    *,
+    attribution: AttributionChoice = "auto",
+    output: Output | None = None,
+    n_permutations: int = 32,
+    random_state: int = 0,
+    table: pd.DataFrame | None = None,
+) -> AuditedModel:
+    """Return `model` as the audit sees it.
+
+    Parameters
+    ----------
+    model
+        A torch module; an estimator that has an `audited_model()` method, as `CECClassifier` does; a fitted classifier
+        of scikit-learn, alone or in a Pipeline; trees of XGBoost, LightGBM or CatBoost; an ONNX model; anything with
+        `predict_proba`, `decision_function` or `predict`; or a function from a matrix to one number per row, or from a
+        pandas table where `table` has columns that are no numbers.
+    attribution
+        How people are explained. ``"auto"`` takes the exact way where there is one.
+    output
+        Whether the score of a black box is ``"log-odds"`` or a ``"probability"``; None for what the model offers.
+    n_permutations, random_state
+        Of sampled Shapley values.
+    table
+        People of the audit: a pipeline's steps are tried out on them to see which columns they keep apart, and a black
+        box is given tables like theirs.
+
+    Raises
+    ------
+    InvalidTypeError
+        If the model has no score.
+    InvalidInputError
+        If it cannot be audited, or not in the way asked for.
+
+    Examples
+    --------
+    >>> import torch
+    >>> as_audited_model(torch.nn.Linear(3, 1)).kind
+    'torch module Linear'
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> classifier = LogisticRegression().fit([[0.0], [1.0], [2.0]], [0, 0, 1])
+    >>> as_audited_model(classifier).attribution
+    'linear'
+    >>> as_audited_model(classifier, attribution="sampled_shapley").attribution
+    'sampled_shapley'
+    """
+    if attribution not in ATTRIBUTIONS:
+        raise InvalidInputError(f"`attribution` must be one of {list(ATTRIBUTIONS)}, got {attribution!r}.")
+    if output not in (None, *get_args(Output)):
+        raise InvalidInputError(f"`output` must be one of {list(get_args(Output))} or None, got {output!r}.")
+    wish = _Wish(attribution, output, n_permutations, random_state, table)
+    found = _chosen(model, wish)
+    if not wish.allows(found.attribution):
+        raise InvalidInputError(
+            f'attribution="{attribution}" does not apply to a {found.kind}, which is explained by '
+            f'"{found.attribution}"; leave it at "auto".'
+        )
+    if output is not None and output != found.output:
+        raise InvalidInputError(
+            f'A {found.kind} is explained by "{found.attribution}" in {found.output}; to explain its {output}, pass '
+            'attribution="sampled_shapley" (--attribution sampled_shapley).'
+        )
+    return found
+
+
+def _chosen(model: Any, wish: _Wish) -> AuditedModel:  # noqa: ANN401
+    """The model in the way asked for, or in the one way it has."""
+    if isinstance(model, ShapleyModel):
+        return model
+    known = _known(model, wish)
+    if known is None or wish.attribution == "auto" or wish.attribution == known.attribution:
+        return known or _black_box(model, wish)
+    if wish.attribution == "sampled_shapley":
+        return sampled_model(
+            known, output=wish.output, n_permutations=wish.n_permutations, random_state=wish.random_state
+        )
+    if wish.attribution == "integrated_gradients" and isinstance(known, LinearModel):
+        intercept = torch.full((1,), known.intercept, dtype=known.dtype, device=known.device)
+        return DifferentiableModel(
+            FeedForward((known.weights.unsqueeze(-1),), (intercept,), ()), known.kind, known.encoder
+        )
+    return known
+
+
+def _known(model: Any, wish: _Wish) -> AuditedModel | None:  # noqa: ANN401
+    """The model in the way that suits it best; None where it is a black box on the table's columns."""
+    if isinstance(model, AuditedModel):
+        return model
+    if isinstance(model, nn.Module):
+        return DifferentiableModel(model, f"torch module {type(model).__name__}")
+    if isinstance(model, OnnxModel):
+        return onnx_model(
+            model,
+            output=wish.output,
+            n_permutations=wish.n_permutations,
+            random_state=wish.random_state,
+            table=wish.table,
+        )
+    if isinstance(model, OffersAuditedModel):
+        return model.audited_model()
+    model = unwrapped(model)
+    if is_kind(model, "Pipeline"):
+        return _known_pipeline(model, wish)
+    return _known_estimator(model, wish, None)
+
+
+def _known_estimator(model: Any, wish: _Wish, encoder: EncodesTables | None) -> AuditedModel | None:  # noqa: ANN401
+    """An estimator on its inputs, encoded or not."""
+    if encoder is None and wish.table is not None and wish.allows("sampled_shapley") and takes_categories(model):
+        return catboost_black_box(
+            model,
+            wish.table,
+            output=wish.output,
+            n_permutations=wish.n_permutations,
+            random_state=wish.random_state,
+        )
+    if isinstance(model, TreeEnsemble) or tree_library(model) is not None:
+        try:
+            columns = None if wish.table is None else [str(column) for column in wish.table.columns]
+            return tree_model(model, encoder, columns)
+        except InvalidTypeError:
+            if wish.attribution == "tree_shap":
+                raise
+    known = linear_model(model, wish.output, encoder) or network_model(model, encoder)
+    return known or (None if encoder is None else _black_box(model, wish, encoder))
+
+
+def _known_pipeline(model: Any, wish: _Wish) -> AuditedModel | None:  # noqa: ANN401
+    """The last step of a pipeline on what the steps before it make of the table."""
+    last = unwrapped(model.steps[-1][1])
+    if len(model.steps) == 1:
+        return _known(last, wish)
+    if is_kind(last, "Pipeline"):
+        from sklearn.pipeline import Pipeline
+
+        return _known_pipeline(Pipeline([*model.steps[:-1], *last.steps]), wish)
+    if wish.allows("sampled_shapley") and takes_categories(last):
+        return None
+    encoder = pipeline_encoder(model[:-1], wish.table)
+    if encoder is not None:
+        return _known_estimator(last, wish, encoder)
+    step = type(part_that_mixes(model[:-1], getattr(model, "n_features_in_", 0))).__name__
+    if not wish.allows("sampled_shapley"):
+        raise InvalidInputError(
+            f'attribution="{wish.attribution}" does not apply: the pipeline\'s step {step} mixes columns, or makes no '
+            'numbers of them, so only attribution="sampled_shapley" can tell what each of the table\'s columns '
+            "contributes."
+        )
+    return None
+
+
+def _black_box(model: Any, wish: _Wish, encoder: EncodesTables | None = None) -> AuditedModel:  # noqa: ANN401
+    return black_box_model(
+        unwrapped(model),
+        output=wish.output,
+        encoder=encoder,
+        n_permutations=wish.n_permutations,
+        random_state=wish.random_state,
+        table=wish.table,
+    )

@@ -1,0 +1,374 @@
+"""Models in the ONNX format: plain networks are read off and differentiated, any other is asked for its score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from evenhand.attribution import FeedForward
+from evenhand.attribution.feed_forward import ACTIVATIONS, Activation
+from evenhand.exceptions import InvalidInputError
+from evenhand.models.black_box import Score, scores_missing
+from evenhand.models.encoders.named_columns import NamedColumns
+from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.protocol import AuditedModel, Output
+from evenhand.models.shapley import ShapleyModel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["OnnxModel", "onnx_model", "onnx_network"]
+
+Floats = NDArray[np.float64]
+
+_CHECKED_ROWS = 64
+_TOLERANCE = 1e-4  # of a probability, or of log-odds over their size: ONNX models compute in float32
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxModel:
+    """An ONNX model that passed the checks of `onnx` and that onnxruntime can run.
+
+    Attributes
+    ----------
+    content
+        The file's bytes.
+
+    Raises
+    ------
+    InvalidInputError
+        If the bytes are not a valid model, or its inputs are not numbers.
+    """
+
+    content: bytes
+
+    def __post_init__(self) -> None:
+        kinds = {str(item.type) for item in self.session.get_inputs()}
+        if not kinds <= {"tensor(float)", "tensor(double)"}:
+            raise InvalidInputError(
+                f"The ONNX model takes inputs of type {sorted(kinds)}; only numbers (float or double) can be audited."
+            )
+        if len(self.session.get_inputs()) > 1 and any(_width(item.shape) != 1 for item in self.session.get_inputs()):
+            raise InvalidInputError("The ONNX model takes several inputs of more than one column each; merge them.")
+
+    def __getstate__(self) -> dict[str, bytes]:
+        """The file alone: a session is of one process."""
+        return {"content": self.content}
+
+    @cached_property
+    def proto(self) -> Any:  # noqa: ANN401 - onnx ships no types
+        """The parsed graph; a last ZipMap, which turns rows into dictionaries, is left out."""
+        onnx = _module("onnx")
+        try:
+            proto = onnx.load_model_from_string(self.content)
+            is_whole = all(t.data_location != onnx.TensorProto.EXTERNAL for t in proto.graph.initializer)
+            if is_whole:
+                onnx.checker.check_model(proto)
+        except Exception as error:  # onnx raises errors of several libraries
+            raise InvalidInputError(f"The file is not a valid ONNX model: {_first_line(error)}.") from error
+        if not is_whole:
+            raise InvalidInputError("The ONNX model keeps weights in other files, which are not read; save it as one.")
+        maps = [node for node in proto.graph.node if node.op_type == "ZipMap"]
+        for node in maps:
+            proto.graph.node.remove(node)
+            kept = [item for item in proto.graph.output if item.name not in node.output]
+            value = onnx.helper.make_tensor_value_info(node.input[0], onnx.TensorProto.FLOAT, None)
+            del proto.graph.output[:]
+            proto.graph.output.extend([*kept, value])
+        return proto
+
+    @cached_property
+    def session(self) -> Any:  # noqa: ANN401
+        """An onnxruntime session on one thread of the CPU."""
+        runtime = _module("onnxruntime")
+        options = runtime.SessionOptions()
+        options.log_severity_level = 4  # errors come as exceptions
+        options.intra_op_num_threads = 1
+        content = self.proto.SerializeToString()
+        try:
+            return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime's own, a subclass of Exception for each cause
+            raise InvalidInputError(f"onnxruntime cannot run the ONNX model: {_first_line(error)}.") from error
+
+    @cached_property
+    def score_name(self) -> str:
+        """The output that holds the score: the last of floating numbers."""
+        names = [o.name for o in self.session.get_outputs() if o.type in ("tensor(float)", "tensor(double)")]
+        if not names:
+            kinds = [str(o.type) for o in self.session.get_outputs()]
+            raise InvalidInputError(f"The ONNX model returns no numbers to explain, only {kinds}.")
+        return str(names[-1])
+
+    @property
+    def column_names(self) -> list[str] | None:
+        """Names of the inputs where each column is an input of its own."""
+        inputs = self.session.get_inputs()
+        return [str(item.name) for item in inputs] if len(inputs) > 1 else None
+
+    @property
+    def n_inputs(self) -> int | None:
+        """Number of columns it takes; None where the file does not say."""
+        names = self.column_names
+        return _width(self.session.get_inputs()[0].shape) if names is None else len(names)
+
+    @property
+    def returns_probability(self) -> bool:
+        """Whether the score is made by a sigmoid, a softmax or a classifier."""
+        makers = {name: node for node in self.proto.graph.node for name in node.output}
+        node = makers.get(self.score_name)
+        while node is not None and node.op_type in ("Identity", "Cast", "Reshape", "Squeeze", "Flatten", "Normalizer"):
+            node = makers.get(node.input[0])
+        return node is not None and (
+            node.op_type in ("Sigmoid", "Softmax", "Concat") or node.op_type.endswith("Classifier")
+        )
+
+    def score(self, x: Floats) -> Any:  # noqa: ANN401 - checked by the caller
+        """What the model returns for a matrix of people."""
+        inputs = self.session.get_inputs()
+        kinds = [np.float32 if item.type == "tensor(float)" else np.float64 for item in inputs]
+        if len(inputs) == 1:
+            given = {inputs[0].name: np.ascontiguousarray(x, dtype=kinds[0])}
+        else:
+            columns = zip(inputs, kinds, range(len(inputs)), strict=True)
+            given = {item.name: np.ascontiguousarray(x[:, [j]], dtype=kind) for item, kind, j in columns}
+        try:
+            return self.session.run([self.score_name], given)[0]
+        except Exception as error:  # onnxruntime's own
+            raise InvalidInputError(f"The ONNX model cannot score {x.shape}: {_first_line(error)}.") from error
+
+
+def onnx_model(
+    model: OnnxModel,
+    *,
+    output: Output | None = None,
+    n_permutations: int = 32,
+    random_state: int = 0,
+    table: pd.DataFrame | None = None,
+) -> AuditedModel:
+    """An ONNX model as the audit sees it: differentiated where its graph is a plain network, else a black box."""
+    from evenhand.attribution.sampled import SampledShapley
+
+    if output != "probability":
+        network = onnx_network(model)
+        if network is not None:
+            return DifferentiableModel(network, "ONNX network")
+        module = _converted(model)
+        if module is not None:
+            return DifferentiableModel(module, "ONNX model converted by onnx2torch")
+    is_probability = model.returns_probability if output is None or model.returns_probability else False
+    as_log_odds = is_probability and output == "log-odds"
+    explained: Output = "probability" if is_probability and not as_log_odds else "log-odds"
+    score = Score(model.score, "The ONNX model", is_probability, as_log_odds)
+    names = model.column_names
+    takes_missing = scores_missing(score, table, names)
+    return ShapleyModel(
+        SampledShapley(score, n_permutations, random_state),
+        "ONNX model (black box)",
+        None if names is None else NamedColumns(names, takes_missing),
+        explained=explained,
+        takes_missing=takes_missing,
+    )
+
+
+def onnx_network(model: OnnxModel) -> FeedForward | None:
+    """The graph as a chain of affine maps and activations; None where it is not one.
+
+    What was read is compared with the model's own scores before it is believed.
+    """
+    try:
+        network = _Reader(model).read()
+    except _NotAChainError:
+        return None
+    return network if _scores_agree(model, network, network.n_inputs) else None
+
+
+def _converted(model: OnnxModel) -> nn.Module | None:
+    """The graph as a torch module by onnx2torch, with a final sigmoid taken off; None where that does not work."""
+    n_inputs = model.n_inputs
+    if n_inputs is None or model.column_names is not None or model.returns_probability:
+        return None
+    try:
+        from onnx2torch import convert
+
+        module: nn.Module = convert(model.proto)
+        module.eval()
+        network = nn.Sequential(module, nn.Flatten(0)).double()
+        return network if _scores_agree(model, network, n_inputs) else None
+    except Exception:  # it may lack an operator, or fail to import; the model is then a black box
+        return None
+
+
+def _scores_agree(model: OnnxModel, network: Callable[[torch.Tensor], torch.Tensor], n_inputs: int) -> bool:
+    """Whether a network's logits are the model's score, or the log-odds of it, at points far and near."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(_CHECKED_ROWS, n_inputs)) * rng.choice([0.1, 1.0, 10.0], size=(_CHECKED_ROWS, 1))
+    x = x.astype(np.float32).astype(np.float64)
+    theirs = Score(model.score, "The ONNX model", False)(x)
+    with torch.no_grad():
+        ours = network(torch.from_numpy(x)).numpy().reshape(-1)
+    scale = 1.0 if model.returns_probability else max(1.0, float(np.abs(theirs).max()))
+    if model.returns_probability:
+        ours = 0.5 * (1 + np.tanh(ours / 2))
+    return bool(np.abs(ours - theirs).max() <= _TOLERANCE * scale)
+
+
+class _NotAChainError(Exception):
+    """The graph holds something that a chain of affine maps and activations does not."""
+
+
+class _Reader:
+    """One pass along the graph from its input; affine maps are gathered until an activation closes a layer."""
+
+    def __init__(self, model: OnnxModel) -> None:
+        from onnx import numpy_helper
+
+        graph = model.proto.graph
+        self._constants = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
+        for node in graph.node:
+            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                self._constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+        self._nodes = graph.node
+        self._model = model
+        self._layers: list[tuple[Floats, Floats]] = []
+        self._activations: list[Activation] = []
+        # Of the layer being read: the inputs as they are, so far.
+        self._weight: Floats = np.eye(model.n_inputs or 0)
+        self._bias: Floats = np.zeros(model.n_inputs or 0)
+
+    def read(self) -> FeedForward:
+        if self._model.column_names is not None or self._model.n_inputs is None:
+            raise _NotAChainError
+        current = self._model.session.get_inputs()[0].name
+        while True:
+            followers = [node for node in self._nodes if current in node.input]
+            if not followers or current == self._model.score_name:
+                break
+            node = followers[0]
+            if len(followers) > 1 or self._ends(node):
+                break
+            self._take(node, current)
+            current = node.output[0]
+        return self._network()
+
+    def _ends(self, node: Any) -> bool:  # noqa: ANN401
+        """Whether the log-odds are complete and only their squashing is left."""
+        if node.op_type == "Sigmoid" and len(self._bias) == 1:
+            return True
+        if node.op_type == "Softmax" and len(self._bias) == 2:
+            self._weight = self._weight[:, 1:] - self._weight[:, :1]
+            self._bias = self._bias[1:] - self._bias[:1]
+            return True
+        return False
+
+    def _take(self, node: Any, current: str) -> None:  # noqa: ANN401
+        attributes = {a.name: _attribute(a) for a in node.attribute}
+        kind = node.op_type
+        if kind in _IGNORED:
+            return
+        if kind in _ONNX_ACTIVATIONS:
+            self._close(_ONNX_ACTIVATIONS[kind](attributes))
+        elif kind == "Gemm" and node.input[0] == current and not attributes.get("transA", 0):
+            weight = self._constant(node.input[1])
+            weight = attributes.get("alpha", 1.0) * (weight.T if attributes.get("transB", 0) else weight)
+            shift = self._constant(node.input[2]) if len(node.input) > 2 else np.zeros(weight.shape[1])
+            self._affine(weight, attributes.get("beta", 1.0) * shift.reshape(-1))
+        elif kind == "MatMul" and node.input[0] == current:
+            weight = self._constant(node.input[1])
+            self._affine(weight, np.zeros(weight.shape[-1]))
+        elif kind in ("Add", "Sub", "Mul", "Div"):
+            self._elementwise(kind, node, current)
+        elif kind == "Scaler":
+            scale = np.asarray(attributes["scale"], dtype=np.float64)
+            self._affine(np.diag(scale), -scale * np.asarray(attributes["offset"], dtype=np.float64))
+        elif kind == "LinearClassifier" and len(attributes["intercepts"]) == 2:
+            coefficients = np.asarray(attributes["coefficients"], dtype=np.float64).reshape(2, -1)
+            if attributes.get("post_transform") == b"SOFTMAX":
+                coefficients = coefficients - coefficients[:1]
+            self._affine(coefficients[1:].T, np.asarray(attributes["intercepts"], dtype=np.float64)[1:])
+        else:
+            raise _NotAChainError
+
+    def _elementwise(self, kind: str, node: Any, current: str) -> None:  # noqa: ANN401
+        first = node.input[0] == current
+        value = self._constant(node.input[1] if first else node.input[0]).reshape(-1)
+        width = len(self._bias)
+        if value.size not in (1, width) or (kind in ("Sub", "Div") and not first):
+            raise _NotAChainError
+        value = np.broadcast_to(value, (width,)).astype(np.float64)
+        if kind in ("Add", "Sub"):
+            self._affine(np.eye(width), value if kind == "Add" else -value)
+        else:
+            self._affine(np.diag(value if kind == "Mul" else 1 / value), np.zeros(width))
+
+    def _affine(self, weight: Floats, bias: Floats) -> None:
+        if weight.ndim != 2 or weight.shape[0] != len(self._bias) or bias.shape != weight.shape[1:]:
+            raise _NotAChainError
+        self._weight, self._bias = self._weight @ weight, self._bias @ weight + bias
+
+    def _close(self, activation: Activation) -> None:
+        self._layers.append((self._weight, self._bias))
+        self._activations.append(activation)
+        width = len(self._bias)
+        self._weight, self._bias = np.eye(width), np.zeros(width)
+
+    def _network(self) -> FeedForward:
+        if len(self._bias) != 1:
+            raise _NotAChainError
+        layers = [*self._layers, (self._weight, self._bias)]
+        weights = tuple(torch.from_numpy(np.ascontiguousarray(w, dtype=np.float64)) for w, _ in layers)
+        biases = tuple(torch.from_numpy(np.ascontiguousarray(b, dtype=np.float64)) for _, b in layers)
+        return FeedForward(weights, biases, tuple(self._activations))
+
+    def _constant(self, name: str) -> Floats:
+        if name not in self._constants:
+            raise _NotAChainError
+        return np.asarray(self._constants[name], dtype=np.float64)
+
+
+def _of(layer: nn.Module) -> Activation:
+    return ACTIVATIONS[type(layer)](layer)
+
+
+_ONNX_ACTIVATIONS: dict[str, Callable[[dict[str, Any]], Activation]] = {
+    "Relu": lambda _: _of(nn.ReLU()),
+    "LeakyRelu": lambda a: _of(nn.LeakyReLU(a.get("alpha", 0.01))),
+    "Tanh": lambda _: _of(nn.Tanh()),
+    "Sigmoid": lambda _: _of(nn.Sigmoid()),
+    "Softplus": lambda _: _of(nn.Softplus()),
+    "Elu": lambda a: _of(nn.ELU(a.get("alpha", 1.0))),
+}
+# Leave values as they are; whether that holds for this model is seen when scores are compared.
+_IGNORED = ("Cast", "Dropout", "Flatten", "Identity", "Normalizer", "Reshape", "Squeeze", "Unsqueeze")
+
+
+def _attribute(attribute: Any) -> Any:  # noqa: ANN401
+    from onnx import helper
+
+    return helper.get_attribute_value(attribute)
+
+
+def _width(shape: Sequence[Any]) -> int | None:
+    """Number of columns of an input of shape (n, d), if the file says."""
+    return shape[1] if len(shape) == 2 and isinstance(shape[1], int) and shape[1] > 0 else None
+
+
+def _module(name: str) -> Any:  # noqa: ANN401
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise InvalidInputError(
+            f"ONNX models need {name}, which is not installed: pip install 'evenhand[onnx]'."
+        ) from (error)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().split("\n") or [""])[0].rstrip(".") or type(error).__name__

@@ -1,0 +1,215 @@
+"""What the audit needs of a model, whatever it is made of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.attribution import Explanation
+from evenhand.attribution.gradients import Method
+from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.encoding import CategoryColumn, TableEncoder
+from evenhand.inputs.validation import as_matrix, is_number_column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["AttributionName", "AuditedModel", "EncodesTables", "OffersAuditedModel", "Output"]
+
+# What the explained score is: log-odds of the favorable outcome, or its probability.
+Output = Literal["log-odds", "probability"]
+
+AttributionName = Literal["integrated_gradients", "linear", "tree_shap", "sampled_shapley"]
+
+
+@runtime_checkable
+class EncodesTables(Protocol):
+    """A fitted map from a user's table to the matrix that a model sees, and back to the table's columns."""
+
+    @property
+    def names(self) -> list[str]:
+        """The table's columns."""
+        ...
+
+    @property
+    def encoded_names(self) -> list[str]:
+        """Columns of the matrix."""
+        ...
+
+    @property
+    def join_matrix(self) -> NDArray[np.floating]:
+        """1 where an encoded column (row) comes from a column of the table (column), else 0."""
+        ...
+
+    def transform(self, table: pd.DataFrame) -> NDArray[np.floating]:
+        """The matrix of a table."""
+        ...
+
+
+@runtime_checkable
+class OffersAuditedModel(Protocol):
+    """A fitted estimator that knows how it is to be audited."""
+
+    def audited_model(self) -> AuditedModel:
+        """Return the model as the audit sees it."""
+        ...
+
+
+class AuditedModel(ABC):
+    """A score over a table of people that can be explained from a baseline.
+
+    Attributes
+    ----------
+    kind
+        What it was made from, in words.
+    encoder
+        Encoding of the table; None where the model takes the columns as they are.
+    attribution
+        Which attribution explains it.
+    takes_missing
+        Whether the score is defined where an input is missing.
+    """
+
+    kind: str
+    encoder: EncodesTables | None
+    attribution: AttributionName
+    takes_missing: bool = False
+
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype:
+        """Type of the matrix that the model sees."""
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Where the model computes."""
+
+    @abstractmethod
+    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Explanation:
+        """Attributions of encoded people from encoded baselines, both of shape (n, d).
+
+        `n_steps` and `method` say how gradients are integrated, where they are.
+        """
+
+    @abstractmethod
+    def margin(self, x: Tensor) -> Tensor:
+        """The explained score of encoded people, of shape (n,)."""
+
+    @property
+    def output(self) -> Output:
+        """What the explained score is."""
+        return "log-odds"
+
+    @property
+    def categorical_inputs(self) -> tuple[int, ...]:
+        """Positions of the encoded inputs that are codes of categories, which have no mean and no order."""
+        return ()
+
+    @property
+    def accepts_missing(self) -> bool:
+        """Whether a value of the table may be missing."""
+        return self.encoder is not None
+
+    def probability(self, logit: Tensor) -> Tensor:
+        """Probability of the favorable outcome from the explained score, in float64."""
+        return torch.sigmoid(logit.double()) if self.output == "log-odds" else logit.double()
+
+    def encode(self, table: pd.DataFrame, name: str = "X") -> Tensor:
+        """Return the table as the model sees it, on the model's device."""
+        if self.encoder is None:
+            kind = np.dtype(np.float64 if self.dtype == torch.float64 else np.float32)
+            values: NDArray[np.floating] = as_matrix(table, name, dtype=kind, allow_missing=self.accepts_missing)
+        else:
+            values = self.encoder.transform(table)
+            self._check_encoded(values, name)
+        return torch.tensor(values, dtype=self.dtype, device=self.device)
+
+    def aligned(self, table: pd.DataFrame, name: str = "X") -> pd.DataFrame:
+        """The table with its columns in the order in which the model names them.
+
+        Raises
+        ------
+        InvalidInputError
+            If the model names other columns than the table has.
+        """
+        if self.encoder is None or list(table.columns) == self.encoder.names:
+            return table
+        expected, given = self.encoder.names, list(table.columns)
+        absent, extra = [c for c in expected if c not in given], [c for c in given if c not in expected]
+        if absent or extra:
+            raise InvalidInputError(
+                f"The columns of `{name}` differ from those the model was fitted on: missing {absent}, "
+                f"unexpected {extra}."
+            )
+        return table[expected]
+
+    def _check_encoded(self, values: NDArray[np.floating], name: str) -> None:
+        """Refuse encoded people that the model has no score for."""
+        is_bad = np.isinf(values) if self.takes_missing else ~np.isfinite(values)
+        if is_bad.any():
+            assert self.encoder is not None
+            names = np.asarray(self.encoder.names)[self.encoder.join_matrix.argmax(axis=1)]
+            bad = {str(c): int(is_bad[:, names == c].any(axis=1).sum()) for c in dict.fromkeys(names)}
+            counts = {c: n for c, n in bad.items() if n}
+            what = "infinite" if self.takes_missing else "missing or infinite"
+            raise InvalidInputError(
+                f"`{name}` holds values that are {what} once encoded, which the {self.kind} does not take "
+                f"(column: count): {counts}. Drop those rows or fill them."
+            )
+
+    def join_matrix(self) -> Tensor | None:
+        """Matrix that sums encoded columns into the table's columns; None where they are the same."""
+        if self.encoder is None:
+            return None
+        join = self.encoder.join_matrix
+        if join.shape[0] == join.shape[1] and np.array_equal(join, np.eye(len(join))):
+            return None
+        return torch.as_tensor(join, dtype=self.dtype, device=self.device)
+
+    def category_columns(self, columns: list[str]) -> list[str]:
+        """Those of the table's columns that the model takes as categories."""
+        names = columns if self.encoder is None else self.encoder.names
+        source = range(len(names)) if self.encoder is None else self.encoder.join_matrix.argmax(axis=1)
+        found = {names[source[j]] for j in self.categorical_inputs}
+        return [column for column in columns if column in found]
+
+    def financial_table(self, table: pd.DataFrame, financial_features: list[str]) -> pd.DataFrame:
+        """Columns on which people are matched.
+
+        Categories that the table has as numbers are categories to the matching if they are to the model; categories
+        are integer codes where the model is fed integer codes as numbers.
+        """
+        chosen = table[financial_features]
+        categories = self.category_columns(list(table.columns))
+        numbered = [c for c in financial_features if c in categories and is_number_column(chosen[c])]
+        if numbered:
+            chosen = chosen.astype(dict.fromkeys(numbered, "category"))
+        if not isinstance(self.encoder, TableEncoder) or self.encoder.encoding != "ordinal":
+            return chosen
+        codes = {
+            column.name: column.codes(chosen[column.name])
+            for column in self.encoder.columns
+            if isinstance(column, CategoryColumn) and column.name in financial_features
+        }
+        return chosen.assign(**codes)
+
+    def is_financial(self, columns: list[str], financial_features: list[str]) -> NDArray[np.bool_]:
+        """Which inputs of the model belong to financial features, of shape (d,)."""
+        if self.encoder is None:
+            return np.isin(columns, financial_features)
+        chosen = np.isin(self.encoder.names, financial_features)
+        source: NDArray[np.int64] = self.encoder.join_matrix.argmax(axis=1)
+        return chosen[source]
+
+
+def check_finite(logit: Tensor) -> None:
+    """Refuse scores that are missing or infinite."""
+    if not torch.isfinite(logit).all():
+        n_bad = int((~torch.isfinite(logit)).sum())
+        raise InvalidInputError(f"The model returned {n_bad} logits that are missing or infinite.")

@@ -1,0 +1,83 @@
+"""Models explained by Shapley values: any score that can be asked about a mixture of a person and a baseline row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from evenhand.attribution.gradients import Method
+from evenhand.attribution.shapley import Game, ShapleyAttribution, shapley_attribution
+from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, Output, check_finite
+
+__all__ = ["ShapleyModel"]
+
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class ShapleyModel(AuditedModel):
+    """A score with the game that explains it: a tree ensemble, or a function of which nothing else is known.
+
+    Attributes
+    ----------
+    game
+        The score and its Shapley values.
+    explained
+        Whether the score is log-odds or a probability.
+    takes_missing
+        Whether the score is defined where an input is missing.
+    precision
+        Type in which inputs are compared.
+    categorical
+        Positions of the inputs that are codes of categories.
+    """
+
+    game: Game
+    kind: str
+    encoder: EncodesTables | None = None
+    explained: Output = "log-odds"
+    takes_missing: bool = False
+    precision: torch.dtype = torch.float64
+    attribution: AttributionName = "sampled_shapley"
+    categorical: tuple[int, ...] = ()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type in which inputs are compared."""
+        return self.precision
+
+    @property
+    def device(self) -> torch.device:
+        """The CPU."""
+        return _CPU
+
+    @property
+    def output(self) -> Output:
+        """What the explained score is."""
+        return self.explained
+
+    @property
+    def accepts_missing(self) -> bool:
+        """Whether a value of the table may be missing."""
+        return self.takes_missing or self.encoder is not None
+
+    @property
+    def categorical_inputs(self) -> tuple[int, ...]:
+        """Positions of the inputs that are codes of categories."""
+        return self.categorical
+
+    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> ShapleyAttribution:
+        """Shapley values of encoded people from encoded baselines; nothing is integrated."""
+        is_category = None
+        if self.categorical:
+            is_category = torch.zeros(x.shape[-1], dtype=torch.bool)
+            is_category[list(self.categorical)] = True
+        found = shapley_attribution(self.game, x, baseline, is_category)
+        check_finite(found.logit)
+        return found
+
+    def margin(self, x: Tensor) -> Tensor:
+        """The score of encoded people."""
+        return self.game.margin(x)

@@ -1,0 +1,16 @@
+"""Tree ensembles of any of four libraries, and exact Shapley values of them with a baseline for each person."""
+
+from evenhand.models.trees.coding import coded_matrix, coded_values
+from evenhand.models.trees.ensemble import Tree, TreeEnsemble
+from evenhand.models.trees.reading import read_trees, tree_library
+from evenhand.models.trees.tree_shap import contributions
+
+__all__ = [
+    "Tree",
+    "TreeEnsemble",
+    "coded_matrix",
+    "coded_values",
+    "contributions",
+    "read_trees",
+    "tree_library",
+]

@@ -1,0 +1,120 @@
+"""Tree ensembles: exact Shapley values by walking the trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenhand.attribution.shapley import Contributions
+from evenhand.exceptions import InvalidInputError
+from evenhand.models.encoders.named_columns import NamedColumns
+from evenhand.models.protocol import EncodesTables
+from evenhand.models.shapley import ShapleyModel
+from evenhand.models.trees import TreeEnsemble, contributions, read_trees
+from evenhand.models.trees.tree_columns import RecodedColumns, TreeColumns, column_names
+
+__all__ = ["TreeGame", "tree_model"]
+
+
+@dataclass(frozen=True, eq=False)
+class TreeGame:
+    """The margin of a tree ensemble and its Shapley values: a `Game`."""
+
+    ensemble: TreeEnsemble
+
+    @property
+    def method(self) -> str:
+        """How contributions are computed."""
+        return "interventional TreeSHAP from one baseline row"
+
+    def margin(self, x: Tensor) -> Tensor:
+        """The margin, of shape (n,)."""
+        return torch.from_numpy(self.ensemble.margin(x.cpu().numpy()))
+
+    def contributions(self, inputs: Tensor, context: Tensor, baseline: Tensor) -> Contributions:
+        """phi(inputs | context; baseline), exactly."""
+        z, w, b = (t.cpu().numpy() for t in (inputs, context, baseline))
+        return Contributions(torch.from_numpy(contributions(self.ensemble, z, w, b)))
+
+
+def tree_model(
+    model: Any,  # noqa: ANN401 - any tree model
+    encoder: EncodesTables | None = None,
+    columns: Sequence[str] | None = None,
+) -> ShapleyModel:
+    """A fitted tree model as the audit sees it.
+
+    Parameters
+    ----------
+    model
+        The model, or its trees.
+    encoder
+        Steps that make the trees' inputs of the table; None where the trees take its columns.
+    columns
+        What the table calls its columns, for trees that have no names for them or spell them differently.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> trees = GradientBoostingClassifier(n_estimators=5).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> tree_model(trees).output
+    'log-odds'
+    """
+    ensemble = model if isinstance(model, TreeEnsemble) else read_trees(model)
+    _check_walkable(ensemble)
+    return ShapleyModel(
+        TreeGame(ensemble),
+        ensemble.source,
+        _encoder(ensemble, encoder, columns),
+        explained=ensemble.output,
+        takes_missing=True,
+        attribution="tree_shap",
+        categorical=ensemble.categorical_features,
+    )
+
+
+def _encoder(
+    ensemble: TreeEnsemble, steps: EncodesTables | None, columns: Sequence[str] | None
+) -> EncodesTables | None:
+    """What makes the trees' inputs of the table: steps before them, codes for categories, both or neither."""
+    if steps is not None:
+        return RecodedColumns(steps, ensemble) if ensemble.categories else steps
+    names = column_names(ensemble, columns)
+    if ensemble.categorical_features:
+        return TreeColumns(ensemble, names or [f"x{j}" for j in range(ensemble.n_features)])
+    return None if names is None or ensemble.feature_names is None else NamedColumns(names, takes_missing=True)
+
+
+def _check_walkable(ensemble: TreeEnsemble) -> None:
+    """Refuse trees that a walk would leave, or never come out of: files can be altered."""
+    asks = ensemble.feature >= 0
+    following = np.concatenate([ensemble.left[asks], ensemble.right[asks]])
+    n_nodes = len(ensemble.feature)
+    is_sound = (
+        np.isfinite(ensemble.base_margin)
+        and np.isfinite(ensemble.value[~asks]).all()
+        and (ensemble.feature < ensemble.n_features).all()
+        and all(0 <= j < ensemble.n_features for j in ensemble.categories)
+        and all(((nodes >= 0) & (nodes < n_nodes)).all() for nodes in (following, ensemble.roots))
+        and ((ensemble.set_start >= 0) & (ensemble.set_start + ensemble.set_size <= len(ensemble.in_set))).all()
+        and _comes_to_an_end(ensemble)
+    )
+    if not is_sound:
+        raise InvalidInputError(f"The trees of the {ensemble.source} are damaged: their nodes do not form trees.")
+
+
+def _comes_to_an_end(ensemble: TreeEnsemble) -> bool:
+    """Whether the ways from the roots meet no more nodes than there are, as they would in a cycle."""
+    level, n_reached = ensemble.roots, 0
+    while len(level):
+        n_reached += len(level)
+        if n_reached > len(ensemble.feature):
+            return False
+        level = level[ensemble.feature[level] >= 0]
+        level = np.concatenate([ensemble.left[level], ensemble.right[level]])
+    return True

@@ -1,0 +1,354 @@
+"""A sum of decision trees as flat arrays, whichever library grew it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.exceptions import InvalidInputError, MissingExtraError
+from evenhand.system.threads import n_cores
+
+__all__ = ["Tree", "TreeEnsemble"]
+
+Output = Literal["log-odds", "probability"]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int32]
+BoolArray = NDArray[np.bool_]
+
+# What a node asks. Leaves ask nothing: their feature is -1.
+THRESHOLD, THRESHOLD_BUT_ZERO_IS_MISSING, CATEGORY_SET = 0, 1, 2
+
+# One record per node, so that a visit touches one line of the processor's cache.
+NODE = np.dtype(
+    [
+        ("threshold", np.float64),
+        ("value", np.float64),
+        ("feature", np.int32),
+        ("left", np.int32),
+        ("right", np.int32),
+        ("set_start", np.int32),
+        ("set_size", np.int32),
+        ("rule", np.uint8),
+        ("missing_left", np.uint8),
+        ("other_left", np.uint8),
+    ],
+    align=True,
+)
+
+# People walked through the trees together: their rows and one tree stay in the innermost cache.
+BLOCK = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """One tree, its root first; arrays have one entry per node.
+
+    Attributes
+    ----------
+    feature
+        Feature a node asks about; -1 at a leaf.
+    threshold
+        Values up to and including it go left.
+    left, right
+        Nodes of this tree that follow; unused at a leaf.
+    missing_left
+        Whether a missing value goes left.
+    value
+        What a leaf adds to the margin; unused elsewhere.
+    left_categories
+        For a node that asks about a category: whether each code 0, 1, ... goes left.
+    other_left
+        For such a node: whether a code outside `left_categories` goes left.
+    zero_is_missing
+        Whether zero goes where a missing value goes.
+    """
+
+    feature: NDArray[np.integer[Any]]
+    threshold: NDArray[np.floating[Any]]
+    left: NDArray[np.integer[Any]]
+    right: NDArray[np.integer[Any]]
+    missing_left: NDArray[Any]
+    value: NDArray[np.floating[Any]]
+    left_categories: Mapping[int, BoolArray] = field(default_factory=dict)
+    other_left: BoolArray | None = None
+    zero_is_missing: BoolArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TreeEnsemble:
+    """The sum of a base margin and the leaf that a row reaches in each tree.
+
+    Comparisons are stored in one form, `x <= threshold` goes left, with `x` first rounded to `input_dtype`; a library
+    that asks `x < t` is stored with the number just below t in that type, which divides the numbers alike.
+
+    Attributes
+    ----------
+    feature, threshold, left, right, missing_left, value
+        As in `Tree`, of all trees in a row; `left` and `right` count from the start of the arrays.
+    rule
+        What each node asks: 0 a threshold, 1 a threshold that zero passes as a missing value would, 2 a set of
+        categories.
+    set_start, set_size, in_set, other_left
+        For rule 2: code k goes left if `in_set[set_start + k]`, and where `other_left` says if k is not in
+        0..`set_size`-1.
+    roots
+        First node of each tree.
+    base_margin
+        Margin before any tree.
+    n_features
+        Columns of the rows it takes.
+    input_dtype
+        Type in which the library compares inputs with thresholds.
+    output
+        What the margin is: "log-odds", or, for averages of trees that hold probabilities, "probability".
+    source
+        What it was read from, in words.
+    feature_names
+        Names the model was fitted with; None if it was fitted without.
+    missing_value
+        A number that stands for a missing value, besides NaN.
+    categories
+        For each feature that the model takes as categories and knows by value: the values, in the order of their codes.
+    takes_unknown
+        Whether a category that the model does not know counts as a missing value; otherwise it has no score.
+
+    Examples
+    --------
+    >>> stump = Tree(np.array([0, -1, -1]), np.array([0.5, 0, 0]), np.array([1, 0, 0]), np.array([2, 0, 0]),
+    ...     np.array([True, False, False]), np.array([0.0, -1.0, 1.0]))
+    >>> ensemble = TreeEnsemble.from_trees([stump, stump], base_margin=0.25, n_features=1, input_dtype="float64",
+    ...     output="log-odds", source="two stumps")
+    >>> ensemble.margin([[0.5], [0.6], [float("nan")]])
+    array([-1.75,  2.25, -1.75])
+    """
+
+    feature: IntArray
+    threshold: FloatArray
+    left: IntArray
+    right: IntArray
+    missing_left: BoolArray
+    value: FloatArray
+    rule: NDArray[np.uint8]
+    set_start: IntArray
+    set_size: IntArray
+    in_set: NDArray[np.uint8]
+    other_left: BoolArray
+    roots: IntArray
+    base_margin: float
+    n_features: int
+    input_dtype: Literal["float32", "float64"]
+    output: Output
+    source: str
+    feature_names: tuple[str, ...] | None = None
+    missing_value: float = math.nan
+    categories: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
+    takes_unknown: bool = True
+
+    @classmethod
+    def from_trees(
+        cls,
+        trees: Sequence[Tree],
+        *,
+        base_margin: float,
+        n_features: int,
+        input_dtype: Literal["float32", "float64"],
+        output: Output,
+        source: str,
+        feature_names: Sequence[str] | None = None,
+        missing_value: float = math.nan,
+        categories: Mapping[int, tuple[Any, ...]] | None = None,
+        takes_unknown: bool = True,
+    ) -> TreeEnsemble:
+        """The ensemble of `trees`.
+
+        Raises
+        ------
+        InvalidInputError
+            If the nodes of a tree do not form one, or ask about a feature that is not there.
+        """
+        for number, tree in enumerate(trees):
+            _check_tree(tree, n_features, f"Tree {number} of the {source}")
+        sizes = np.asarray([len(tree.feature) for tree in trees], dtype=np.int64)
+        roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(trees) else np.zeros(0)
+        feature = _joined([tree.feature for tree in trees], np.int32)
+        is_leaf = feature < 0
+        shift = np.repeat(roots, sizes)
+        rule = np.full(len(feature), THRESHOLD, np.uint8)
+        rule[_joined([_or_no(tree.zero_is_missing, tree) for tree in trees], np.bool_)] = THRESHOLD_BUT_ZERO_IS_MISSING
+        sets = {
+            int(root) + node: codes
+            for root, tree in zip(roots, trees, strict=True)
+            for node, codes in tree.left_categories.items()
+        }
+        set_size, set_start = np.zeros(len(feature), np.int32), np.zeros(len(feature), np.int32)
+        asking = np.asarray(list(sets), dtype=np.int64)
+        rule[asking] = CATEGORY_SET
+        set_size[asking] = [len(codes) for codes in sets.values()]
+        set_start[asking] = np.cumsum(set_size[asking]) - set_size[asking]
+        return cls(
+            feature=feature,
+            threshold=_joined([tree.threshold for tree in trees], np.float64),
+            left=np.where(is_leaf, 0, _joined([tree.left for tree in trees], np.int64) + shift).astype(np.int32),
+            right=np.where(is_leaf, 0, _joined([tree.right for tree in trees], np.int64) + shift).astype(np.int32),
+            missing_left=_joined([tree.missing_left for tree in trees], np.bool_),
+            value=_joined([tree.value for tree in trees], np.float64),
+            rule=rule,
+            set_start=set_start,
+            set_size=set_size,
+            in_set=_joined(list(sets.values()), np.uint8),
+            other_left=_joined([_or_no(tree.other_left, tree) for tree in trees], np.bool_),
+            roots=roots.astype(np.int32),
+            base_margin=float(base_margin),
+            n_features=int(n_features),
+            input_dtype=input_dtype,
+            output=output,
+            source=source,
+            feature_names=None if feature_names is None else tuple(feature_names),
+            missing_value=missing_value,
+            categories=dict(categories or {}),
+            takes_unknown=takes_unknown,
+        )
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.roots)
+
+    @cached_property
+    def max_depth(self) -> int:
+        """Splits on the longest way from a root to a leaf."""
+        level, depth = self.roots, 0
+        while True:
+            level = level[self.feature[level] >= 0]
+            if not len(level):
+                return depth
+            level = np.concatenate([self.left[level], self.right[level]])
+            depth += 1
+
+    @property
+    def categorical_features(self) -> tuple[int, ...]:
+        """Features whose numbers are codes of categories, so that a mean of them means nothing."""
+        asked = self.feature[self.rule == CATEGORY_SET].tolist()
+        return tuple(sorted({*asked, *self.categories}))
+
+    @cached_property
+    def nodes(self) -> NDArray[Any]:
+        """The nodes as records, as the compiled walks take them."""
+        nodes = np.zeros(len(self.feature), NODE)
+        for name in NODE.names or ():
+            nodes[name] = getattr(self, name)
+        return nodes
+
+    def margin(self, X: ArrayLike, n_threads: int | None = None) -> FloatArray:
+        """The base margin plus the leaves reached, in the units that `output` names.
+
+        Parameters
+        ----------
+        X
+            People, of shape (n, n_features); NaN is a missing value, a category is its code.
+        n_threads
+            Threads to share the people; None for as many as there are cores.
+
+        Raises
+        ------
+        InvalidInputError
+            If `X` has another number of columns.
+        MissingExtraError
+            If numba is not installed.
+        """
+        kernel, nodes = kernel_module(), self.nodes
+        x = checked_rows(self, X, "X")
+        margin = np.full(len(x), self.base_margin)
+
+        def walk(rows: slice) -> None:
+            kernel.add_margin(nodes, self.in_set, self.roots, self.rounded(x[rows]), margin[rows])
+
+        in_blocks(walk, len(x), n_threads)
+        return margin
+
+    def rounded(self, x: NDArray[np.floating[Any]]) -> FloatArray:
+        """A copy of `x` rounded to the type in which the library compares, with NaN for what is missing."""
+        with np.errstate(over="ignore"):  # beyond float32 is infinite, as in the library
+            values = np.array(x, dtype=self.input_dtype, order="C")
+            missing = values.dtype.type(self.missing_value)
+        values[values == missing] = np.nan
+        return values.astype(np.float64)
+
+
+def kernel_module() -> Any:  # noqa: ANN401 - its functions are compiled
+    """The compiled walks, imported when first needed."""
+    try:
+        return import_module("evenhand.models.trees.kernel")
+    except ImportError as error:
+        raise MissingExtraError(
+            "Tree models need numba, which is not installed: pip install 'evenhand[trees]'."
+        ) from error
+
+
+def checked_rows(ensemble: TreeEnsemble, values: ArrayLike, name: str) -> NDArray[np.floating[Any]]:
+    """`values` as a matrix with a column for each feature."""
+    rows = np.asarray(values)
+    if rows.dtype not in (np.float32, np.float64):
+        try:
+            rows = rows.astype(np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                f"`{name}` must hold numbers, got values of type {rows.dtype}; "
+                "`evenhand.models.trees.coded_matrix` gives the categories of a table their codes."
+            ) from None
+    if rows.ndim != 2 or rows.shape[1] != ensemble.n_features:
+        raise InvalidInputError(
+            f"`{name}` must have shape (n, {ensemble.n_features}), a column for each feature of the {ensemble.source}; "
+            f"got shape {rows.shape}."
+        )
+    return rows
+
+
+def in_blocks(work: Callable[[slice], None], n: int, n_threads: int | None) -> None:
+    """Call `work` on blocks of n people, on several threads at a time."""
+    if n_threads is not None and n_threads < 1:
+        raise InvalidInputError(f"`n_threads` must be at least 1, or None for all cores, got {n_threads}.")
+    blocks = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
+    n_workers = min(n_threads or n_cores(), len(blocks))
+    if n_workers < 2:
+        for block in blocks:
+            work(block)
+        return
+    with ThreadPoolExecutor(n_workers) as pool:
+        for _ in pool.map(work, blocks):
+            pass
+
+
+def _check_tree(tree: Tree, n_features: int, name: str) -> None:
+    """Refuse what would lead the compiled walks, which check nothing, out of their arrays or in circles."""
+    columns = (tree.threshold, tree.left, tree.right, tree.missing_left, tree.value)
+    n, asks = len(tree.feature), np.asarray(tree.feature) >= 0
+    if n == 0 or any(len(column) != n for column in columns):
+        raise InvalidInputError(f"{name} must have a root and as many entries in each array, got {n} features.")
+    if np.any(np.asarray(tree.feature) >= n_features):
+        raise InvalidInputError(f"{name} asks about feature {max(tree.feature)}; there are {n_features}, from 0 on.")
+    children = np.concatenate([np.asarray(tree.left)[asks], np.asarray(tree.right)[asks]])
+    # Each node follows at most one other and the root none: no way from the root returns.
+    if np.any((children < 1) | (children >= n)) or len(np.unique(children)) < len(children):
+        raise InvalidInputError(
+            f"{name} leads from a node out of its {n} nodes, back to its root, or to a node that two lead to; give "
+            "each node but the root one parent."
+        )
+    if any(not 0 <= node < n or not asks[node] for node in tree.left_categories):
+        raise InvalidInputError(f"{name} has categories at a node that asks nothing.")
+
+
+def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:  # noqa: ANN401 - any numpy type
+    return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype)
+
+
+def _or_no(flags: BoolArray | None, tree: Tree) -> BoolArray:
+    return np.zeros(len(tree.feature), np.bool_) if flags is None else flags

@@ -1,0 +1,245 @@
+"""Compiled walks through a tree ensemble: its margin, and interventional Shapley values with one baseline row.
+
+Nothing here checks its arguments; `models.trees.tree_shap` does. Threads are left to the caller (the functions hold no
+lock while they run): numba's own thread pools may not be entered twice at a time, and do not survive a fork.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+
+from evenhand.models.trees.ensemble import THRESHOLD, THRESHOLD_BUT_ZERO_IS_MISSING
+
+__all__ = ["add_contributions", "add_input_contributions", "add_margin"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Array = np.ndarray[Any, Any]
+Records = Any  # an array of `NODE`
+Scalar = Any  # a number of the compiled code
+
+# LightGBM takes anything this close to zero for zero.
+ZERO_REACH = float(np.float32(1e-35))
+
+# The rows that meet everything a path has asked of one feature so far, as bits.
+INPUT, CONTEXT, BASELINE = 1, 2, 4
+EVERY_ROW = INPUT | CONTEXT | BASELINE
+
+
+def compiled(function: Function) -> Function:
+    """`function` compiled, and kept on disk where there is a place to keep it."""
+    try:
+        return cast(Function, numba.njit(function, nogil=True, cache=True, error_model="numpy"))
+    except RuntimeError:  # neither the package's folder nor the user's cache can be written to
+        return cast(Function, numba.njit(function, nogil=True, error_model="numpy"))
+
+
+@compiled
+def goes_left(nodes: Records, in_set: Array, node: Scalar, x: Scalar) -> Scalar:
+    """Whether the value `x` takes the left branch of `node`."""
+    here = nodes[node]
+    if x != x:
+        return here.missing_left != 0
+    if here.rule == THRESHOLD:
+        return x <= here.threshold
+    if here.rule == THRESHOLD_BUT_ZERO_IS_MISSING:
+        return here.missing_left != 0 if abs(x) <= ZERO_REACH else x <= here.threshold
+    if x > -1.0 and x < here.set_size:
+        return in_set[here.set_start + int(x)] != 0
+    return here.other_left != 0
+
+
+@compiled
+def is_context_alone(rows: Scalar) -> Scalar:
+    """1 if the context, and not the baseline, meets what was asked of a feature."""
+    return 1 if rows & (CONTEXT | BASELINE) == CONTEXT else 0
+
+
+@compiled
+def is_baseline_alone(rows: Scalar) -> Scalar:
+    """1 if the baseline, and not the context, meets what was asked of a feature."""
+    return 1 if rows & (CONTEXT | BASELINE) == BASELINE else 0
+
+
+@compiled
+def share(rows: Scalar, either: Scalar, gain: Scalar, loss: Scalar) -> Scalar:
+    """A feature's part of leaves that `rows` of it reach, from the three weightings of these leaves' values."""
+    if rows == INPUT | CONTEXT:
+        return gain
+    if rows == BASELINE:
+        return -loss
+    if rows == CONTEXT | BASELINE:
+        return -either
+    return 0.0
+
+
+@compiled
+def add_margin(nodes: Records, in_set: Array, roots: Array, x: Array, out: Array) -> None:
+    """Add to `out`, of shape (n,), the leaves that the rows of `x` reach."""
+    for tree in range(roots.shape[0]):
+        for i in range(x.shape[0]):
+            node = roots[tree]
+            while nodes[node].feature >= 0:
+                if goes_left(nodes, in_set, node, x[i, nodes[node].feature]):
+                    node = nodes[node].left
+                else:
+                    node = nodes[node].right
+            out[i] += nodes[node].value
+
+
+@compiled
+def add_contributions(
+    nodes: Records, in_set: Array, roots: Array, weights: Array, x: Array, b: Array, out: Array
+) -> None:
+    """Add to `out`, of shape (n, d), the Shapley values of the rows of `x`, each with its own baseline row of `b`.
+
+    A path is followed while `x` or `b` (feature by feature) meets it. Where the two part at a feature that neither has
+    parted at before, both branches are walked: first the one of `x`, below which the feature is `x`'s alone, then the
+    one of `b`. A leaf below `n_x` features of `x` alone and `n_b` of `b` alone, of value v, gives each of the former
+    v (n_x - 1)! n_b! / (n_x + n_b)! and each of the latter -v n_x! (n_b - 1)! / (n_x + n_b)!. The two sums over leaves
+    are passed upwards, so that each parting adds to its feature once.
+    """
+    depth = weights.shape[0]
+    owner = np.zeros(x.shape[1], np.uint8)
+    parting_feature = np.empty(depth, np.int64)
+    parting_other = np.empty(depth, np.int64)
+    parting_gain = np.empty(depth, np.float64)
+    parting_loss = np.empty(depth, np.float64)
+    for tree in range(roots.shape[0]):
+        for i in range(x.shape[0]):
+            node = np.int64(roots[tree])
+            n_partings, n_x, n_b = 0, 0, 0
+            while True:
+                f = np.int64(nodes[node].feature)
+                while f >= 0:
+                    if owner[f] == BASELINE:
+                        left = goes_left(nodes, in_set, node, b[i, f])
+                    else:
+                        left = goes_left(nodes, in_set, node, x[i, f])
+                        if owner[f] == 0 and left != goes_left(nodes, in_set, node, b[i, f]):
+                            parting_feature[n_partings] = f
+                            parting_other[n_partings] = nodes[node].right if left else nodes[node].left
+                            n_partings += 1
+                            owner[f] = INPUT
+                            n_x += 1
+                    node = np.int64(nodes[node].left if left else nodes[node].right)
+                    f = np.int64(nodes[node].feature)
+                value = nodes[node].value
+                gain = value * weights[n_x - 1, n_b] if n_x else 0.0
+                loss = value * weights[n_x, n_b - 1] if n_b else 0.0
+                while n_partings:
+                    f = parting_feature[n_partings - 1]
+                    if owner[f] == INPUT:
+                        out[i, f] += gain
+                        parting_gain[n_partings - 1] = gain
+                        parting_loss[n_partings - 1] = loss
+                        owner[f] = BASELINE
+                        n_x -= 1
+                        n_b += 1
+                        node = parting_other[n_partings - 1]
+                        break
+                    out[i, f] -= loss
+                    gain += parting_gain[n_partings - 1]
+                    loss += parting_loss[n_partings - 1]
+                    owner[f] = 0
+                    n_b -= 1
+                    n_partings -= 1
+                if n_partings == 0:
+                    break
+
+
+@compiled
+def add_input_contributions(
+    nodes: Records, in_set: Array, roots: Array, weights: Array, z: Array, w: Array, b: Array, out: Array
+) -> None:
+    """Add to `out`, of shape (n, d), what the inputs `z` contribute in the context of `w`, from the baselines `b`.
+
+    As in `add_contributions`, but three rows may part at a feature, and twice. `rows[f]` are the rows that meet all
+    the path has asked of f. A leaf matters to feature j only if each other feature is met by the context or the
+    baseline; so below a branch that one feature's input alone takes, only that feature can gain (`gain_alone`), and
+    below two such branches no one. The share of a leaf that j gets follows from `rows[j]` (`share`), which partings
+    further down may narrow: each parting therefore adds the share by its narrower rows less the one by its wider.
+    """
+    depth = 2 * weights.shape[0]
+    rows = np.full(z.shape[1], EVERY_ROW, np.uint8)
+    parting_feature = np.empty(depth, np.int64)
+    parting_rows = np.empty((depth, 3), np.uint8)  # before the parting; on the branch walked first; on the other
+    parting_other = np.empty(depth, np.int64)  # -1 where there is no other branch, or it is done
+    parting_sums = np.empty((depth, 4), np.float64)
+    for tree in range(roots.shape[0]):
+        for i in range(z.shape[0]):
+            node = np.int64(roots[tree])
+            n_partings, n_context, n_baseline, n_alone = 0, 0, 0, 0
+            while True:
+                f = np.int64(nodes[node].feature)
+                while f >= 0:
+                    before = rows[f]
+                    left_rows = 0
+                    if before & INPUT and goes_left(nodes, in_set, node, z[i, f]):
+                        left_rows |= INPUT
+                    if before & CONTEXT and goes_left(nodes, in_set, node, w[i, f]):
+                        left_rows |= CONTEXT
+                    if before & BASELINE and goes_left(nodes, in_set, node, b[i, f]):
+                        left_rows |= BASELINE
+                    right_rows = before & ~left_rows
+                    left, right = np.int64(nodes[node].left), np.int64(nodes[node].right)
+                    if right_rows == 0 or left_rows == 0:
+                        node = left if right_rows == 0 else right
+                    else:
+                        if n_alone and left_rows == INPUT:
+                            node, after, other, other_rows = right, right_rows, np.int64(-1), left_rows
+                        elif n_alone and right_rows == INPUT:
+                            node, after, other, other_rows = left, left_rows, np.int64(-1), right_rows
+                        else:
+                            node, after, other, other_rows = left, left_rows, right, right_rows
+                        parting_feature[n_partings] = f
+                        parting_rows[n_partings, 0] = before
+                        parting_rows[n_partings, 1] = after
+                        parting_rows[n_partings, 2] = other_rows
+                        parting_other[n_partings] = other
+                        parting_sums[n_partings] = 0.0
+                        n_partings += 1
+                        rows[f] = after
+                        n_context += is_context_alone(after) - is_context_alone(before)
+                        n_baseline += is_baseline_alone(after) - is_baseline_alone(before)
+                        n_alone += after == INPUT
+                    f = np.int64(nodes[node].feature)
+                value = nodes[node].value
+                either, gain, loss, gain_alone = 0.0, 0.0, 0.0, 0.0
+                if n_alone:
+                    gain_alone = value * weights[n_context, n_baseline]
+                else:
+                    either = value * weights[n_context, n_baseline]
+                    gain = value * weights[n_context - 1, n_baseline] if n_context else 0.0
+                    loss = value * weights[n_context, n_baseline - 1] if n_baseline else 0.0
+                while n_partings:
+                    top = n_partings - 1
+                    f = parting_feature[top]
+                    before, after = parting_rows[top, 0], rows[f]
+                    out[i, f] += share(after, either, gain, loss) - share(before, either, gain, loss)
+                    if after == INPUT:
+                        out[i, f] += gain_alone
+                        gain_alone = 0.0
+                    either += parting_sums[top, 0]
+                    gain += parting_sums[top, 1]
+                    loss += parting_sums[top, 2]
+                    gain_alone += parting_sums[top, 3]
+                    following = parting_rows[top, 2] if parting_other[top] >= 0 else before
+                    rows[f] = following
+                    n_context += is_context_alone(following) - is_context_alone(after)
+                    n_baseline += is_baseline_alone(following) - is_baseline_alone(after)
+                    n_alone += (following == INPUT) - (after == INPUT)
+                    if parting_other[top] >= 0:
+                        node = parting_other[top]
+                        parting_other[top] = -1
+                        parting_sums[top, 0] = either
+                        parting_sums[top, 1] = gain
+                        parting_sums[top, 2] = loss
+                        parting_sums[top, 3] = gain_alone
+                        break
+                    n_partings -= 1
+                if n_partings == 0:
+                    break

@@ -1,0 +1,1 @@
+"""Studies: the comparison methods, the reproduction of the paper, the calibration of the tests."""

@@ -1,0 +1,29 @@
+"""The seven ways to train that the paper compares, behind one protocol."""
+
+from evenhand.research.methods.adversarial import AdversarialDebiasing
+from evenhand.research.methods.agarwal import AgarwalReduction
+from evenhand.research.methods.cec import CEC
+from evenhand.research.methods.disparate_impact_remover import DisparateImpactRemover
+from evenhand.research.methods.hardt import HardtPostProcessing
+from evenhand.research.methods.lagrangian import LagrangianConstraints
+from evenhand.research.methods.network import NetworkMethod, NetworkSettings
+from evenhand.research.methods.protocol import Method, RepairsTable
+from evenhand.research.methods.registry import make_method, method_names, register_method
+from evenhand.research.methods.unconstrained import Unconstrained
+
+__all__ = [
+    "CEC",
+    "AdversarialDebiasing",
+    "AgarwalReduction",
+    "DisparateImpactRemover",
+    "HardtPostProcessing",
+    "LagrangianConstraints",
+    "Method",
+    "NetworkMethod",
+    "NetworkSettings",
+    "RepairsTable",
+    "Unconstrained",
+    "make_method",
+    "method_names",
+    "register_method",
+]

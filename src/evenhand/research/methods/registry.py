@@ -1,0 +1,69 @@
+"""The methods by name; a researcher adds her own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.research.methods.adversarial import AdversarialDebiasing
+from evenhand.research.methods.agarwal import AgarwalReduction
+from evenhand.research.methods.cec import CEC
+from evenhand.research.methods.disparate_impact_remover import DisparateImpactRemover
+from evenhand.research.methods.hardt import HardtPostProcessing
+from evenhand.research.methods.lagrangian import LagrangianConstraints
+from evenhand.research.methods.network import NetworkSettings
+from evenhand.research.methods.protocol import Method
+from evenhand.research.methods.unconstrained import Unconstrained
+
+__all__ = ["MethodFactory", "make_method", "method_names", "register_method"]
+
+MethodFactory = Callable[[NetworkSettings, Sequence[str]], Method]
+
+_METHODS: dict[str, MethodFactory] = {
+    "unconstrained": lambda settings, financial: Unconstrained(settings),
+    "disparate_impact_remover": lambda settings, financial: DisparateImpactRemover(settings),
+    "hardt": lambda settings, financial: HardtPostProcessing(settings),
+    "agarwal": lambda settings, financial: AgarwalReduction(settings),
+    "lagrangian": lambda settings, financial: LagrangianConstraints(settings),
+    "adversarial": lambda settings, financial: AdversarialDebiasing(settings),
+    "cec": lambda settings, financial: CEC(settings, financial),
+}
+
+
+def method_names() -> tuple[str, ...]:
+    """Names that `make_method` knows, in the paper's order, then those registered.
+
+    Examples
+    --------
+    >>> method_names()[:2]
+    ('unconstrained', 'disparate_impact_remover')
+    """
+    return tuple(_METHODS)
+
+
+def register_method(name: str, factory: MethodFactory) -> None:
+    """Add a method to the comparison; a name of the paper's seven, or one already taken, is refused.
+
+    Parameters
+    ----------
+    name
+        What results and tables call it.
+    factory
+        Makes a new, unfitted method from network settings and the names of the financial features.
+    """
+    if name in _METHODS:
+        raise InvalidInputError(f"There is a method {name!r} already; choose a name other than {list(_METHODS)}.")
+    _METHODS[name] = factory
+
+
+def make_method(name: str, settings: NetworkSettings, financial_features: Sequence[str]) -> Method:
+    """A new, unfitted method.
+
+    Examples
+    --------
+    >>> type(make_method("hardt", NetworkSettings(), ["income"])).__name__
+    'HardtPostProcessing'
+    """
+    if name not in _METHODS:
+        raise InvalidInputError(f"`methods` must be among {list(_METHODS)}, got {name!r}.")
+    return _METHODS[name](settings, financial_features)

@@ -1,0 +1,1 @@
+"""Tables and charts of the paper: protocol, folds, stores of results, page."""

@@ -1,0 +1,224 @@
+"""The paper's figures, drawn with Altair; colors can be told apart by people with any color vision."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evenhand.exceptions import MissingExtraError
+from evenhand.research.reproduction.settings import GRID_WEIGHTS, ProtocolSettings
+from evenhand.research.reproduction.store import ResultRow
+from evenhand.research.reproduction.tables import DATASET_NAMES, METHOD_NAMES, METRIC_NAMES, by_method, by_variant
+from evenhand.system.files import write_atomically
+
+__all__ = [
+    "HEATMAP_METRICS",
+    "figure_ablation_regimes",
+    "figure_lambda_heatmaps",
+    "figure_pfr_cec",
+    "figure_regimes",
+    "save_figure",
+    "to_svg",
+]
+
+HEATMAP_METRICS = ("cec", "regime_b", "regime_a", "f1", "eo", "pfr")
+
+# Okabe and Ito's palette.
+_METHOD_COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#CC79A7", "#D55E00", "#999999")
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
+_REGIME_COLORS = {"A": "#009E73", "B": "#D55E00", "C": "#56B4E9", "D": "#CC79A7"}
+_REGIME_MEANINGS = {
+    "A": "A: same decision, same reasoning",
+    "B": "B: same decision, different reasoning",
+    "C": "C: different decision, same reasoning",
+    "D": "D: both differ",
+}
+
+
+def figure_pfr_cec(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401 - an Altair chart
+    """Each method by how often decisions flip and how far reasoning differs, a panel for each dataset.
+
+    Points are means over folds, bars a standard deviation each way; the line is `consistency_threshold`.
+    """
+    alt = _altair()
+    values = []
+    for (dataset, method), found in by_method(rows, settings).items():
+        point: dict[str, Any] = {
+            "dataset": DATASET_NAMES.get(dataset, dataset),
+            "method": METHOD_NAMES.get(method, method),
+        }
+        for name in ("pfr", "cec"):
+            mean, std = _mean_std(found, name)
+            point |= {name: mean, f"{name}_low": max(0.0, mean - std), f"{name}_high": mean + std}
+        values.append(point)
+    order = list(dict.fromkeys(value["method"] for value in values))
+    colors, shapes = ([marks[place] for place in _places(order)] for marks in (_METHOD_COLORS, _SHAPES))
+    color = alt.Color("method:N", title="Method", sort=order, scale=alt.Scale(domain=order, range=colors))
+    shape = alt.Shape("method:N", title="Method", sort=order, scale=alt.Scale(domain=order, range=shapes))
+    base = alt.Chart(alt.Data(values=values))
+    x = alt.X("pfr:Q", title="Prediction flip rate", scale=alt.Scale(zero=True), axis=alt.Axis(format="%"))
+    y = alt.Y("cec:Q", title="Mean CEC score", scale=alt.Scale(zero=True))
+    layers = [
+        base.transform_calculate(threshold=str(settings.consistency_threshold))
+        .mark_rule(strokeDash=[4, 3], color="#666666")
+        .encode(y="threshold:Q"),
+        base.mark_rule().encode(x=alt.X("pfr_low:Q", title="Prediction flip rate"), x2="pfr_high:Q", y=y, color=color),
+        base.mark_rule().encode(x=x, y=alt.Y("cec_low:Q", title="Mean CEC score"), y2="cec_high:Q", color=color),
+        base.mark_point(size=70, filled=True, opacity=0.85).encode(x=x, y=y, color=color, shape=shape),
+    ]
+    return _styled(alt.layer(*layers).properties(width=230, height=200), "dataset", columns=2)
+
+
+def figure_regimes(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401
+    """Share of pairs in each regime, a bar for each method and a panel for each dataset."""
+    return _regime_bars(by_method(rows, settings))
+
+
+def figure_ablation_regimes(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401
+    """Share of pairs in each regime, a bar for each part of the objective."""
+    return _regime_bars(by_variant(rows, settings))
+
+
+def figure_lambda_heatmaps(rows: Iterable[ResultRow], settings: ProtocolSettings, dataset: str = "german") -> Any:  # noqa: ANN401
+    """Six figures over the 6 x 6 lambda settings on one dataset, means over folds."""
+    alt = _altair()
+    grid: dict[tuple[float, float], list[ResultRow]] = {}
+    for row in rows:
+        if row.dataset != dataset:
+            continue
+        if row.cec_weight in GRID_WEIGHTS and row.equalized_odds_weight in GRID_WEIGHTS:
+            grid.setdefault((row.cec_weight, row.equalized_odds_weight), []).append(row)
+    weights = [f"{weight:g}" for weight in GRID_WEIGHTS]
+    panels = []
+    for metric in HEATMAP_METRICS:
+        values: list[dict[str, Any]] = []
+        for (cec_weight, odds_weight), found in grid.items():
+            mean = _mean_std(found, metric)[0]
+            values.append({"cec": f"{cec_weight:g}", "odds": f"{odds_weight:g}", "value": mean})
+        middle = (min(v["value"] for v in values) + max(v["value"] for v in values)) / 2 if values else 0.0
+        base = alt.Chart(alt.Data(values=values), title=METRIC_NAMES[metric]).encode(
+            x=alt.X("cec:O", title="λ CEC", sort=weights, axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("odds:O", title="λ EO", sort=weights[::-1]),
+        )
+        squares = base.mark_rect().encode(
+            color=alt.Color("value:Q", scale=alt.Scale(scheme="viridis"), legend=None),
+        )
+        text = base.mark_text(fontSize=9).encode(
+            text=alt.Text("value:Q", format=".2f"),
+            color=alt.condition(f"datum.value > {middle}", alt.value("black"), alt.value("white")),
+        )
+        panels.append((squares + text).properties(width=190, height=170))
+    return _configured(alt.concat(*panels, columns=3).resolve_scale(color="independent"))
+
+
+def to_svg(chart: Any) -> str:  # noqa: ANN401
+    """The chart as SVG text."""
+    converter = _library("vl_convert", "vl-convert-python")
+    text: str = converter.vegalite_to_svg(_specification(chart))
+    return text
+
+
+def save_figure(chart: Any, folder: Path, name: str, formats: Sequence[str] = ("svg", "png", "pdf")) -> list[Path]:  # noqa: ANN401
+    """Write the chart in each format, without a browser or the network, and return the paths."""
+    converter = _library("vl_convert", "vl-convert-python")
+    specification = _specification(chart)
+    paths = []
+    for kind in formats:
+        if kind == "svg":
+            content = converter.vegalite_to_svg(specification).encode()
+        elif kind == "png":
+            content = converter.vegalite_to_png(specification, ppi=300, scale=1)
+        else:
+            content = converter.vegalite_to_pdf(specification)
+        with write_atomically(folder / f"{name}.{kind}") as temporary:
+            temporary.write_bytes(content)
+        paths.append(folder / f"{name}.{kind}")
+    return paths
+
+
+def _regime_bars(cells: Mapping[tuple[str, str], list[ResultRow]]) -> Any:  # noqa: ANN401
+    alt = _altair()
+    order = list(dict.fromkeys(METHOD_NAMES.get(method, method) for _, method in cells))
+    values = [
+        {
+            "dataset": DATASET_NAMES.get(dataset, dataset),
+            "method": METHOD_NAMES.get(method, method),
+            "regime": _REGIME_MEANINGS[letter],
+            "place": place,
+            "share": _mean_std(found, f"regime_{letter.lower()}")[0],
+        }
+        for (dataset, method), found in cells.items()
+        for place, letter in enumerate(_REGIME_COLORS)
+    ]
+    chart = (
+        alt.Chart(alt.Data(values=values))
+        .mark_bar()
+        .encode(
+            x=alt.X("share:Q", title="Share of pairs", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
+            y=alt.Y("method:N", title=None, sort=order),
+            color=alt.Color(
+                "regime:N",
+                title="Regime",
+                scale=alt.Scale(domain=list(_REGIME_MEANINGS.values()), range=list(_REGIME_COLORS.values())),
+                legend=alt.Legend(orient="bottom", columns=2, labelLimit=300),
+            ),
+            order=alt.Order("place:Q"),
+        )
+        .properties(width=260, height=alt.Step(20))
+    )
+    return _styled(chart, "dataset", columns=2)
+
+
+def _styled(chart: Any, facet: str, columns: int) -> Any:  # noqa: ANN401
+    alt = _altair()
+    header = alt.Header(title=None, labelFontSize=13, labelFontWeight="bold")
+    return _configured(chart.facet(alt.Facet(f"{facet}:N", header=header, sort=None), columns=columns))
+
+
+def _configured(chart: Any) -> Any:  # noqa: ANN401
+    return (
+        chart.configure(font="Helvetica, Arial, sans-serif", background="white")
+        .configure_axis(labelFontSize=11, titleFontSize=12, titleFontWeight="normal", gridColor="#e6e6e6")
+        .configure_legend(labelFontSize=11, titleFontSize=12, symbolSize=90)
+        .configure_title(fontSize=13)
+        .configure_view(stroke="#bbbbbb")
+    )
+
+
+def _specification(chart: Any) -> str:  # noqa: ANN401
+    with warnings.catch_warnings():
+        # Altair looks over its own classes with functions that Python is about to drop.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        text: str = chart.to_json()
+    return text
+
+
+def _mean_std(rows: Sequence[ResultRow], metric: str) -> tuple[float, float]:
+    values = np.asarray([row.metrics[metric] for row in rows], dtype=np.float64)
+    std = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return float(values.mean()), std if math.isfinite(std) else 0.0
+
+
+def _places(names: Sequence[str]) -> list[int]:
+    """A method's place among the marks: the paper's seven always have the same, others share the last."""
+    known = list(METHOD_NAMES.values())[: len(_SHAPES) - 1]
+    return [known.index(name) if name in known else len(known) for name in names]
+
+
+def _altair() -> Any:  # noqa: ANN401
+    return _library("altair", "altair")
+
+
+def _library(module: str, package: str) -> Any:  # noqa: ANN401
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Figures need {package}, which is not installed: pip install 'evenhand[experiments]'."
+        ) from error

@@ -1,0 +1,145 @@
+"""Figures of one trained model on one test fold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from evenhand.attribution import Explanation, label_group_baselines
+from evenhand.metrics.cec import score_contributions
+from evenhand.metrics.outcomes import group_outcomes, outcome_figures
+from evenhand.metrics.regimes import assign_regimes, regime_shares
+from evenhand.models import AuditedModel, DifferentiableModel
+from evenhand.research.reproduction.folds import Fold
+from evenhand.research.reproduction.settings import ProtocolSettings
+
+__all__ = ["METRICS", "Decisions", "evaluate", "evaluate_network"]
+
+METRICS = (
+    "auc",
+    "f1",
+    "eo",
+    "sp",
+    "cec",
+    "pfr",
+    "regime_a",
+    "regime_b",
+    "regime_c",
+    "regime_d",
+    "positive_rate",
+    "reasoning_gap",
+    "input_gap",
+)
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """What a method decides.
+
+    Attributes
+    ----------
+    score
+        Of the test people: probabilities, or expected decisions of a randomized rule; only the AUC uses them.
+    test, train
+        Decisions 0 or 1 of the test and of the training people. One person, one decision, however often matched.
+    """
+
+    score: NDArray[np.float64]
+    test: Ints
+    train: Ints
+
+
+def evaluate_network(fold: Fold, network: nn.Module, settings: ProtocolSettings) -> dict[str, float]:
+    """Figures of a network that takes the fold's encoded people and decides at probability 0.5.
+
+    Returns
+    -------
+    Each of `METRICS`, and counts of people and of pairs without a match.
+    """
+
+    def logits(x: NDArray[np.float32]) -> NDArray[np.float64]:
+        with torch.no_grad():
+            values: NDArray[np.float64] = network(torch.from_numpy(x)).squeeze(-1).double().numpy()
+        return values
+
+    test, train = logits(fold.x_test), logits(fold.x_train)
+    decisions = Decisions(test, (test >= 0).astype(np.int64), (train >= 0).astype(np.int64))
+    return evaluate(fold, DifferentiableModel(network, ""), fold.x_train, fold.x_test, decisions, settings)
+
+
+def evaluate(
+    fold: Fold,
+    model: AuditedModel,
+    x_train: NDArray[np.float32],
+    x_test: NDArray[np.float32],
+    decisions: Decisions,
+    settings: ProtocolSettings,
+) -> dict[str, float]:
+    """Figures of a method from the score that is attributed and from its decisions.
+
+    Parameters
+    ----------
+    fold
+        Labels, groups, matches.
+    model
+        The score that is attributed.
+    x_train, x_test
+        People as that score sees them: the fold's, unless the method repairs them. Baselines are means of `x_train`.
+    decisions
+        Those of the method, whatever rule they come from; they make F1, the gaps, the flip rate and the regimes.
+    settings
+        How to integrate, and the threshold of the regimes.
+    """
+    y, group = fold.y_test, fold.group_test
+    n_groups = fold.baselines.shape[1]
+    outcomes = group_outcomes(y, decisions.test, decisions.score, group, tuple(str(g) for g in range(n_groups)))
+    figures = {
+        name: figure.value for name, figure in outcome_figures(y, decisions.test, decisions.score, outcomes).items()
+    }
+
+    n_others = fold.match_test.shape[1]
+    person, match = np.repeat(np.arange(len(y)), n_others), fold.match_test.ravel()
+    matched = match >= 0
+    person, match = person[matched], match[matched]
+    baselines = label_group_baselines(x_train, fold.y_train, fold.group_train).reshape(2 * n_groups, -1)
+    cell = y * n_groups + group
+
+    def attributed(x: NDArray[np.float32], rows: Ints, cells: Ints) -> Explanation:
+        # A person who is the match of many is explained once from each baseline.
+        keys, place = np.unique(rows * 2 * n_groups + cells, return_inverse=True)
+        start = torch.as_tensor(baselines[keys % (2 * n_groups)], dtype=torch.float32)
+        ends = torch.from_numpy(x[keys // (2 * n_groups)])
+        found = model.attribute(ends, start, settings.n_steps, settings.integration)
+        return found.rows(torch.from_numpy(place))
+
+    own, other = attributed(x_test, person, cell[person]), attributed(x_train, match, cell[person])
+    join = torch.as_tensor(fold.join, dtype=torch.float64)
+    scores = score_contributions(own.values, other.values, own.with_inputs_of(other), other.with_inputs_of(own), join)
+    cec = scores.cec.double().numpy().clip(0, 1)
+    decided, decided_match = decisions.test[person], decisions.train[match]
+    shares = regime_shares(assign_regimes(decided, decided_match, cec, settings.consistency_threshold))
+
+    def mean(values: Tensor) -> float:
+        return float(values.double().mean()) if len(values) else float("nan")
+
+    return {
+        "auc": figures["auc"],
+        "f1": figures["f1"],
+        "eo": figures["eo_gap"],
+        "sp": figures["sp_gap"],
+        "cec": mean(scores.cec),
+        "pfr": shares["C"] + shares["D"],
+        **{f"regime_{letter.lower()}": share for letter, share in shares.items()},
+        "positive_rate": figures["positive_rate"],
+        "reasoning_gap": mean(scores.reasoning_gap),
+        "input_gap": mean(scores.input_gap),
+        "n_train": float(len(fold.y_train)),
+        "n_test": float(len(y)),
+        "n_unmatched": float((~matched).sum()),
+    }

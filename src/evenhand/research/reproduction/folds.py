@@ -1,0 +1,96 @@
+"""Folds as plain arrays: encoded people, their matches and baselines, all learned on the training fold."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from evenhand.exceptions import DataFileError
+from evenhand.inputs.encoding import TableEncoder
+from evenhand.inputs.splitting import stratified_folds
+from evenhand.models import DifferentiableModel
+from evenhand.system.files import write_atomically
+from evenhand.training.folds import Fold, match_fold
+
+if TYPE_CHECKING:
+    from evenhand.datasets import Dataset
+    from evenhand.research.reproduction.settings import ProtocolSettings
+
+__all__ = ["Fold", "Prepared", "load_folds", "prepare_folds", "save_folds"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A dataset's folds.
+
+    Attributes
+    ----------
+    dataset
+        Its name.
+    digest
+        Changes when any value, label, group or financial feature does.
+    folds
+        One per test fold.
+    """
+
+    dataset: str
+    digest: str
+    folds: tuple[Fold, ...]
+
+
+def prepare_folds(data: Dataset, settings: ProtocolSettings) -> Prepared:
+    """Split, encode and match a dataset."""
+    codes = np.unique(data.group.astype(str), return_inverse=True)[1].astype(np.int64)
+    split = stratified_folds(data.y, codes, settings.n_folds, settings.random_state)
+    folds = tuple(_prepare(data, codes, train, test, settings) for train, test in split)
+    return Prepared(data.name, _digest(data), folds)
+
+
+def _prepare(data: Dataset, group: Ints, train: Ints, test: Ints, settings: ProtocolSettings) -> Fold:
+    encoder = TableEncoder.fit(data.X.iloc[train], settings.encoding)
+    F = DifferentiableModel(torch.nn.Identity(), "", encoder).financial_table(data.X, list(data.financial_features))
+    return match_fold(encoder.transform(data.X), F, data.y, group, train, test, encoder.join_matrix)
+
+
+def _digest(data: Dataset) -> str:
+    import pandas as pd
+
+    content = hashlib.sha256(repr((data.name, list(data.X.columns), list(data.financial_features))).encode())
+    content.update(pd.util.hash_pandas_object(data.X, index=False).to_numpy().tobytes())
+    content.update(data.y.tobytes())
+    content.update("\0".join(data.group.astype(str)).encode())
+    return content.hexdigest()[:16]
+
+
+def save_folds(prepared: Prepared, path: str | os.PathLike[str]) -> None:
+    """Write the arrays of all folds into one ``.npz`` file, for a machine without dataframe libraries."""
+    arrays: dict[str, Any] = {
+        "dataset": np.array(prepared.dataset),
+        "digest": np.array(prepared.digest),
+        "n_folds": np.array(len(prepared.folds)),
+    }
+    for number, fold in enumerate(prepared.folds):
+        arrays |= {f"{number}.{field.name}": getattr(fold, field.name) for field in fields(Fold)}
+    with write_atomically(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def load_folds(path: str | os.PathLike[str]) -> Prepared:
+    """Read what `save_folds` wrote."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            folds = tuple(
+                Fold(**{field.name: arrays[f"{number}.{field.name}"] for field in fields(Fold)})
+                for number in range(int(arrays["n_folds"]))
+            )
+            return Prepared(str(arrays["dataset"]), str(arrays["digest"]), folds)
+    except (KeyError, ValueError, OSError, EOFError) as error:
+        raise DataFileError(f"{os.fspath(path)} is not a file of prepared folds: {error}.") from error

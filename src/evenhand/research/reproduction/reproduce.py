@@ -1,0 +1,248 @@
+"""The paper's tables and figures, from one call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.research.methods import method_names
+from evenhand.research.reproduction.charts import (
+    figure_ablation_regimes,
+    figure_lambda_heatmaps,
+    figure_pfr_cec,
+    figure_regimes,
+    save_figure,
+    to_svg,
+)
+from evenhand.research.reproduction.page import render_page
+from evenhand.research.reproduction.protocol import results_of, run_protocol
+from evenhand.research.reproduction.settings import ProtocolSettings, versions
+from evenhand.research.reproduction.store import ResultRow, ResultStore
+from evenhand.research.reproduction.tables import Table, table_ablation, table_comparison, table_main, table_pareto
+from evenhand.system.files import write_atomically
+
+__all__ = ["Reproduction", "reproduce", "write_outputs"]
+
+DATASETS = ("german", "adult", "synthetic", "hmda")
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What a call of `reproduce` found and wrote.
+
+    Attributes
+    ----------
+    rows
+        Results of this call's settings, old and new.
+    tables
+        In the order of the page.
+    folder
+        Where everything is.
+    page
+        The HTML page.
+    notes
+        What a reader must know first, such as that the run was a quick one.
+    """
+
+    rows: tuple[ResultRow, ...]
+    tables: tuple[Table, ...]
+    folder: Path
+    page: Path
+    notes: tuple[str, ...]
+
+
+def reproduce(
+    dataset: str | Sequence[str] = "german",
+    methods: str | Sequence[str] | None = None,
+    *,
+    folds: int = 5,
+    quick: bool = False,
+    fast_training: bool = False,
+    has_ablation: bool | None = None,
+    has_grid: bool = False,
+    device: str = "cpu",
+    out: str | os.PathLike[str] = "reproduction",
+    states: Sequence[str] | None = None,
+    year: int | None = None,
+    include_post_decision: bool = False,
+    random_state: int = 0,
+    n_threads: int | None = None,
+    is_shown: bool = True,
+) -> Reproduction:
+    """Run the comparison, and write tables, figures and a page into `out`.
+
+    Results go to ``results.jsonl`` as they are found. A second call goes on where the first stopped; results of other
+    settings may lie in the same file and are left alone.
+
+    Parameters
+    ----------
+    dataset
+        A name, several, or ``"all"`` for the paper's four.
+    methods
+        Names of methods, as a sequence or ``"a,b"``; None for all.
+    folds
+        Folds of the cross-validation.
+    quick
+        Fewer epochs and coarser integration: to see that everything runs.
+    fast_training
+        Integrate in CEC training as this library does by default instead of as the paper does.
+    has_ablation
+        Also train the parts of the objective; None for yes on German Credit when ``cec`` is among the methods and
+        the run is not a quick one.
+    has_grid
+        Also train the 6 x 6 lambda settings of the heatmaps, on German Credit.
+    device
+        ``"cpu"``, ``"cuda"`` or ``"auto"``.
+    out
+        Folder.
+    states, year, include_post_decision
+        Of HMDA: which applications, and whether to put back what is known only after the decision.
+    random_state
+        Seed.
+    n_threads
+        CPU threads; None for torch's own number.
+    is_shown
+        Whether to show progress.
+
+    Raises
+    ------
+    InvalidInputError
+        If a dataset or a method has no such name.
+    """
+    from evenhand.datasets import load_dataset
+
+    names = _names(dataset, DATASETS, "dataset")
+    chosen = _names("all" if methods is None else methods, method_names(), "methods")
+    changes: dict[str, Any] = {"n_folds": folds, "random_state": random_state}
+    settings = ProtocolSettings.quick(**changes) if quick else ProtocolSettings(**changes)
+    if fast_training:
+        settings = settings.with_fast_training()
+    folder = Path(out)
+    store = ResultStore(folder / "results.jsonl")
+    threads = torch.get_num_threads()
+    if n_threads is not None:
+        torch.set_num_threads(n_threads)
+    runs, rows = [], []
+    try:
+        for name in names:
+            options: dict[str, Any] = {}
+            if name == "hmda":
+                options = {"states": states, "year": year, "include_post_decision": include_post_decision}
+            data = load_dataset(name, **options)
+            is_german = name == "german"
+            run = run_protocol(
+                data,
+                chosen,
+                settings,
+                store,
+                device=device,
+                has_ablation=is_german and ("cec" in chosen and not quick if has_ablation is None else has_ablation),
+                has_grid=is_german and has_grid,
+                is_shown=is_shown,
+            )
+            runs.append(run)
+            rows += results_of(store, run, chosen, settings, data.financial_features)
+    finally:
+        torch.set_num_threads(threads)
+    return write_outputs(rows, settings, folder, [store.runs[run] for run in runs])
+
+
+def write_outputs(
+    rows: Sequence[ResultRow], settings: ProtocolSettings, folder: Path, runs: Sequence[dict[str, Any]] = ()
+) -> Reproduction:
+    """Write every table, figure and the page that the rows suffice for.
+
+    Parameters
+    ----------
+    rows
+        Results of one setting, of any number of datasets.
+    settings
+        That setting.
+    folder
+        Tables and figures go into folders of their own below it.
+    runs
+        Descriptions of the runs, as the store keeps them, for the page.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are no rows, or those of one dataset come from several runs.
+    """
+    if not rows:
+        raise InvalidInputError("There are no results to make tables of.")
+    run_of = dict.fromkeys((row.dataset, row.run) for row in rows)
+    mixed = sorted({dataset for dataset, _ in run_of if sum(name == dataset for name, _ in run_of) > 1})
+    if mixed:
+        raise InvalidInputError(f"Results of {mixed} come from several runs; make tables of one run at a time.")
+    ablation = _rows_of_ablation(rows, settings)
+    grid = [row for row in rows if row.method == "cec" and row.cec_weight == 0.1]
+    tables = [table_main(rows, settings), table_comparison(rows, settings), table_pareto(rows, settings)]
+    charts = {
+        "figure_pfr_cec": ("Flip rate and CEC score of each method", figure_pfr_cec(rows, settings)),
+        "figure_regimes": ("Regimes of each method", figure_regimes(rows, settings)),
+    }
+    if ablation:
+        tables.append(table_ablation(ablation, settings))
+        chart = figure_ablation_regimes(ablation, settings)
+        charts["figure_ablation_regimes"] = ("Regimes of each part of the objective", chart)
+    if grid:
+        chart = figure_lambda_heatmaps(rows, settings)
+        charts["figure_lambda_heatmaps"] = ("Lambda settings on German Credit", chart)
+    for table in tables:
+        table.write(folder / "tables")
+    for name, (_, chart) in charts.items():
+        save_figure(chart, folder / "figures", name)
+    notes = _notes(settings)
+    page = folder / "index.html"
+    text = render_page(
+        "Counterfactual explanation consistency: the comparison, repeated",
+        tables,
+        [(title, to_svg(chart)) for title, chart in charts.values()],
+        _facts(settings, runs),
+        notes,
+    )
+    with write_atomically(page) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return Reproduction(tuple(rows), tuple(tables), folder, page, tuple(notes))
+
+
+def _names(given: str | Sequence[str], known: Sequence[str], what: str) -> list[str]:
+    wanted = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+    if wanted == ["all"]:
+        return list(known)
+    unknown = [name for name in wanted if name not in known]
+    if unknown or not wanted:
+        raise InvalidInputError(f"`{what}` must be 'all' or among {list(known)}, got {unknown or wanted}.")
+    return list(dict.fromkeys(wanted))
+
+
+def _rows_of_ablation(rows: Sequence[ResultRow], settings: ProtocolSettings) -> list[ResultRow]:
+    """German rows, if a variant was trained that the main comparison does not have."""
+    extra = (0.0, settings.equalized_odds_weight)
+    german = [row for row in rows if row.dataset == "german"]
+    return german if any((row.cec_weight, row.equalized_odds_weight) == extra for row in german) else []
+
+
+def _notes(settings: ProtocolSettings) -> list[str]:
+    if not settings.is_quick:
+        return []
+    return [
+        f"This was a quick run: {settings.epochs} epochs instead of {ProtocolSettings().epochs}, coarse integration. "
+        "It shows that everything works; its figures are not to be quoted."
+    ]
+
+
+def _facts(settings: ProtocolSettings, runs: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    facts = []
+    for run in runs:
+        size = f"{run['n_people']:,} people, {run['n_columns']} columns"
+        facts.append((run["dataset"], " ".join([f"{size}; {run['source']}.", *run["notes"]])))
+    facts.append(("Settings", ", ".join(f"{name} {value}" for name, value in settings.to_dict().items())))
+    facts.append(("Versions", ", ".join(f"{name} {value}" for name, value in versions().items())))
+    return facts

@@ -1,0 +1,143 @@
+"""Settings of a comparison; the defaults are the paper's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from platform import python_version
+from typing import TYPE_CHECKING, Any
+
+from evenhand.attribution.gradients import Method as Integration
+from evenhand.inputs.encoding import Encoding
+from evenhand.training.settings import TrainingMethod, TrainingSettings
+
+if TYPE_CHECKING:
+    from evenhand.research.methods.network import NetworkSettings
+
+__all__ = ["GRID_WEIGHTS", "ProtocolSettings", "fingerprint", "versions"]
+
+GRID_WEIGHTS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+@dataclass(frozen=True)
+class ProtocolSettings:
+    """Everything that decides a figure of the comparison, apart from the data.
+
+    Attributes
+    ----------
+    n_folds
+        Folds of the cross-validation, stratified on (label, group).
+    random_state
+        Decides the folds; fold k trains with seed `random_state` + k.
+    encoding
+        ``"ordinal"`` integer codes or ``"onehot"`` columns.
+    consistency_threshold
+        CEC score above which reasoning counts as different.
+    cec_weight, equalized_odds_weight
+        The lambdas of the method ``cec``.
+    hidden, dropout, epochs, learning_rate, batch_size
+        The network of every method and its training.
+    training_integration, training_steps, cec_every
+        How attributions are integrated in training, and in which steps the CEC term is computed. 32 midpoints in every
+        step are the paper's; one segment is this library's own choice, and many times as fast.
+    integration, n_steps
+        How attributions are integrated when people are compared.
+    is_quick
+        Whether figures are for trying out only.
+
+    Examples
+    --------
+    >>> ProtocolSettings().epochs, ProtocolSettings.quick().epochs
+    (30, 10)
+    """
+
+    n_folds: int = 5
+    random_state: int = 0
+    encoding: Encoding = "ordinal"
+    consistency_threshold: float = 0.3
+    cec_weight: float = 1.0
+    equalized_odds_weight: float = 1.0
+    hidden: tuple[int, ...] = (128, 64)
+    dropout: float = 0.2
+    epochs: int = 30
+    learning_rate: float = 3e-4
+    batch_size: int = 64
+    training_integration: TrainingMethod = "midpoint"
+    training_steps: int = 32
+    cec_every: int = 1
+    integration: Integration = "midpoint"
+    n_steps: int = 32
+    is_quick: bool = False
+
+    @classmethod
+    def quick(cls, **changes: Any) -> ProtocolSettings:  # noqa: ANN401
+        """A third of the epochs and coarser integration: to see that everything runs, not to be quoted."""
+        coarse: dict[str, Any] = {"training_integration": "segments", "training_steps": 1, "integration": "segments"}
+        return cls(**{"epochs": 10, "n_steps": 8, "is_quick": True, **coarse, **changes})
+
+    def with_fast_training(self) -> ProtocolSettings:
+        """The same with this library's own way of integrating in training."""
+        return replace(self, training_integration="segments", training_steps=1)
+
+    def network(self, fold: int, device: str = "cpu") -> NetworkSettings:
+        """Network settings of a method in one fold."""
+        # The methods need scikit-learn, which stacks trained on a bare machine do not.
+        from evenhand.research.methods.network import NetworkSettings
+
+        return NetworkSettings(
+            hidden=self.hidden,
+            dropout=self.dropout,
+            epochs=self.epochs,
+            learning_rate=self.learning_rate,
+            batch_size=self.batch_size,
+            encoding=self.encoding,
+            device=device,
+            random_state=self.random_state + fold,
+        )
+
+    def training(self, members: list[tuple[int, float, float]], device: str) -> TrainingSettings:
+        """Settings of a stack whose members are (fold, cec_weight, equalized_odds_weight)."""
+        folds, cec, odds = zip(*members, strict=True)
+        return TrainingSettings(
+            table=folds,
+            seed=tuple(self.random_state + fold for fold in folds),
+            cec_weight=cec,
+            equalized_odds_weight=odds,
+            learning_rate=self.learning_rate,
+            hidden=self.hidden,
+            dropout=self.dropout,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            n_steps=self.training_steps,
+            method=self.training_integration,
+            cec_every=self.cec_every,
+            device=device,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+
+
+def fingerprint(data: object) -> str:
+    """Sixteen hexadecimal digits that differ when JSON-able `data` does.
+
+    Examples
+    --------
+    >>> fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1}) != fingerprint({"a": 2})
+    True
+    """
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a figure may depend on; of libraries that are installed."""
+    found = {"python": python_version()}
+    for name in ("evenhand", "torch", "numpy", "scipy", "scikit-learn", "fairlearn", "cooper-optim"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

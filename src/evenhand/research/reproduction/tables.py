@@ -1,0 +1,435 @@
+"""The paper's tables with our figures beside the printed ones, as CSV, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from evenhand.research.reproduction.settings import ProtocolSettings
+from evenhand.research.reproduction.stacks import ablation_weights
+from evenhand.research.reproduction.store import ResultRow
+from evenhand.system.files import write_atomically
+
+__all__ = [
+    "DATASET_NAMES",
+    "METHOD_NAMES",
+    "METRIC_NAMES",
+    "Table",
+    "by_method",
+    "by_variant",
+    "corrected_interval",
+    "non_dominated",
+    "paper_value",
+    "table_ablation",
+    "table_comparison",
+    "table_main",
+    "table_pareto",
+]
+
+METHOD_NAMES = {
+    "unconstrained": "Unconstrained",
+    "disparate_impact_remover": "Disparate impact remover",
+    "hardt": "Hardt",
+    "agarwal": "Agarwal",
+    "lagrangian": "Lagrangian",
+    "adversarial": "Adversarial",
+    "cec": "CEC",
+    "pred": "Pred",
+    "pred+eo": "Pred + EO",
+    "pred+cec": "Pred + CEC",
+    "pred+eo+cec": "Full (Pred + EO + CEC)",
+}
+
+DATASET_NAMES = {"german": "German Credit", "adult": "Adult", "synthetic": "Synthetic", "hmda": "HMDA"}
+
+METRIC_NAMES = {
+    "auc": "AUC",
+    "f1": "F1",
+    "eo": "EO gap",
+    "sp": "SP gap",
+    "cec": "CEC",
+    "regime_a": "Regime A",
+    "regime_b": "Regime B",
+    "regime_c": "Regime C",
+    "regime_d": "Regime D",
+    "pfr": "Flip rate",
+    "positive_rate": "Positive rate",
+    "reasoning_gap": "Reasoning gap",
+    "input_gap": "Input gap",
+    "non_dominated": "Non-dominated folds",
+}
+
+_MAIN_METRICS = ("auc", "f1", "eo", "sp", "cec", "regime_b", "pfr", "positive_rate", "reasoning_gap", "input_gap")
+_ABLATION_METRICS = ("f1", "eo", "cec", "regime_b", "positive_rate")
+_ALMOST_CONSTANT = 0.01
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for readers, and its numbers.
+
+    Attributes
+    ----------
+    name
+        Stem of its files.
+    title, notes
+        What it shows, and reservations.
+    header, body
+        Cells as text.
+    records
+        The numbers, one mapping per CSV row.
+    """
+
+    name: str
+    title: str
+    header: tuple[str, ...]
+    body: tuple[tuple[str, ...], ...]
+    records: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...] = ()
+
+    def to_csv(self) -> str:
+        """The numbers, in long form; empty where there is none."""
+        text = io.StringIO()
+        columns = list(self.records[0]) if self.records else list(self.header)
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({k: _csv_cell(v) for k, v in record.items()} for record in self.records)
+        return text.getvalue()
+
+    def to_markdown(self) -> str:
+        """A pipe table with its title and notes."""
+        lines = [f"**{self.title}**", "", _pipes(self.header), _pipes(["---"] * len(self.header))]
+        lines += [_pipes(row) for row in self.body]
+        return "\n".join([*lines, "", *(f"{note}  " for note in self.notes)]).rstrip() + "\n"
+
+    def to_latex(self) -> str:
+        """A booktabs table."""
+        lines = [
+            r"\begin{table*}[t]",
+            r"\centering",
+            rf"\caption{{{_latex(' '.join([self.title + '.', *self.notes]))}}}",
+            rf"\begin{{tabular}}{{{'l' * len(self.header)}}}",
+            r"\toprule",
+            " & ".join(map(_latex, self.header)) + r" \\",
+            r"\midrule",
+            *(" & ".join(map(_latex, row)) + r" \\" for row in self.body),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table*}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def write(self, folder: Path) -> None:
+        """Write ``name.csv``, ``name.md`` and ``name.tex``."""
+        for suffix, text in (("csv", self.to_csv()), ("md", self.to_markdown()), ("tex", self.to_latex())):
+            with write_atomically(folder / f"{self.name}.{suffix}") as temporary:
+                temporary.write_text(text, encoding="utf-8")
+
+
+def by_method(rows: Iterable[ResultRow], settings: ProtocolSettings) -> dict[tuple[str, str], list[ResultRow]]:
+    """Rows of the main comparison by dataset and method, folds ascending; other lambda settings are left out."""
+    full = (settings.cec_weight, settings.equalized_odds_weight)
+    kept: dict[tuple[str, str], list[ResultRow]] = {}
+    for row in rows:
+        if row.method != "cec" or (row.cec_weight, row.equalized_odds_weight) == full:
+            kept.setdefault((row.dataset, row.method), []).append(row)
+    return _in_order({key: sorted(found, key=lambda row: row.fold) for key, found in kept.items()})
+
+
+def by_variant(rows: Iterable[ResultRow], settings: ProtocolSettings) -> dict[tuple[str, str], list[ResultRow]]:
+    """Rows of the ablation by dataset and variant, folds ascending."""
+    names = {weights: name for name, weights in ablation_weights(settings).items()}
+    kept: dict[tuple[str, str], list[ResultRow]] = {}
+    for row in rows:
+        name = names.get((row.cec_weight, row.equalized_odds_weight))  # type: ignore[arg-type]
+        if name is not None:
+            kept.setdefault((row.dataset, name), []).append(row)
+    return _in_order({key: sorted(found, key=lambda row: row.fold) for key, found in kept.items()})
+
+
+def table_main(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Table:
+    """Every method on every dataset (the paper's main table)."""
+    cells = by_method(rows, settings)
+    return _figures_table("table_main", "Seven methods on each dataset", "main", cells, _MAIN_METRICS, settings)
+
+
+def table_ablation(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Table:
+    """Parts of the objective (the paper's ablation)."""
+    cells = by_variant(rows, settings)
+    return _figures_table("table_ablation", "Parts of the objective", "ablation", cells, _ABLATION_METRICS, settings)
+
+
+def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Table:
+    """On how many folds no other method is strictly better in F1, EO gap and CEC at once."""
+    cells = by_method(rows, settings)
+    datasets, methods = _distinct(cells, 0), _distinct(cells, 1)
+    counts: dict[tuple[str, str], tuple[int, int]] = {}
+    for dataset in datasets:
+        present = {
+            method: {r.fold: r for r in cells[dataset, method]} for method in methods if (dataset, method) in cells
+        }
+        shared = sorted(set.intersection(*(set(found) for found in present.values())))
+        winners = [non_dominated({method: found[fold].metrics for method, found in present.items()}) for fold in shared]
+        for method in present:
+            counts[dataset, method] = (sum(method in names for names in winners), len(shared))
+    records = [
+        {
+            "dataset": dataset,
+            "method": method,
+            "non_dominated": count,
+            "n_folds": n_folds,
+            "paper": paper_value("pareto", dataset, method, "non_dominated")[0],
+        }
+        for (dataset, method), (count, n_folds) in counts.items()
+    ]
+    body = []
+    for method in methods:
+        cells_of = [counts.get((dataset, method)) for dataset in datasets]
+        texts = [_pareto_cell(dataset, method, cell) for dataset, cell in zip(datasets, cells_of, strict=True)]
+        total = [cell for cell in cells_of if cell is not None]
+        body.append((_method_name(method), *texts, f"{sum(c for c, _ in total)}/{sum(n for _, n in total)}"))
+    return Table(
+        "table_pareto",
+        "Folds on which a method is not dominated in (F1, EO gap, CEC)",
+        ("Method", *map(_dataset_name, datasets), "Total"),
+        tuple(body),
+        tuple(records),
+        (
+            "Dominated: another method is strictly better in all three. In parentheses the paper's count of 5.",
+            *_settings_notes(settings),
+        ),
+    )
+
+
+def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Table:
+    """CEC of each method minus that of the unconstrained network, paired over folds, with a 95 % interval."""
+    cells = by_method(rows, settings)
+    records, body = [], []
+    for (dataset, method), found in cells.items():
+        plain = {row.fold: row for row in cells.get((dataset, "unconstrained"), [])}
+        pairs = [(row, plain[row.fold]) for row in found if row.fold in plain]
+        if method == "unconstrained" or not pairs:
+            continue
+        differences = [own.metrics["cec"] - other.metrics["cec"] for own, other in pairs]
+        test_share = float(np.mean([own.metrics["n_test"] / own.metrics["n_train"] for own, _ in pairs]))
+        mean, low, high = corrected_interval(differences, test_share)
+        verdict = "lower" if high < 0 else "higher" if low > 0 else "no difference shown"
+        records.append(
+            {"dataset": dataset, "method": method, "difference": mean, "low": low, "high": high, "verdict": verdict}
+        )
+        interval = f"[{_number(low, '+')}, {_number(high, '+')}]"
+        body.append((_dataset_name(dataset), _method_name(method), _number(mean, "+"), interval, verdict))
+    return Table(
+        "table_comparison",
+        "CEC score of each method minus that of the unconstrained network",
+        ("Dataset", "Method", "Difference", "95 % interval", "CEC is"),
+        tuple(body),
+        tuple(records),
+        (
+            "Paired over folds; the interval is Student's with the variance raised for training folds that overlap "
+            "(Nadeau and Bengio).",
+            *_settings_notes(settings),
+        ),
+    )
+
+
+def corrected_interval(differences: Sequence[float], test_share: float) -> tuple[float, float, float]:
+    """Mean of paired fold differences and its 95 % interval, corrected for overlapping training folds.
+
+    The variance of the mean is taken to be s² (1/k + n_test / n_train): folds share most of their training people,
+    so their differences are not k independent ones (Nadeau and Bengio, 2003).
+
+    Parameters
+    ----------
+    differences
+        One per fold.
+    test_share
+        n_test / n_train.
+
+    Returns
+    -------
+    Mean, low and high; the last two NaN with fewer than two folds.
+
+    Examples
+    --------
+    >>> [round(value, 3) for value in corrected_interval([0.1, 0.2, 0.3], test_share=0.5)]
+    [0.2, -0.193, 0.593]
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    mean, n = float(values.mean()), len(values)
+    if n < 2:
+        return mean, math.nan, math.nan
+    half = float(stats.t.ppf(0.975, n - 1)) * float(values.std(ddof=1)) * math.sqrt(1 / n + test_share)
+    return mean, mean - half, mean + half
+
+
+def non_dominated(figures: dict[str, dict[str, float]]) -> set[str]:
+    """Methods to which no other is strictly better in F1 (higher), EO gap and CEC (lower) at once.
+
+    Examples
+    --------
+    >>> a, b = {"f1": 0.8, "eo": 0.1, "cec": 0.5}, {"f1": 0.9, "eo": 0.05, "cec": 0.4}
+    >>> sorted(non_dominated({"a": a, "b": b, "c": {**b, "f1": 0.7}}))
+    ['b', 'c']
+    """
+
+    def dominates(one: dict[str, float], other: dict[str, float]) -> bool:
+        return one["f1"] > other["f1"] and one["eo"] < other["eo"] and one["cec"] < other["cec"]
+
+    return {name for name, own in figures.items() if not any(dominates(other, own) for other in figures.values())}
+
+
+def paper_value(table: str, dataset: str, method: str, metric: str) -> tuple[float, float]:
+    """Mean and standard deviation that the paper prints; NaN where it prints none.
+
+    Examples
+    --------
+    >>> paper_value("main", "german", "cec", "cec")
+    (0.208, 0.02)
+    """
+    return _paper_values().get((table, dataset, method, metric), (math.nan, math.nan))
+
+
+@lru_cache(maxsize=1)
+def _paper_values() -> dict[tuple[str, str, str, str], tuple[float, float]]:
+    text = (files("evenhand.research.reproduction") / "paper_values.csv").read_text(encoding="utf-8")
+    return {
+        (row["table"], row["dataset"], row["method"], row["metric"]): (
+            float(row["mean"]),
+            float(row["std"]) if row["std"] else math.nan,
+        )
+        for row in csv.DictReader(io.StringIO(text))
+    }
+
+
+def _figures_table(
+    name: str,
+    title: str,
+    printed: str,
+    cells: dict[tuple[str, str], list[ResultRow]],
+    metrics: Sequence[str],
+    settings: ProtocolSettings,
+) -> Table:
+    datasets, methods = _distinct(cells, 0), _distinct(cells, 1)
+    records = []
+    text: dict[tuple[str, str, str], str] = {}
+    constant = []
+    for (dataset, method), found in cells.items():
+        for metric in metrics:
+            values = np.asarray([row.metrics[metric] for row in found])
+            mean = float(values.mean())
+            std = float(values.std(ddof=1)) if len(values) > 1 else math.nan
+            paper, paper_std = paper_value(printed, dataset, method, metric)
+            difference = mean - paper
+            records.append(
+                {
+                    "dataset": dataset,
+                    "method": method,
+                    "metric": metric,
+                    "n_folds": len(values),
+                    "mean": mean,
+                    "std": std,
+                    "paper": paper,
+                    "paper_std": paper_std,
+                    "difference": difference,
+                }
+            )
+            beside = f" ({_number(paper)}, {_number(difference, '+')})" if math.isfinite(paper) else ""
+            text[dataset, method, metric] = f"{_number(mean)} ± {_number(std)}{beside}"
+        rate = float(np.mean([row.metrics["positive_rate"] for row in found]))
+        if min(rate, 1 - rate) < _ALMOST_CONSTANT:
+            constant.append(f"{_method_name(method)} on {_dataset_name(dataset)} ({rate:.1%} favorable)")
+    body = tuple(
+        (_dataset_name(dataset), METRIC_NAMES[metric], *(text.get((dataset, method, metric), "") for method in methods))
+        for dataset in datasets
+        for metric in metrics
+    )
+    notes = ["Mean ± standard deviation over folds; in parentheses the paper's mean, and ours less the paper's."]
+    if constant:
+        notes.append(f"Decisions are (almost) constant, so small gaps follow from that alone: {'; '.join(constant)}.")
+    header = ("Dataset", "Metric", *(_method_name(method) for method in methods))
+    return Table(name, title, header, body, tuple(records), (*notes, *_settings_notes(settings)))
+
+
+def _settings_notes(settings: ProtocolSettings) -> list[str]:
+    if settings.is_quick:
+        return [f"Quick run ({settings.epochs} epochs, coarse integration): to try things out, not to be quoted."]
+    return []
+
+
+def _in_order(cells: dict[tuple[str, str], list[ResultRow]]) -> dict[tuple[str, str], list[ResultRow]]:
+    """Datasets as first met, methods in the paper's order, others after them."""
+    datasets = _distinct(cells, 0)
+    known = list(METHOD_NAMES)
+
+    def place(key: tuple[str, str]) -> tuple[int, int]:
+        return datasets.index(key[0]), known.index(key[1]) if key[1] in known else len(known)
+
+    return {key: cells[key] for key in sorted(cells, key=place)}
+
+
+def _distinct(cells: dict[tuple[str, str], list[ResultRow]], place: int) -> list[str]:
+    names = dict.fromkeys(key[place] for key in cells)
+    if place == 0:
+        return list(names)
+    known = list(METHOD_NAMES)
+    return sorted(names, key=lambda name: known.index(name) if name in known else len(known))
+
+
+def _dataset_name(dataset: str) -> str:
+    return DATASET_NAMES.get(dataset, dataset)
+
+
+def _method_name(method: str) -> str:
+    return METHOD_NAMES.get(method, method)
+
+
+def _pareto_cell(dataset: str, method: str, cell: tuple[int, int] | None) -> str:
+    if cell is None:
+        return ""
+    paper = paper_value("pareto", dataset, method, "non_dominated")[0]
+    return f"{cell[0]}/{cell[1]}" + (f" ({paper:.0f})" if math.isfinite(paper) else "")
+
+
+def _number(value: float, sign: str = "") -> str:
+    return f"{value:{sign}.3f}" if math.isfinite(value) else "n/a"
+
+
+def _csv_cell(value: object) -> object:
+    if isinstance(value, float):
+        return f"{value:.6g}" if math.isfinite(value) else ""
+    return value
+
+
+def _pipes(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+_LATEX: dict[str, str] = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "²": r"$^2$",
+}
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(letter, letter) for letter in text)

@@ -1,0 +1,1 @@
+"""Steps, batches and epochs of a stack of networks."""

@@ -1,0 +1,354 @@
+"""Batches of a stack, prepared a block of steps at a time so that steps themselves only compute."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.training.data import TrainingData
+from evenhand.training.engine.consistency import Pairs
+from evenhand.training.engine.optimizer import adam_rates
+from evenhand.training.engine.step import Batch
+from evenhand.training.excess_objective import balanced_weights, comparisons_in_turn
+from evenhand.training.losses import bce_loss, cell_shares, equalized_odds_form
+from evenhand.training.settings import TrainingSettings
+
+__all__ = ["BatchSource", "Block", "Members", "TermTotals"]
+
+# A block's size must not depend on the number of members: draws on CUDA are made block by block.
+_ROWS_PER_BLOCK = 2048
+
+
+@dataclass(frozen=True)
+class Members:
+    """Per-member settings of (a part of) a stack; tensors of shape (K,), on the CPU."""
+
+    table: Tensor
+    seed: tuple[int, ...]
+    learning_rate: Tensor
+    cec_weight: Tensor
+    equalized_odds_weight: Tensor
+
+    def __len__(self) -> int:
+        return len(self.seed)
+
+
+@dataclass(frozen=True)
+class TermTotals:
+    """Sums over batches from which an epoch's history is made; each of shape (K,)."""
+
+    bce: Tensor
+    weight: Tensor
+    equalized_odds: Tensor
+    n_left_out: Tensor
+    n_steps: Tensor
+    cec: Tensor
+    pair_weight: Tensor
+    n_unmatched: Tensor
+
+
+@dataclass(frozen=True)
+class Block:
+    """S consecutive batches of all members; tensors of `Batch` with a leading dimension S, stored by name.
+
+    Attributes
+    ----------
+    fields
+        Tensors of shape (S, K, ...).
+    n_steps
+        S.
+    has_pairs
+        For each step, whether the CEC term is part of it.
+    row_weight, is_active, odds_form, pair_weight
+        What `totals` needs: of shapes (S, K, m), (S, K), (S, K, C, C) and (S, K, M, q). Placebo pairs have negative
+        weights.
+    n_unmatched, n_left_out
+        Counts for the history, of shape (K,).
+    """
+
+    fields: dict[str, Tensor]
+    n_steps: int
+    has_pairs: tuple[bool, ...]
+    row_weight: Tensor
+    is_active: Tensor
+    odds_form: Tensor | None
+    pair_weight: Tensor | None
+    n_unmatched: Tensor
+    n_left_out: Tensor
+
+    def batches(self) -> Iterator[Batch]:
+        """Views of one step after another."""
+        by_name = {name: value.unbind(0) for name, value in self.fields.items()}
+        for step, has_pairs in enumerate(self.has_pairs):
+            yield batch_of({name: values[step] for name, values in by_name.items()}, has_pairs)
+
+    def totals(self, logits: Tensor, scores: Tensor | None) -> TermTotals:
+        """Sums of the objective's terms from the logits (S, K, m) and squared scores (S, K, M, q) of the steps."""
+        steps = self.is_active.to(logits.dtype)
+        weight = self.row_weight.sum(-1) * steps
+        zeros = torch.zeros_like(weight[0])
+        odds = cec = pair_weight = zeros
+        if self.odds_form is not None:
+            rates = torch.einsum("skm,skmc->skc", torch.sigmoid(logits), self.fields["cell_shares"])
+            by_step = (torch.einsum("skcd,skd->skc", self.odds_form, rates) * rates).sum(-1)
+            odds = (by_step * steps).sum(0)
+        if scores is not None and self.pair_weight is not None:
+            pair_weight = self.pair_weight.clamp_min(0).sum((0, 2, 3))
+            cec = (scores * self.pair_weight).sum((0, 2, 3))
+        return TermTotals(
+            bce=(bce_loss(logits, self.fields["y"].squeeze(-1), self.row_weight) * weight).sum(0),
+            weight=weight.sum(0),
+            equalized_odds=odds,
+            n_left_out=self.n_left_out,
+            n_steps=steps.sum(0),
+            cec=cec,
+            pair_weight=pair_weight,
+            n_unmatched=self.n_unmatched,
+        )
+
+
+def batch_of(fields: dict[str, Tensor], has_pairs: bool) -> Batch:
+    """The `Batch` made of tensors by name, with the CEC term or without."""
+    pairs = None
+    if has_pairs:
+        pairs = Pairs(fields["rows"], fields["offset"], fields["cell"], fields["pair_weight"])
+    keep = tuple(value for name, value in fields.items() if name.startswith("keep"))
+    return Batch(
+        x=fields["x"],
+        y=fields["y"],
+        weight=fields["weight"],
+        ones=fields["ones"],
+        keep=keep,
+        rates=fields["rates"],
+        cell_shares=fields.get("cell_shares"),
+        odds_form=fields.get("odds_form"),
+        pairs=pairs,
+    )
+
+
+class BatchSource:
+    """Draws the batches of each epoch for some members of a stack.
+
+    What a member draws in an epoch is decided by its seed and the epoch's number alone: it is the same in any stack,
+    and training can go on from any epoch without a saved generator.
+
+    Parameters
+    ----------
+    data, settings, members
+        What to train on, how, and which members.
+    device
+        Where batches are wanted.
+    uses_equalized_odds, uses_cec
+        Which terms' tensors to prepare.
+    """
+
+    def __init__(
+        self,
+        data: TrainingData,
+        settings: TrainingSettings,
+        members: Members,
+        device: torch.device,
+        *,
+        uses_equalized_odds: bool,
+        uses_cec: bool,
+    ) -> None:
+        self._settings, self._members, self._device = settings, members, device
+        self._uses_equalized_odds, self._uses_cec = uses_equalized_odds, uses_cec
+        self._n_groups = data.n_groups
+        self._n_rows = data.n_rows[members.table]
+        baselines = data.baselines.flatten(1, 2).nan_to_num(0.0, 0.0, 0.0)
+        # Baselines are the last rows of each table: one gather then fetches people, matches and baselines.
+        self._stride = data.X.shape[1] + baselines.shape[1]
+        table = torch.cat((data.X, baselines), dim=1)
+        self._inputs = table.flatten(0, 1).to(device)
+        self._rows_per_table = data.X.shape[1]
+        self._y = data.y.flatten().to(device)
+        self._group = data.group.flatten().to(device)
+        self._weight = data.weights.flatten().to(device)
+        self._match = data.match.flatten(0, 1).to(device)
+        self._uses_placebo = uses_cec and settings.uses_placebo
+        if self._uses_placebo:
+            assert data.comparisons is not None
+            comparisons = data.comparisons.flatten(0, 1).to(device)
+            self._comparisons = comparisons
+            self._n_comparisons = (comparisons[..., 0] >= 0).sum(-1)
+            is_compared = data.comparisons[..., 0, 0] >= 0
+            balanced = balanced_weights(data.y, data.group, data.weights, is_compared)
+            self._comparison_weight = balanced.flatten(0, 1).to(device)
+        self._table = members.table.to(device)
+        self._cec_weight = members.cec_weight.to(device, torch.float32)
+        self._odds_weight = members.equalized_odds_weight.to(device, torch.float32)
+        self.steps_per_epoch = -(-self._n_rows // settings.batch_size)
+        self._generators = [torch.Generator(device) for _ in range(len(members))] if device.type == "cuda" else []
+
+    def epoch(self, epoch: int, n_done: Tensor, is_training: Tensor, gain: Tensor | None = None) -> Iterator[Block]:
+        """Blocks of one epoch.
+
+        Parameters
+        ----------
+        epoch
+            Its number, from 0.
+        n_done
+            Optimizer steps taken by each member before this epoch, of shape (K,), on the CPU.
+        is_training
+            Whether each member still moves, of shape (K,), on the CPU.
+        gain
+            Share of the weight with which each member's term of `cec_weight` counts, of shape (K,); None for all of it.
+        """
+        cec_weight = self._cec_weight if gain is None else self._cec_weight * gain.to(self._cec_weight)
+        size = self._settings.batch_size
+        n_steps = int(torch.where(is_training, self.steps_per_epoch, 0).max())
+        generators = [np.random.Generator(np.random.SFC64([seed, epoch])) for seed in self._members.seed]
+        order = np.full((len(self._members), n_steps, size), -1, dtype=np.int64)
+        for member, generator in enumerate(generators):
+            if is_training[member]:
+                _fill_with_permutation(order[member], int(self._n_rows[member]), generator)
+        if self._generators:
+            for ours, generator in zip(self._generators, generators, strict=True):
+                ours.manual_seed(int(generator.integers(2**63)))
+        is_active = (torch.arange(n_steps).unsqueeze(1) < self.steps_per_epoch) & is_training
+        rates = adam_rates(n_done, is_active, self._members.learning_rate)
+        on_device = torch.from_numpy(order).transpose(0, 1).to(self._device)
+        per_block = max(1, _ROWS_PER_BLOCK // size)
+        for start in range(0, n_steps, per_block):
+            part = slice(start, min(start + per_block, n_steps))
+            fields = {"rates": rates[part].to(self._device), **self._kept_units(generators, is_active[part])}
+            has_pairs = tuple(self._uses_cec and s % self._settings.cec_every == 0 for s in range(n_steps)[part])
+            yield self._block(on_device[part], fields, is_active[part].to(self._device), has_pairs, epoch, cec_weight)
+
+    def _block(
+        self,
+        order: Tensor,
+        fields: dict[str, Tensor],
+        is_active: Tensor,
+        has_pairs: tuple[bool, ...],
+        epoch: int,
+        cec_weight: Tensor,
+    ) -> Block:
+        table = self._table.view(1, -1, 1)
+        is_row = order >= 0
+        row = order.clamp_min(0)
+        flat = table * self._rows_per_table + row
+        y, group = self._y[flat], self._group[flat]
+        weight = self._weight[flat] * is_row
+        fields["x"] = self._inputs[table * self._stride + row]
+        fields["y"] = y.to(torch.float32).unsqueeze(-1)
+        fields["weight"] = _normalized(weight, 1).unsqueeze(-1)
+        fields["ones"] = self._inputs.new_ones(()).expand(*order.shape[:2], 1, order.shape[2])
+        odds_form = pair_weight = None
+        n_left_out = n_unmatched = torch.zeros_like(is_active[0], dtype=torch.int64)
+        if self._uses_equalized_odds:
+            shares, is_present = cell_shares(y, group, self._n_groups, weight)
+            odds_form, left_out = equalized_odds_form(is_present)
+            fields["cell_shares"] = shares
+            fields["odds_form"] = shares @ odds_form * (2 * self._odds_weight.view(-1, 1, 1))
+            n_left_out = (left_out * is_active).sum(0)
+        if self._uses_cec:
+            is_used = torch.tensor(has_pairs, device=self._device).view(-1, 1, 1, 1)
+            is_used = is_used & is_row.unsqueeze(-2)
+            scale = self._settings.cec_every * cec_weight.view(-1, 1, 1) / 2
+            if self._uses_placebo:
+                partner, share = self._compared(flat, epoch)
+                n_unmatched = (is_used & (share == 0)).sum((0, 2, 3))
+                pair_weight = weight.unsqueeze(-2) * is_used * share
+                pair_weight = torch.cat((pair_weight, -pair_weight), dim=-2)
+                # Divided by what is the same for every batch of a table, not by what a batch happens to hold of the
+                # rarer directions: the gradient stays unbiased.
+                normalized = pair_weight / _never_zero(weight.sum(-1)).view(*weight.shape[:-1], 1, 1)
+            else:
+                partner = self._match[flat].transpose(-1, -2)  # (S, K, M, m)
+                n_unmatched = (is_used & (partner < 0)).sum((0, 2, 3))
+                pair_weight = weight.unsqueeze(-2) * (is_used & (partner >= 0))
+                normalized = _normalized(pair_weight, 2)
+            cell = y * self._n_groups + group
+            fields |= self._pairs(row, partner, cell)
+            fields["pair_weight"] = normalized * scale
+        return Block(fields, len(order), has_pairs, weight, is_active, odds_form, pair_weight, n_unmatched, n_left_out)
+
+    def _compared(self, flat: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
+        """Rows of others and then placebos, (S, K, 2M, m), and how much the comparisons count, (S, K, M, m)."""
+        row = flat % self._rows_per_table
+        rows = comparisons_in_turn(self._comparisons[flat], self._n_comparisons[flat], row, epoch)  # (S, K, m, M, 2)
+        partner = rows.movedim((-1, -2), (-3, -2)).flatten(-3, -2)
+        return partner, self._comparison_weight[flat].transpose(-1, -2)
+
+    def _pairs(self, person: Tensor, match: Tensor, cell: Tensor) -> dict[str, Tensor]:
+        """Inputs of people (S, K, q), their partners (S, K, M, q) and the baselines, and what goes with them."""
+        start = self._table.view(1, -1, 1) * self._stride
+        n_cells = 2 * self._n_groups
+        # An unmatched person, of weight 0, is compared with themselves.
+        match = torch.where(match >= 0, match, person.unsqueeze(-2))
+        baselines = torch.arange(n_cells, device=self._device) + self._rows_per_table
+        ends = torch.cat((person, match.flatten(-2)), dim=-1)
+        inputs = torch.cat((ends, baselines.expand(*ends.shape[:2], -1)), dim=-1)
+        cells = cell.repeat(1, 1, 1 + match.shape[2])
+        rows = self._inputs[start + inputs]
+        return {
+            "rows": rows,
+            "offset": rows[:, :, :-n_cells] - self._inputs[start + self._rows_per_table + cells],
+            "cell": torch.nn.functional.one_hot(cells, n_cells).to(torch.float32),
+        }
+
+    def _kept_units(self, generators: list[np.random.Generator], is_active: Tensor) -> dict[str, Tensor]:
+        """Dropout factors of shape (S, K, m, h) for each hidden layer."""
+        settings = self._settings
+        if settings.dropout == 0:
+            return {}
+        n_steps, n_members = is_active.shape
+        # Stored member by member, so that a member's draws do not depend on the others.
+        keep = [
+            torch.ones(n_members, n_steps, settings.batch_size, width, device=self._device) for width in settings.hidden
+        ]
+        for member, n_active in enumerate(is_active.sum(0).tolist()):
+            own = [layer[member, :n_active] for layer in keep]
+            if self._generators:
+                for layer in own:
+                    layer.bernoulli_(1 - settings.dropout, generator=self._generators[member])
+                    layer.div_(1 - settings.dropout)
+            else:
+                _draw_kept([layer.numpy() for layer in own], generators[member], settings.dropout)
+        return {f"keep{index}": layer.transpose(0, 1) for index, layer in enumerate(keep)}
+
+
+def _fill_with_permutation(order: NDArray[np.int64], n_rows: int, generator: np.random.Generator) -> None:
+    """Write a permutation of rows into batches (steps, m); a short last batch is padded at its *start*."""
+    size = order.shape[1]
+    flat = order.reshape(-1)
+    rows = generator.permutation(n_rows)
+    n_full = n_rows // size * size
+    flat[:n_full] = rows[:n_full]
+    if n_full < n_rows:
+        end = n_full + size
+        flat[end - (n_rows - n_full) : end] = rows[n_full:]
+
+
+def _draw_kept(keep: list[NDArray[np.float32]], generator: np.random.Generator, dropout: float) -> None:
+    """Fill dropout factors of shape (S, m, h) from 16 random bits a unit, several times faster than from floats."""
+    threshold = np.int16(min(round(dropout * 65536), 65535) - 32768)
+    scale = np.float32(1 / (1 - dropout))
+    n_steps = len(keep[0])
+    per_step = sum(layer[0].size for layer in keep) if n_steps else 0
+    # Whole words for each step: the numbers do not depend on how an epoch is cut into blocks.
+    words = generator.integers(-(2**63), 2**63 - 1, endpoint=True, size=(n_steps, math.ceil(per_step / 4)))
+    units = words.view(np.int16)
+    start = 0
+    for layer in keep:
+        end = start + layer.shape[1] * layer.shape[2]
+        drawn = units[:, start:end].reshape(layer.shape)
+        np.multiply(drawn >= threshold, scale, out=layer)
+        start = end
+
+
+def _normalized(weight: Tensor, n_last: int) -> Tensor:
+    """Weights that add up to 1 over the last dimensions, or stay all 0."""
+    return weight / _never_zero(weight.sum(tuple(range(-n_last, 0)), keepdim=True))
+
+
+def _never_zero(total: Tensor) -> Tensor:
+    return total.masked_fill(total == 0, 1)

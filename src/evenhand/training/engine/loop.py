@@ -1,0 +1,337 @@
+"""The trainer: Algorithm 2 for a stack of models, of which one model is the smallest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenhand.exceptions import EvenhandError, InvalidInputError
+from evenhand.system.threads import one_torch_thread
+from evenhand.training.data import TrainingData
+from evenhand.training.engine.batches import BatchSource, Members, TermTotals
+from evenhand.training.engine.epochs import Engine
+from evenhand.training.engine.optimizer import AdamState
+from evenhand.training.engine.state import TrainerState
+from evenhand.training.engine.step import Objective, Stepper
+from evenhand.training.evaluation import VALIDATION_FIGURES, evaluate, training_excess
+from evenhand.training.excess_objective import excess_gain
+from evenhand.training.network import Layout
+from evenhand.training.settings import TrainingSettings
+
+__all__ = ["EpochCallback", "Trainer", "TrainingDivergedError", "train"]
+
+EpochCallback = Callable[[int, dict[str, Tensor]], None]
+
+_TRAINING_FIGURES = ("bce", "equalized_odds", "cec", "equalized_odds_left_out", "unmatched")
+
+# Members whose step fits in a core's cache together; larger stacks are run part by part on the CPU. Smaller parts, or
+# many threads, would wait for each other more than they compute: starting an operation is one thread's work at a time.
+_MEMBERS_PER_PART = 10
+_MOST_THREADS = 8
+
+# The excess of a network that has not learned anything is that of its random weights. Large gradients at the start
+# would also hold Adam's steps small long after.
+_EPOCHS_WITHOUT_EXCESS = 2
+
+
+class TrainingDivergedError(EvenhandError, ArithmeticError):
+    """A loss stopped being a finite number."""
+
+
+class Trainer:
+    """Trains a stack, epoch by epoch.
+
+    Parameters
+    ----------
+    data, settings
+        What to learn from, and how.
+    state
+        Go on from here instead of from the start. The result is the same as of an uninterrupted run.
+
+    Attributes
+    ----------
+    state
+        As of the last completed epoch; also after an interrupt or an error.
+
+    Raises
+    ------
+    InvalidInputError
+        If settings and data, or a state and settings, do not go together.
+    """
+
+    def __init__(self, data: TrainingData, settings: TrainingSettings, state: TrainerState | None = None) -> None:
+        _check(data, settings)
+        self.data, self.settings = data, settings
+        self._device = _device(settings.device)
+        self._layout = Layout((data.n_columns, *settings.hidden, 1))
+        self.state = _initial_state(self._layout, data, settings) if state is None else state
+        if state is not None:
+            _check_resumed(state, self._layout, settings)
+        self._parameters = self.state.parameters.to(self._device, copy=True)
+        self._adam = AdamState(
+            self.state.mean.to(self._device, copy=True), self.state.square.to(self._device, copy=True)
+        )
+        self._n_threads = settings.n_threads or torch.get_num_threads()
+        self._parts = self._split()
+        self._engines = [self._engine(part) for part in self._parts]
+
+    def run(self, on_epoch: EpochCallback | None = None) -> TrainerState:
+        """Train to the last epoch and return the state.
+
+        Parameters
+        ----------
+        on_epoch
+            Called after each epoch with its number, from 0, and the newest row of the history: by name, (K,).
+
+        Raises
+        ------
+        TrainingDivergedError
+            If a member's loss is no longer finite; `state` is that of the epoch before.
+        """
+        with _one_thread_an_operation(self._device):
+            while self.state.epoch < self.settings.epochs and not self.state.is_stopped.all():
+                self.state = self._next_state()
+                if on_epoch is not None:
+                    on_epoch(self.state.epoch - 1, {name: rows[-1] for name, rows in self.state.history.items()})
+        return self.state
+
+    def _split(self) -> list[slice]:
+        """Parts of the stack that are run one after another, or each on its own thread."""
+        n_members = self.settings.n_members
+        size = n_members
+        if self._device.type == "cpu":
+            size = min(n_members, _MEMBERS_PER_PART)
+        return [slice(start, min(start + size, n_members)) for start in range(0, n_members, size)]
+
+    def _engine(self, part: slice) -> Engine:
+        settings, device = self.settings, self._device
+
+        def of_part(name: str) -> Tensor:
+            return torch.tensor(settings.of_member(name)[part])
+
+        members = Members(
+            table=of_part("table"),
+            seed=settings.of_member("seed")[part],
+            learning_rate=of_part("learning_rate"),
+            cec_weight=of_part("cec_weight"),
+            equalized_odds_weight=of_part("equalized_odds_weight"),
+        )
+        # Whether a term is computed is decided for the whole stack: history then has the same figures for all.
+        source = BatchSource(
+            self.data,
+            settings,
+            members,
+            device,
+            uses_equalized_odds=any(settings.of_member("equalized_odds_weight")),
+            uses_cec=any(settings.of_member("cec_weight")),
+        )
+        join = None if self.data.join is None else self.data.join.to(device)
+        objective = Objective(settings.n_steps, settings.method, join, settings.uses_reasoning, settings.uses_placebo)
+        adam = AdamState(self._adam.mean[part], self._adam.square[part])
+        return Engine(Stepper(self._parameters[part], adam, self._layout, objective), source)
+
+    def _next_state(self) -> TrainerState:
+        state, epoch = self.state, self.state.epoch
+        is_training = ~state.is_stopped
+        row = {name: np.full(self.settings.n_members, np.nan) for name in _TRAINING_FIGURES}
+        n_steps = state.n_steps.clone()
+        for part, totals in zip(self._parts, self._run_parts(epoch, is_training), strict=True):
+            if totals is not None:
+                figures = self._figures(totals, is_training[part].numpy())
+                for name in _TRAINING_FIGURES:
+                    row[name][part] = figures[name]
+                n_steps[part] += totals.n_steps.long().cpu()
+        self._check_finite(row, is_training, epoch)
+        if self.data.validation is not None:
+            found = evaluate(self._parameters, self._layout, self.data, self.settings)
+            row |= {f"validation_{name}": np.where(is_training, found[name], np.nan) for name in VALIDATION_FIGURES}
+        parameters = self._parameters.to("cpu", copy=True)
+        best = self._best(row, parameters)
+        return TrainerState(
+            epoch=epoch + 1,
+            widths=state.widths,
+            settings=self.settings.to_dict(),
+            parameters=parameters,
+            mean=self._adam.mean.to("cpu", copy=True),
+            square=self._adam.square.to("cpu", copy=True),
+            n_steps=n_steps,
+            **best,
+            history={
+                name: torch.cat((state.history[name], torch.from_numpy(values).unsqueeze(0)))
+                for name, values in row.items()
+            },
+        )
+
+    def _run_parts(self, epoch: int, is_training: Tensor) -> list[TermTotals | None]:
+        def run(index: int) -> TermTotals | None:
+            part = self._parts[index]
+            own = None if gain is None else gain[part]
+            return self._engines[index].run_epoch(epoch, self.state.n_steps[part], is_training[part], own)
+
+        gain = None
+        if self.settings.uses_placebo and any(self.settings.of_member("cec_weight")):
+            gain = self._gain(epoch)
+
+        n_workers = min(self._n_threads, _MOST_THREADS, len(self._parts))
+        if n_workers == 1 or self._device.type != "cpu":
+            return [run(index) for index in range(len(self._parts))]
+        with ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(run, range(len(self._parts))))
+
+    def _gain(self, epoch: int) -> Tensor:
+        """Share of the weight with which an excess over placebo pairs is lowered in an epoch, of shape (K,)."""
+        if epoch < _EPOCHS_WITHOUT_EXCESS:
+            return torch.zeros(self.settings.n_members, device=self._device)
+        return excess_gain(training_excess(self._parameters, self._layout, self.data, self.settings, epoch))
+
+    def _figures(self, totals: TermTotals, is_training: np.ndarray) -> dict[str, np.ndarray]:
+        """An epoch's history from its sums: means over rows, batches and pairs."""
+        sums = {f.name: getattr(totals, f.name).double().cpu().numpy() for f in fields(totals)}
+        uses_odds = any(self.settings.of_member("equalized_odds_weight"))
+        uses_cec = any(self.settings.of_member("cec_weight"))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            figures = {
+                "bce": sums["bce"] / sums["weight"],
+                "equalized_odds": sums["equalized_odds"] / sums["n_steps"],
+                "cec": sums["cec"] / sums["pair_weight"],
+                "equalized_odds_left_out": sums["n_left_out"],
+                "unmatched": sums["n_unmatched"],
+            }
+        unused = {
+            "equalized_odds": uses_odds,
+            "equalized_odds_left_out": uses_odds,
+            "cec": uses_cec,
+            "unmatched": uses_cec,
+        }
+        for name, is_used in unused.items():
+            if not is_used:
+                figures[name] = np.full_like(figures[name], np.nan)
+        return {name: np.where(is_training, values, np.nan) for name, values in figures.items()}
+
+    def _check_finite(self, row: dict[str, np.ndarray], is_training: Tensor, epoch: int) -> None:
+        finite = self._parameters.isfinite().all(1).cpu() & torch.from_numpy(np.isfinite(row["bce"]))
+        bad = (~finite & is_training).nonzero().flatten().tolist()
+        if bad:
+            member = bad[0]
+            raise TrainingDivergedError(
+                f"Training of member {member} diverged in epoch {epoch} (bce {row['bce'][member]}); "
+                f"{len(bad)} of {self.settings.n_members} members did. Lower `learning_rate`, now "
+                f"{self.settings.of_member('learning_rate')[member]}, or check the inputs' scale."
+            )
+
+    def _best(self, row: dict[str, np.ndarray], parameters: Tensor) -> dict[str, Tensor]:
+        state, patience = self.state, self.settings.patience
+        if patience is None:
+            names = ("is_stopped", "best_parameters", "best_value", "best_epoch")
+            return {name: getattr(state, name) for name in names}
+        figure = torch.from_numpy(row[f"validation_{self.settings.monitor}"])
+        value = -figure if self.settings.monitor == "auc" else figure
+        is_better = value < state.best_value - self.settings.min_improvement  # False for NaN
+        best_epoch = torch.where(is_better, state.epoch, state.best_epoch)
+        # Before any figure could be computed there is nothing to be patient about but time itself.
+        waited = state.epoch - best_epoch.clamp_min(-1)
+        return {
+            "is_stopped": state.is_stopped | (waited >= patience + (best_epoch < 0).long()),
+            "best_parameters": torch.where(is_better.unsqueeze(1), parameters, state.best_parameters),
+            "best_value": torch.where(is_better, value, state.best_value),
+            "best_epoch": best_epoch,
+        }
+
+
+def train(
+    data: TrainingData,
+    settings: TrainingSettings,
+    *,
+    state: TrainerState | None = None,
+    on_epoch: EpochCallback | None = None,
+) -> TrainerState:
+    """Train a stack and return its state: see `Trainer`, which also keeps the state of an interrupted run.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from evenhand.training import TrainingData, TrainingSettings
+    >>> data = TrainingData(
+    ...     X=torch.randn(1, 6, 3), y=torch.tensor([[0, 0, 0, 1, 1, 1]]), group=torch.tensor([[0, 1, 1, 0, 1, 1]]),
+    ...     match=torch.tensor([[[1], [0], [0], [4], [3], [3]]]), baselines=torch.zeros(1, 2, 2, 3))
+    >>> state = train(data, TrainingSettings(seed=(0, 1), hidden=(4,), epochs=2, device="cpu"))
+    >>> len(state.network()), state.history["cec"].shape
+    (2, torch.Size([2, 2]))
+    """
+    return Trainer(data, settings, state).run(on_epoch)
+
+
+def _initial_state(layout: Layout, data: TrainingData, settings: TrainingSettings) -> TrainerState:
+    n_members = settings.n_members
+    parameters = layout.initial(settings.of_member("seed"))
+    names: tuple[str, ...] = _TRAINING_FIGURES
+    if data.validation is not None:
+        names += tuple(f"validation_{name}" for name in VALIDATION_FIGURES)
+    return TrainerState(
+        epoch=0,
+        widths=layout.widths,
+        settings=settings.to_dict(),
+        parameters=parameters,
+        mean=torch.zeros_like(parameters),
+        square=torch.zeros_like(parameters),
+        n_steps=torch.zeros(n_members, dtype=torch.int64),
+        is_stopped=torch.zeros(n_members, dtype=torch.bool),
+        best_parameters=parameters.clone(),
+        best_value=torch.full((n_members,), float("inf"), dtype=torch.float64),
+        best_epoch=torch.full((n_members,), -1, dtype=torch.int64),
+        history={name: torch.empty(0, n_members, dtype=torch.float64) for name in names},
+    )
+
+
+def _check(data: TrainingData, settings: TrainingSettings) -> None:
+    highest = max(settings.of_member("table"))
+    if highest >= data.n_tables:
+        raise InvalidInputError(f"`table` must be below {data.n_tables}, the number of tables, got {highest}.")
+    if settings.patience is not None and data.validation is None:
+        raise InvalidInputError("`patience` needs validation data; give `validation` or leave `patience` None.")
+    if any(settings.of_member("equalized_odds_weight")) and data.n_groups < 2:
+        raise InvalidInputError(f"`equalized_odds_weight` needs at least two groups, got {data.n_groups}; set it to 0.")
+    if any(settings.of_member("cec_weight")) and data.match.shape[2] < 1:
+        raise InvalidInputError("`cec_weight` needs matches, `match` has none for anyone; set it to 0.")
+    people = {"the training data": data, "`validation`": data.validation}
+    lacking = [name for name, part in people.items() if part is not None and part.comparisons is None]
+    if any(settings.of_member("cec_weight")) and settings.uses_placebo and lacking:
+        raise InvalidInputError(
+            f"objective={settings.objective!r} needs placebo comparisons, which {' and '.join(lacking)} lack; "
+            "make `comparisons` with `training_comparisons`."
+        )
+
+
+def _check_resumed(state: TrainerState, layout: Layout, settings: TrainingSettings) -> None:
+    differing = settings.differences(state.settings)
+    if state.widths != layout.widths:
+        differing.append(f"number of inputs or hidden widths ({list(state.widths)}, now {list(layout.widths)})")
+    if differing:
+        raise InvalidInputError(f"The state to go on from was trained with other settings: {differing}.")
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InvalidInputError(f'`device` must be "auto", "cpu" or "cuda", got {name!r}.') from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InvalidInputError(f"`device` is {name!r}, but this machine has no CUDA device that torch can use.")
+    return device
+
+
+def _one_thread_an_operation(device: torch.device) -> AbstractContextManager[None]:
+    """Keep torch from sharing out single operations inside the block.
+
+    Threads that meet after every small operation cost more than they save, and far more on a busy machine. Parts of
+    the stack on threads of their own do not meet before the epoch's end.
+    """
+    return one_torch_thread() if device.type == "cpu" else nullcontext()

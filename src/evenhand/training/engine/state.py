@@ -1,0 +1,149 @@
+"""Where training stands: enough to use the models, or to go on exactly as if never stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evenhand.exceptions import ModelFileError
+from evenhand.system.files import write_atomically
+from evenhand.training.network import Layout, StackedNetwork
+
+__all__ = ["TrainerState"]
+
+_FORMAT = "evenhand-trainer-state"
+_VERSION = 1
+_HISTORY = "history."
+
+
+@dataclass(frozen=True, eq=False)
+class TrainerState:
+    """A stack after a number of whole epochs; tensors are on the CPU.
+
+    No random state is kept: what a member draws in an epoch follows from its seed and the epoch's number.
+
+    Attributes
+    ----------
+    epoch
+        Number of epochs completed.
+    widths
+        Inputs, hidden layers and output of each network.
+    settings
+        `TrainingSettings.to_dict()` of the run.
+    parameters, mean, square
+        Parameters and Adam's moments, of shape (K, P).
+    n_steps
+        Optimizer steps taken by each member, int64 of shape (K,).
+    is_stopped
+        Members that early stopping has ended, of shape (K,).
+    best_parameters, best_value, best_epoch
+        Parameters at each member's best epoch, the monitored figure there (lower is better; -AUC for ``"auc"``), and
+        the epoch's number from 0, or -1 before there is one.
+    history
+        By name, one row per epoch and one column per member; NaN where a term was not computed or a member had stopped.
+    """
+
+    epoch: int
+    widths: tuple[int, ...]
+    settings: dict[str, Any]
+    parameters: Tensor
+    mean: Tensor
+    square: Tensor
+    n_steps: Tensor
+    is_stopped: Tensor
+    best_parameters: Tensor
+    best_value: Tensor
+    best_epoch: Tensor
+    history: dict[str, Tensor]
+
+    @property
+    def final_parameters(self) -> Tensor:
+        """Parameters to use, (K, P): of the best epoch with early stopping, else of the last."""
+        if self.settings["patience"] is None:
+            return self.parameters
+        return torch.where((self.best_epoch >= 0).unsqueeze(1), self.best_parameters, self.parameters)
+
+    def network(self) -> StackedNetwork:
+        """Trained stack, in evaluation mode."""
+        stack = StackedNetwork.from_parameters(
+            self.final_parameters, Layout(self.widths), float(self.settings["dropout"])
+        )
+        return stack.eval()
+
+    def to_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors by name, and metadata that JSON can hold."""
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.type == "Tensor"}
+        tensors |= {_HISTORY + name: values for name, values in self.history.items()}
+        metadata = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "epoch": self.epoch,
+            "widths": list(self.widths),
+            "settings": self.settings,
+        }
+        return tensors, metadata
+
+    @classmethod
+    def from_dict(cls, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> TrainerState:
+        """Inverse of `to_dict`.
+
+        Raises
+        ------
+        ModelFileError
+            If the two are not what `to_dict` makes.
+        """
+        if metadata.get("format") != _FORMAT or metadata.get("version") != _VERSION:
+            raise ModelFileError(
+                f"Expected a trainer state of version {_VERSION}, got format {metadata.get('format')!r}, "
+                f"version {metadata.get('version')!r}."
+            )
+        names = [f.name for f in fields(cls) if f.type == "Tensor"]
+        missing = [n for n in names if n not in tensors] + [
+            n for n in ("epoch", "widths", "settings") if n not in metadata
+        ]
+        if missing:
+            raise ModelFileError(f"The trainer state lacks {missing}.")
+        layout = Layout(tuple(int(width) for width in metadata["widths"]))
+        n_members = len(tensors["n_steps"])
+        for name in names:
+            expected = (n_members,) if tensors[name].dim() == 1 else (n_members, layout.n_parameters)
+            if tuple(tensors[name].shape) != expected:
+                raise ModelFileError(
+                    f"The trainer state's {name!r} must have shape {expected}, got {tuple(tensors[name].shape)}."
+                )
+        history = {k.removeprefix(_HISTORY): v for k, v in tensors.items() if k.startswith(_HISTORY)}
+        own = {name: tensors[name] for name in names}
+        return cls(int(metadata["epoch"]), layout.widths, metadata["settings"], **own, history=history)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one safetensors file; a file of that name is replaced whole or not at all."""
+        from safetensors.torch import save
+
+        tensors, metadata = self.to_dict()
+        content = save({k: v.contiguous() for k, v in tensors.items()}, {"evenhand": json.dumps(metadata)})
+        with write_atomically(path) as temporary:
+            temporary.write_bytes(content)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> TrainerState:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        ModelFileError
+            If the file is truncated, altered or of another kind.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+                metadata = json.loads((file.metadata() or {}).get("evenhand", "{}"))
+        except (SafetensorError, json.JSONDecodeError) as error:
+            raise ModelFileError(f"{os.fspath(path)} is not a readable trainer state: {error}") from error
+        return cls.from_dict(tensors, metadata)

@@ -1,0 +1,177 @@
+r"""Placebo comparisons of the people trained on, and how much each counts.
+
+The objectives ``excess`` and ``reasoning_excess`` lower what pairs across groups have over placebo pairs. For squared
+distances between vectors :math:`\phi` the difference has a closed form. With X, X' of group g and Y, Y' of group h,
+independent, of means :math:`\mu` and total variances V,
+
+.. math::
+    E|\phi(X) - \phi(Y)|^2 - E|\phi(X) - \phi(X')|^2 &= V_h - V_g + |\mu_g - \mu_h|^2, \\
+    E|\phi(Y) - \phi(X)|^2 - E|\phi(Y) - \phi(Y')|^2 &= V_g - V_h + |\mu_g - \mu_h|^2.
+
+Taken alone, each can be lowered by reasoning that varies more within g. Their sum cannot: what is gained on one side is
+lost on the other, and :math:`2 |\mu_g - \mu_h|^2` is left, which is never negative. So both directions between two
+groups must count alike, within each label; `balanced_weights` makes them.
+
+For attributions :math:`\phi(x)` is the unit vector of IG(x; b). For weights on the same inputs z it is the unit vector
+of :math:`(z - b) \circ \gamma(x)`, and the sum is free of the variances only if z is the same for pair and placebo
+pair: the person's inputs, and the match's. With the placebo's own inputs in the placebo pair what is left can be made
+negative, by weights that vary on the inputs of the own group and not on those of the other.
+
+That is of expectations. The excess of a finite table can be made negative, by learning its placebo pairs by heart, and
+baselines that differ by group leave a remainder of either sign. So what is minimized is not the excess e itself but
+
+.. math:: h(e) = 0 \text{ for } e \le 0, \qquad e^2 / 2\tau \text{ up to } \tau, \qquad e - \tau / 2 \text{ beyond},
+
+whose slope `excess_gain` takes at the whole table's excess as an epoch begins. A hinge for every pair or every batch
+would not do: their excess is mostly noise, and the mean of a noisy value's positive part is positive where there is
+nothing to remove.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
+
+__all__ = ["balanced_weights", "comparison_rows", "comparisons_in_turn", "excess_gain", "training_comparisons"]
+
+N_COMPARISONS = 4
+"""Comparisons kept for each person and other group; epochs take them in turn."""
+
+FULL_GAIN_EXCESS = 0.01
+"""Excess, in squared scores, from which on the objective lowers it with its full weight."""
+
+
+def training_comparisons(
+    points: ArrayLike,
+    labels: ArrayLike,
+    groups: ArrayLike,
+    n_groups: int,
+    reference: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+    *,
+    n_comparisons: int = N_COMPARISONS,
+    max_distance: float | None = None,
+    random_state: int = 0,
+) -> NDArray[np.int64]:
+    """Placebo comparisons of each person as rows of the reference.
+
+    Parameters
+    ----------
+    points, labels, groups, reference
+        As in `evenhand.matching.placebos.placebo_pairs`.
+    n_groups
+        Number of groups G.
+    n_comparisons
+        Most comparisons of a person with a group.
+    max_distance
+        Farthest person that is compared; None for no limit.
+    random_state
+        Seed.
+
+    Returns
+    -------
+    Of shape (n, G - 1, n_comparisons, 2): the row of someone of another group and, as far away, of someone of the own;
+    other groups in their order, nearest comparison first, -1 for none.
+
+    Examples
+    --------
+    >>> training_comparisons([[0.0], [1.0], [1.0], [5.0]], [1, 1, 1, 1], [0, 0, 1, 1], 2, n_comparisons=1).tolist()
+    [[[[2, 1]]], [[[-1, -1]]], [[[-1, -1]]], [[[1, 2]]]]
+    """
+    pairs = placebo_pairs(
+        points,
+        labels,
+        groups,
+        reference,
+        n_pairs=n_comparisons,
+        max_distance=max_distance,
+        random_state=random_state,
+    )
+    return comparison_rows(pairs, np.asarray(groups, dtype=np.int64), n_groups, n_comparisons)
+
+
+def comparison_rows(
+    pairs: PlaceboPairs, groups: NDArray[np.int64], n_groups: int, n_comparisons: int
+) -> NDArray[np.int64]:
+    """Comparisons laid out by person: see `training_comparisons`."""
+    rows = np.full((len(groups), n_groups - 1, n_comparisons, 2), -1, dtype=np.int64)
+    own = groups[pairs.person]
+    column = pairs.other_group - (pairs.other_group > own)
+    key = pairs.person * n_groups + pairs.other_group  # sorted, nearest first within
+    first = np.flatnonzero(np.r_[True, key[1:] != key[:-1]]) if len(key) else np.zeros(0, dtype=np.int64)
+    rank = np.arange(len(key)) - np.repeat(first, np.diff(np.r_[first, len(key)]))
+    rows[pairs.person, column, rank] = np.column_stack([pairs.other, pairs.own])
+    return rows
+
+
+def balanced_weights(y: Tensor, group: Tensor, weight: Tensor, is_compared: Tensor) -> Tensor:
+    """How much each comparison counts so that both directions between two groups count alike; (D, n, M).
+
+    A direction that no one goes leaves out the opposite one. Over a table the weights, times the people's own, add up
+    to the sum of the people's own, unless no one is compared.
+
+    Parameters
+    ----------
+    y, group, weight
+        Labels, group codes and people's own weights, of shape (D, n).
+    is_compared
+        Whether a person has a comparison with each other group, of shape (D, n, M).
+
+    Examples
+    --------
+    >>> group = torch.tensor([[0, 0, 0, 1]])
+    >>> balanced_weights(torch.ones(1, 4).long(), group, torch.ones(1, 4), torch.ones(1, 4, 1).bool()).flatten()
+    tensor([0.6667, 0.6667, 0.6667, 2.0000])
+    """
+    n_tables, _, n_others = is_compared.shape
+    n_groups = n_others + 1
+    column = torch.arange(n_others).expand(is_compared.shape)
+    own = group.unsqueeze(-1)
+    other = column + (column >= own).long()
+    label, table = y.unsqueeze(-1), torch.arange(n_tables).view(-1, 1, 1)
+    cell = ((table * 2 + label) * n_groups + own) * n_groups + other
+    opposite = ((table * 2 + label) * n_groups + other) * n_groups + own
+    used = weight.double().unsqueeze(-1) * is_compared
+    total = torch.zeros(n_tables * 2 * n_groups * n_groups, dtype=torch.float64)
+    total.index_add_(0, cell.flatten(), used.flatten())
+    forth, back = total[cell], total[opposite]
+    factor = torch.where((forth > 0) & (back > 0), (forth + back) / (2 * forth).clamp_min(1e-300), 0.0) * is_compared
+    sums = (factor * weight.unsqueeze(-1)).sum((1, 2), keepdim=True)
+    people = weight.double().sum(1).view(-1, 1, 1)
+    return torch.where(sums > 0, factor * people / sums.clamp_min(1e-300), 0.0).float()
+
+
+def comparisons_in_turn(comparisons: Tensor, n_comparisons: Tensor, row: Tensor, epoch: int) -> Tensor:
+    """The comparison that each person takes in an epoch, of shape (..., M, 2), from theirs, (..., M, C, 2).
+
+    Parameters
+    ----------
+    comparisons, n_comparisons
+        Rows of the comparisons, and how many of the C there are, of shape (..., M).
+    row
+        Number of each person, (...,): people take theirs in turn, and do not all start with the first.
+    epoch
+        Its number.
+    """
+    turn = (epoch + row.unsqueeze(-1)) % n_comparisons.clamp_min(1)
+    return comparisons.gather(-2, turn[..., None, None].expand(*turn.shape, 1, 2)).squeeze(-2)
+
+
+def excess_gain(excess: Tensor) -> Tensor:
+    """Share of its weight with which an excess is lowered: 0 from 0 down, 1 from `FULL_GAIN_EXCESS` up, of its shape.
+
+    Examples
+    --------
+    >>> excess_gain(torch.tensor([-0.1, 0.005, 0.1]))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    return (excess / FULL_GAIN_EXCESS).clamp(0, 1)
+
+
+def hinged_excess(excess: Tensor) -> Tensor:
+    """What the objective counts an excess as: the integral of `excess_gain`, of its shape."""
+    inside = excess.clamp(0, FULL_GAIN_EXCESS)
+    return inside.square() / (2 * FULL_GAIN_EXCESS) + (excess - FULL_GAIN_EXCESS).clamp_min(0)

@@ -1,0 +1,181 @@
+"""Folds as plain arrays: encoded people, their matches, comparisons and baselines, found in the training fold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.attribution import label_group_baselines
+from evenhand.exceptions import InvalidInputError
+from evenhand.matching import MatchingSpace, match_pairs
+from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
+from evenhand.training import TrainingData, training_comparisons
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ComparedFold", "Fold", "compare_fold", "match_fold", "stack_tables"]
+
+Ints = NDArray[np.int64]
+Singles = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """People of one fold.
+
+    Attributes
+    ----------
+    train, test
+        Their rows in the dataset.
+    x_train, x_test
+        Encoded inputs, of shape (n, d).
+    y_train, y_test, group_train, group_test
+        Labels 0 or 1 and group codes.
+    match_train, match_test
+        Rows of the training fold matched to each person, one for each other group, -1 for none.
+    baselines
+        Means of the training fold's (label, group) cells, of shape (2, G, d).
+    join
+        Sums encoded columns into the table's, of shape (d, n_columns).
+    """
+
+    train: Ints
+    test: Ints
+    x_train: Singles
+    x_test: Singles
+    y_train: Ints
+    y_test: Ints
+    group_train: Ints
+    group_test: Ints
+    match_train: Ints
+    match_test: Ints
+    baselines: NDArray[np.float64]
+    join: NDArray[np.float64]
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return int(self.baselines.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedFold:
+    """A fold with the placebo comparisons of its people.
+
+    Attributes
+    ----------
+    fold
+        People and matches.
+    comparisons
+        Those of the training people among themselves, as `training_comparisons` lays them out; None if no candidate
+        is trained on them.
+    test_pairs
+        Those of the test people in the training fold.
+    """
+
+    fold: Fold
+    comparisons: Ints | None
+    test_pairs: PlaceboPairs
+
+
+def match_fold(
+    x: Singles,
+    F: pd.DataFrame,
+    y: Ints,
+    group: Ints,
+    train: Ints,
+    test: Ints,
+    join: NDArray[np.float64],
+    max_distance: float | None = None,
+) -> Fold:
+    """A fold of encoded people, matched in its training part.
+
+    Parameters
+    ----------
+    x, F, y, group
+        Everyone: encoded inputs, financial features, labels and group codes.
+    train, test
+        Rows of the two parts.
+    join
+        Sums encoded columns into the table's.
+    max_distance
+        Farthest match; None for no limit.
+    """
+    pool = (F.iloc[train], y[train], group[train])
+    of_train = match_pairs(*pool, max_distance=max_distance, missing="indicator")
+    of_test = match_pairs(F.iloc[test], y[test], group[test], pool, max_distance, missing="indicator")
+    return Fold(
+        train=train,
+        test=test,
+        x_train=x[train],
+        x_test=x[test],
+        y_train=y[train],
+        y_test=y[test],
+        group_train=group[train],
+        group_test=group[test],
+        match_train=of_train.match.reshape(len(train), -1),
+        match_test=of_test.match.reshape(len(test), -1),
+        baselines=label_group_baselines(x[train], y[train], group[train]),
+        join=join,
+    )
+
+
+def compare_fold(
+    fold: Fold,
+    F: pd.DataFrame,
+    *,
+    has_training_comparisons: bool,
+    max_distance: float | None = None,
+    random_state: int = 0,
+) -> ComparedFold:
+    """Find the placebo comparisons of a fold's people in its training part."""
+    space = MatchingSpace.fit(F.iloc[fold.train], missing="indicator")
+    pool = (space.transform(F.iloc[fold.train]), fold.y_train, fold.group_train)
+    asking = (space.transform(F.iloc[fold.test]), fold.y_test, fold.group_test)
+    comparisons = None
+    if has_training_comparisons:
+        comparisons = training_comparisons(*pool, fold.n_groups, max_distance=max_distance, random_state=random_state)
+    pairs = placebo_pairs(*asking, pool, max_distance=max_distance, random_state=random_state)
+    return ComparedFold(fold, comparisons, pairs)
+
+
+def stack_tables(folds: Sequence[Fold], comparisons: Sequence[Ints] | None = None) -> TrainingData:
+    """All training folds as the tables of one stack, padded to the longest with rows of weight 0.
+
+    Raises
+    ------
+    InvalidInputError
+        If the folds were encoded into different numbers of columns.
+    """
+    n_rows = max(len(fold.y_train) for fold in folds)
+
+    def padded(tables: Sequence[NDArray[np.generic]], filler: int = 0) -> Tensor:
+        rows = []
+        for values in tables:
+            widths = [(0, n_rows - len(values))] + [(0, 0)] * (values.ndim - 1)
+            rows.append(np.pad(values, widths, constant_values=filler))
+        return torch.from_numpy(np.stack(rows))
+
+    join = folds[0].join
+    if any(fold.join.shape != join.shape for fold in folds):
+        raise InvalidInputError(
+            "The folds differ in their number of encoded columns, so they cannot train as one stack: "
+            "a category or a missing value is absent from a training fold. Use encoding='ordinal' or fewer folds."
+        )
+    return TrainingData(
+        X=padded([fold.x_train for fold in folds]),
+        y=padded([fold.y_train for fold in folds]),
+        group=padded([fold.group_train for fold in folds]),
+        match=padded([fold.match_train for fold in folds], -1),
+        baselines=torch.from_numpy(np.stack([fold.baselines for fold in folds])),
+        weight=torch.stack([(torch.arange(n_rows) < len(fold.y_train)).float() for fold in folds]),
+        join=torch.from_numpy(join) if join.shape[0] > join.shape[1] else None,
+        comparisons=None if comparisons is None else padded(comparisons, -1),
+    )

@@ -1,0 +1,153 @@
+"""An audit that was stopped goes on, and ends with the same digits; what cannot go on is refused with the reason."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from evenhand.auditing.streaming import audit_stream
+from evenhand.exceptions import InvalidInputError, StreamError
+
+FINANCIAL = ["f0", "f1", "f2"]
+FEATURES = [*FINANCIAL, "z0", "z1", "z2"]
+
+pytestmark = pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+
+
+def without_time(path):
+    """The text of an audit but for the time at which it was written."""
+    return [line for line in path.read_text().splitlines() if '"created"' not in line]
+
+
+def _start(source, out, *flags):
+    script = Path(__file__).parent / "stream_once.py"
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    return subprocess.Popen(
+        [sys.executable, str(script), str(source), str(out), *flags], env=environment, stderr=subprocess.PIPE
+    )
+
+
+def test_killed_at_any_moment_it_goes_on_to_the_same_digits(tmp_path, applicants):
+    table = applicants(4000)
+    source = tmp_path / "people.parquet"
+    table.to_parquet(source)
+    whole = _start(source, tmp_path / "whole")
+    assert whole.wait() == 0, whole.stderr.read().decode()
+    rng = np.random.default_rng(1)
+    out = tmp_path / "killed"
+    n_kills = 0
+    for _ in range(40):
+        # From the first batch on: killed while the machine still starts up, nothing is tested.
+        finished = len(list((out / "batches").glob("??????.npz"))) if out.exists() else 0
+        process = _start(source, out, "resume")
+        while process.poll() is None and finished == len(list((out / "batches").glob("??????.npz"))):
+            time.sleep(0.01)
+        time.sleep(float(rng.uniform(0, 0.5)))
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            n_kills += 1
+        process.wait()
+        process.stderr.close()
+        if (out / "audit.json").exists():
+            break
+    whole.stderr.close()
+    assert n_kills >= 2
+    assert without_time(out / "audit.json") == without_time(tmp_path / "whole" / "audit.json")
+    for part in sorted((tmp_path / "whole" / "pairs").glob("*.parquet")):
+        assert pq.read_table(part).equals(pq.read_table(out / "pairs" / part.name))
+
+
+@pytest.fixture
+def begun(tmp_path, model, people):
+    """An audit of which one batch is lost."""
+    source, out = tmp_path / "people.parquet", tmp_path / "audit"
+    people.to_parquet(source)
+
+    def go(model=model, **settings):
+        arguments = {"label": "y", "group": "sex", "financial_features": FINANCIAL, "features": FEATURES}
+        return audit_stream(source, model, out=out, **arguments | {"batch_rows": 250} | settings)
+
+    first = go()
+    (out / "batches" / "000001.npz").unlink()
+    return source, out, go, first
+
+
+def test_only_what_is_missing_is_done_again(begun):
+    _, out, go, first = begun
+    before = (out / "batches" / "000000.npz").stat().st_mtime_ns
+    again = go(resume=True)
+    assert (out / "batches" / "000000.npz").stat().st_mtime_ns == before
+    assert repr(again.to_dict()) == repr(first.to_dict())
+
+
+def test_what_changed_is_named(begun, network):
+    source, _, go, _ = begun
+    with pytest.raises(InvalidInputError, match="already holds an audit"):
+        go()
+    with pytest.raises(InvalidInputError, match=r"consistency_threshold was 0\.3 and is 0\.4"):
+        go(resume=True, consistency_threshold=0.4)
+    with pytest.raises(InvalidInputError, match="batch_rows was 250 and is 100"):
+        go(resume=True, batch_rows=100)
+    with pytest.raises(InvalidInputError, match="the model has changed"):
+        go(model=network(seed=5), resume=True)
+    with pytest.raises(InvalidInputError, match="the model has changed"):
+        go(model=torch.nn.Linear(6, 1), resume=True)
+    with pytest.raises(InvalidInputError, match="reference_people was 200000 and is None"):
+        go(resume=True, reference=pd.read_parquet(source))
+    table = pd.read_parquet(source)
+    table.loc[3, "z0"] += 1
+    table.to_parquet(source)
+    with pytest.raises(InvalidInputError, match="the source has changed"):
+        go(resume=True)
+
+
+def test_another_reference_is_another_audit(tmp_path, model, people, applicants, streamed):
+    streamed(model, people, tmp_path, reference=applicants(300, seed=1))
+    with pytest.raises(InvalidInputError, match="the reference has changed"):
+        streamed(model, people, tmp_path, reference=applicants(300, seed=2), resume=True)
+
+
+def test_another_version_of_evenhand_does_not_go_on(begun):
+    _, out, go, _ = begun
+    manifest = json.loads((out / "manifest.json").read_text())
+    (out / "manifest.json").write_text(json.dumps({**manifest, "evenhand": "0.0.1"}))
+    with pytest.raises(InvalidInputError, match=r"begun with evenhand 0\.0\.1 and this is"):
+        go(resume=True)
+    (out / "manifest.json").write_text("{")
+    with pytest.raises(StreamError, match="is damaged"):
+        go(resume=True)
+
+
+def test_damaged_files_of_a_batch_are_named(begun):
+    _, out, go, first = begun
+    (out / "batches" / "000000.npz").write_bytes(b"PK")
+    with pytest.raises(StreamError, match=r"000000\.npz' cannot be read .* have its batch audited again"):
+        go(resume=True)
+    (out / "batches" / "000000.npz").unlink()
+    (out / "batches" / "000002.comparisons.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(StreamError, match=r"000002\.comparisons\.npy' cannot be read"):
+        go(resume=True)
+    (out / "batches" / "000002.npz").unlink()
+    assert repr(go(resume=True).to_dict()) == repr(first.to_dict())
+
+
+def test_the_digits_do_not_depend_on_how_many_threads_blas_has(tmp_path, model, applicants, streamed):
+    """And BLAS has as many of them afterwards as before."""
+    table = applicants(4000)
+    found = {}
+    for n in (1, 4):
+        (tmp_path / str(n)).mkdir()
+        with threadpool_limits(limits=n, user_api="blas"):
+            found[n] = streamed(model, table, tmp_path / str(n), batch_rows=1000, by=["state"])
+            assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {n}
+    assert repr(found[4].to_dict()) == repr(found[1].to_dict())

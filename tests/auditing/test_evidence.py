@@ -1,0 +1,257 @@
+"""The evidence inside an audit, on models whose truth is known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import evenhand as eh
+from evenhand.exceptions import InvalidInputError
+
+
+def audited(strength, n=1500, seed=0, **options):
+    planted = eh.make_planted_bias(n, strength, random_state=seed, **options)
+    data = planted.dataset
+    result = eh.audit(
+        planted.model, data.X, data.y, sensitive_features=data.group, financial_features=data.financial_features
+    )
+    return planted, result
+
+
+@pytest.fixture(scope="module")
+def biased():
+    return audited(1.0)
+
+
+def test_planted_bias_is_found_and_its_size_is_said(biased):
+    data = biased[1].to_dict()
+    assert data["cec"]["p_value"] < 1e-4
+    low, high = data["cec"]["excess_ci"]
+    assert 0.05 < low < data["cec"]["excess"] < high
+    assert "more than chance explains" in data["evidence"]["sentences"][0]
+    assert "of practical size" in data["evidence"]["sentences"][1]
+    assert data["evidence"]["regime_b"]["p_value"] < 0.01
+    assert data["evidence"]["reasoning_gap"]["p_value"] < 1e-4
+
+
+def test_an_even_handed_model_shows_no_excess_though_its_cec_is_large():
+    data = audited(0.0)[1].to_dict()
+    assert data["cec"]["mean"] > 0.2
+    assert data["regimes"]["B"] > 0.1
+    assert abs(data["cec"]["excess"]) < 1e-6
+    assert data["cec"]["reasoning_gap"] < 1e-6
+    assert data["cec"]["p_value"] > 0.05
+
+
+def test_a_network_of_financial_features_only_has_no_excess_however_it_bends(rng):
+    X = rng.normal(size=(400, 3))
+    group = np.where(rng.random(400) < 0.3, "b", "a")
+    X[group == "b"] += 1.0
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 1))
+    with torch.no_grad():
+        model[-1].bias -= model(torch.tensor(X, dtype=torch.float32)).median()
+    data = eh.audit(
+        model, X, rng.integers(0, 2, 400), sensitive_features=group, financial_features=["x0", "x1", "x2"]
+    ).to_dict()
+    assert data["cec"]["reasoning_gap"] > 0.02
+    assert abs(data["cec"]["excess"]) < 1e-6
+    assert data["cec"]["p_value"] > 0.05
+
+
+def test_contributions_of_the_features_sum_to_the_excess(biased):
+    evidence = biased[1].evidence
+    assert sum(f.estimate.value for f in evidence.features) == pytest.approx(evidence.cec.value, abs=1e-6)
+    assert biased[1].features["excess"].sum() == pytest.approx(evidence.cec.value, abs=1e-6)
+
+
+def test_weights_that_differ_are_found_with_their_direction(biased):
+    planted, result = biased
+    names = list(planted.feature_names)
+    first, second = planted.weights
+    rows = {w.feature: w for w in result.evidence.weights}
+    pair = next(iter(rows.values()))
+    assert (pair.group, pair.other_group) == ("group 0", "group 1")
+    for name in ("credit_score", "income", "employment_history", "collateral"):
+        truth = first[names.index(name)] - second[names.index(name)]
+        estimate = rows[name].estimate
+        assert np.sign(estimate.value) == np.sign(truth)
+        assert estimate.ci_low > 0 or estimate.ci_high < 0
+
+
+def test_the_placebo_of_each_person_and_the_list_of_people(biased):
+    result = biased[1]
+    with_placebo = result.pairs["placebo_cec"].notna()
+    assert with_placebo.mean() == pytest.approx(result.evidence.common_support)
+    flagged = result.pairs["q_value"] <= 0.05
+    assert flagged.any()
+    assert result.pairs.loc[flagged, "cec"].mean() > result.pairs["cec"].mean()
+
+
+def test_the_list_of_people_is_empty_when_there_is_nothing_to_find():
+    n_with_discoveries = 0
+    for seed in range(12):
+        pairs = audited(0.0, n=400, seed=seed, n_onehot=2)[1].pairs
+        n_with_discoveries += bool((pairs["q_value"] <= 0.05).any())
+    assert n_with_discoveries <= 3  # 5 % of 12 at most, with room for chance
+
+
+def test_cases_show_the_two_side_by_side(biased):
+    planted, result = biased
+    cases = result.cases(3)
+    assert len(cases) == 3 * planted.dataset.X.shape[1]
+    assert cases["q_value"].is_monotonic_increasing
+    first = cases.iloc[0]
+    column = planted.dataset.X[first["feature"]]
+    assert first["value"] == column.iloc[first["person"]]
+    assert first["match_value"] == column.iloc[first["match"]]
+    for _, case in cases.groupby("person"):
+        lowest = case.sort_values("attribution")["feature"].tolist()[:4]
+        assert case.dropna(subset="reason").sort_values("reason")["feature"].tolist() == lowest
+        assert case["match_reason"].notna().sum() == 4
+        signed = eh.cec_scores([case["attribution"].to_numpy()], [case["match_attribution"].to_numpy()])[0]
+        assert signed == pytest.approx(case["cec"].iloc[0], abs=1e-5)
+
+
+def test_splits_cover_group_label_decision_and_user_columns():
+    planted = eh.make_planted_bias(900, 0.8, random_state=1)
+    data = planted.dataset
+    by = {"state": np.tile(["NY", "CA", None], 300)}
+    result = eh.audit(
+        planted.model, data.X, data.y, sensitive_features=data.group, financial_features=data.financial_features, by=by
+    )
+    values = {(s.split, s.value) for s in result.evidence.splits}
+    assert {("group", "group 0"), ("label", "1"), ("decision", "favorable"), ("state", "(missing)")} <= values
+    for split in result.evidence.splits:
+        assert split.p_adjusted >= split.estimate.p_value
+    assert set(result.to_dict()["outcome"]["segments"]) == {"state"}
+
+
+def test_one_column_to_split_by_keeps_its_name():
+    planted = eh.make_planted_bias(300, 0.5, random_state=2)
+    data = planted.dataset
+    kwargs = {"sensitive_features": data.group, "financial_features": data.financial_features}
+    half = pd.Series(np.tile(["x", "y"], 150), name="half")
+    result = eh.audit(planted.model, data.X, data.y, by=half, **kwargs)
+    assert {s.value for s in result.evidence.splits if s.split == "half"} == {"x", "y"}
+    with pytest.raises(InvalidInputError, match="`by` has 2 values for 300 rows"):
+        eh.audit(planted.model, data.X, data.y, by=["x", "y"], **kwargs)
+
+
+def test_more_than_two_groups_are_compared_pair_by_pair(rng):
+    X = pd.DataFrame(rng.normal(size=(600, 4)), columns=list("abcd"))
+    group = np.repeat(["p", "q", "r"], 200)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    nn.init.normal_(model[-1].weight, std=3.0)
+    with torch.no_grad():
+        model[-1].bias -= model(torch.tensor(X.to_numpy(), dtype=torch.float32)).median()
+    result = eh.audit(model, X, rng.integers(0, 2, 600), sensitive_features=group, financial_features=["a", "b"])
+    compared = {s.value for s in result.evidence.splits if s.split == "groups compared"}
+    assert compared == {"p - q", "p - r", "q - r"}
+    assert len(result.evidence.weights) == 3 * 4
+    largest = max(s.estimate.value for s in result.evidence.splits if s.split == "groups compared")
+    assert result.evidence.worst_pair.estimate.value == largest
+
+
+def test_groups_without_a_comparison_are_shown_as_such(rng):
+    X = pd.DataFrame(rng.normal(size=(202, 3)), columns=list("abc"))
+    y = np.r_[np.tile([0, 1], 100), 0, 1]
+    group = np.concatenate([np.repeat(["p", "q"], 100), ["tiny", "tiny"]])
+    model = nn.Linear(3, 1)
+    nn.init.zeros_(model.bias)
+    result = eh.audit(model, X, y, sensitive_features=group, financial_features=["a"])
+    tiny = next(s for s in result.evidence.splits if (s.split, s.value) == ("group", "tiny"))
+    assert np.isnan(tiny.estimate.value)
+    assert "not estimated" in tiny.estimate.note
+
+
+def test_shared_reasons_are_counted_pair_by_pair(biased):
+    result = biased[1]
+    own = np.argsort(result.attributions[result.pairs["person"]], axis=1, kind="stable")[:, :4]
+    other = np.argsort(result.match_attributions, axis=1, kind="stable")[:, :4]
+    shared = [len(set(a) & set(b)) / 4 for a, b in zip(own, other, strict=True)]
+    np.testing.assert_allclose(result.pairs["shared_reasons"], shared)
+    assert result.to_dict()["reasons"]["shared"] == pytest.approx(np.mean(shared))
+
+
+def test_a_separate_reference_gives_evidence_too():
+    planted = eh.make_planted_bias(2000, 1.0, random_state=3)
+    data = planted.dataset
+    train, test = np.arange(1000), np.arange(1000, 2000)
+    result = eh.audit(
+        planted.model, data.X.iloc[test], data.y[test], sensitive_features=data.group[test],
+        financial_features=data.financial_features,
+        reference=(data.X.iloc[train], data.y[train], data.group[train]),
+    )  # fmt: skip
+    assert result.evidence.cec.p_value < 1e-3
+
+
+def test_sensitivity_to_distance_and_number_of_matches(biased):
+    evidence = biased[1].evidence
+    assert [k for k, _ in evidence.by_matches] == [1, 2, 3, 4]
+    assert evidence.by_matches[-1][1].value == pytest.approx(evidence.cec.value)
+    assert evidence.by_distance[-1][1].value == pytest.approx(evidence.cec.value)
+    assert all(e.p_value < 0.05 for _, e in evidence.by_matches)
+
+
+def test_an_audit_without_evidence_says_so():
+    planted = eh.make_planted_bias(300, 1.0, random_state=0)
+    data = planted.dataset
+    result = eh.audit(
+        planted.model, data.X, data.y, sensitive_features=data.group, financial_features=data.financial_features,
+        evidence=False,
+    )  # fmt: skip
+    assert result.evidence is None
+    assert result.to_dict()["evidence"] is None
+    assert "excess" not in result.to_dict()["cec"]
+    assert result.pairs["placebo_cec"].isna().all()
+    assert len(result.cases(2)) == 2 * data.X.shape[1]
+
+
+def test_too_few_people_are_nan_with_the_reason(rng):
+    X = rng.normal(size=(12, 3))
+    model = nn.Linear(3, 1)
+    nn.init.zeros_(model.bias)
+    result = eh.audit(
+        model, X, np.tile([0, 1], 6), sensitive_features=np.repeat(["a", "b"], 6), financial_features=["x0"]
+    )
+    assert np.isnan(result.evidence.cec.value)
+    assert "not estimated" in result.evidence.cec.note
+    assert any("not estimated" in w for w in result.warnings)
+
+
+def test_leaving_a_financial_feature_out(biased):
+    planted = eh.make_planted_bias(500, 1.0, random_state=0)
+    data = planted.dataset
+    table = eh.sensitivity(
+        planted.model, data.X, data.y, sensitive_features=data.group, financial_features=["income", "credit_score"]
+    )
+    assert table["left_out"].tolist() == ["none", "income", "credit_score"]
+    assert (table["median_distance"].iloc[1:] < table["median_distance"].iloc[0]).all()
+    assert (table["ci_low"] <= table["excess"]).all()
+    with pytest.raises(InvalidInputError, match="At least two financial features"):
+        eh.sensitivity(planted.model, data.X, data.y, sensitive_features=data.group, financial_features=["income"])
+
+
+def test_a_verdict_that_hangs_on_one_choice_is_named(biased):
+    from dataclasses import replace
+
+    evidence = biased[1].evidence
+    assert evidence.hangs_on == ()
+    doubtful = replace(evidence.cec, p_value=0.4)
+    changed = replace(evidence, by_matches=((1, doubtful), *evidence.by_matches[1:]))
+    assert changed.hangs_on == ("the nearest 1 comparisons of each person",)
+    assert replace(evidence, cec=replace(evidence.cec, value=float("nan"))).hangs_on == ()
+
+
+def test_related_metrics_are_in_one_table(biased):
+    planted, result = biased
+
+    def scores(X):
+        return torch.sigmoid(planted.model(torch.tensor(X, dtype=torch.float32))).numpy().astype(float)
+
+    table = result.related_metrics(scores)
+    assert {"gpf_fae", "ref", "vef", "explanation_disparity_auc"} == set(table["name"])
+    assert table["value"].notna().all()
+    assert result.related_metrics()["value"].isna().sum() == 2

@@ -1,0 +1,428 @@
+"""The command line as its user meets it: real processes where exit codes matter, real files throughout."""
+
+import hashlib
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+
+from evenhand import cli
+
+
+@pytest.fixture(scope="module")
+def loans(tmp_path_factory):
+    """A messy export: text labels with blanks, gaps, an id, a category, a column of numbers as text."""
+    rng = np.random.default_rng(0)
+    n = 400
+    income, debt = rng.lognormal(10, 0.5, n).round(-2), rng.normal(30, 8, n).round(1)
+    table = pd.DataFrame(
+        {
+            "id": np.arange(n),
+            "income": income,
+            "debt": debt,
+            "job": rng.choice(["cook", "=1+1", "clerk"], n),
+            "sex": rng.choice(["f", "m"], n),
+            "outcome": np.where(np.log(income) - debt / 20 + rng.normal(0, 0.4, n) > 8.5, "Approved", " denied"),
+        }
+    )
+    table.loc[::50, "sex"] = None
+    table.loc[1::60, "outcome"] = None
+    table.loc[2::40, "debt"] = np.nan
+    path = tmp_path_factory.mktemp("loans") / "loans.csv"
+    table.to_csv(path, index=False)
+    return path
+
+
+BASICS = ["--label", "outcome", "--group", "sex", "--financial", "income,debt", "--drop", "id",
+          "--positive-label", "Approved", "--drop-missing"]  # fmt: skip
+
+
+def run(*arguments, monkeypatch, capsys):
+    """Exit code, output and errors of one command, in this process."""
+    monkeypatch.setattr(sys, "argv", ["evenhand", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    captured = capsys.readouterr()
+    return ended.value.code, captured.out, captured.err
+
+
+@pytest.fixture
+def evenhand(monkeypatch, capsys):
+    return lambda *arguments: run(*arguments, monkeypatch=monkeypatch, capsys=capsys)
+
+
+def commands(command=None, path=()):
+    """Every command with its path, groups excluded."""
+    command = typer.main.get_command(cli.app) if command is None else command
+    if not hasattr(command, "commands"):
+        return {path: command}
+    found = {}
+    for name, part in command.commands.items():
+        found |= commands(part, (*path, name))
+    return found
+
+
+def example_of(command):
+    """The commands of the example in a command's help, as they are pasted; the last is the command itself."""
+    lines = command.help.replace("\\\n", " ").splitlines()
+    return [shlex.split(line)[1:] for line in lines if line.strip().startswith("evenhand ")]
+
+
+def expanded(words):
+    """Words as the shell gives them to a command in the working folder."""
+    for word in words:
+        yield from sorted(map(str, Path().glob(word))) if "*" in word else [word]
+
+
+@pytest.mark.parametrize("path", commands(), ids=" ".join)
+def test_help_is_there_for_every_command(path, evenhand):
+    code, out, _ = evenhand(*path, "--help")
+    assert code == 0
+    assert "Usage" in out
+    if path != ("version",):
+        assert tuple(example_of(commands()[path])[-1][: len(path)]) == path
+
+
+NETWORK, MINUTES = {("data", "fetch")}, {("calibrate",), ("reproduce",), ("search",)}
+
+
+def test_the_examples_of_the_help_run_one_after_the_other(evenhand, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    examples = {path: example_of(c) for path, c in commands().items() if path not in {("version",)} | NETWORK | MINUTES}
+    order = [("data", "save"), ("data", "list"), ("demo",), ("audit",), ("train",)]
+    for path in [*order, *(p for p in examples if p not in order)]:
+        for example in examples[path]:
+            code, _, err = evenhand(*expanded(example))
+            assert code == 0, (example, err)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(MINUTES), ids=" ".join)
+def test_the_long_examples_of_the_help_run(path, evenhand, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for example in (*example_of(commands()[("data", "save")]), *example_of(commands()[path])):
+        code, _, err = evenhand(*example)
+        assert code == 0, err
+
+
+def test_an_audit_of_a_messy_csv_without_a_model(evenhand, loans, tmp_path):
+    code, out, err = evenhand("audit", loans, *BASICS, "--out", tmp_path / "report")
+    assert code == 0, err
+    assert "CEC score, mean" in out
+    data = json.loads((tmp_path / "report" / "audit.json").read_text())
+    assert data["data"]["exclusions"] == {"no value in 'outcome'": 7, "no value in 'sex'": 8}
+    assert len(pd.read_parquet(tmp_path / "report" / "pairs.parquet")) == data["data"]["n_people"]
+    written = sorted(p.name for p in (tmp_path / "report").iterdir())
+    assert written == ["audit.json", "audit.xlsx", "pairs.parquet", "report.html"]
+    assert data["data"]["hashes"]["data file"] == hashlib.sha256(loans.read_bytes()).hexdigest()
+
+
+def test_train_then_audit(evenhand, loans, tmp_path):
+    code, out, err = evenhand("train", loans, *BASICS, "--out", tmp_path / "model", "--epochs", 8)
+    assert code == 0, err
+    assert "Left out: 8 rows, no value in 'sex'." in out
+    assert "epoch 8/8" in err
+    arguments = ["audit", loans, *BASICS, "--model", tmp_path / "model", "--out", tmp_path / "a"]
+    code, out, err = evenhand(*arguments)
+    assert code == 0, err
+    assert "CECClassifier" in out
+    code, out, err = evenhand(*arguments, "--reference", loans)
+    assert code == 0, err
+
+
+def test_a_toml_file_holds_the_options_and_options_win(evenhand, loans, tmp_path):
+    config = tmp_path / "audit.toml"
+    config.write_text(
+        'label = "outcome"\ngroup = "sex"\nfinancial = ["income", "debt"]\ndrop = ["id"]\ndrop_missing = true\n'
+        'positive_label = "Approved"\nconsistency_threshold = 0.9\nmax_distance = 3\nrandom_state = 1\n'
+    )
+    code, _, err = evenhand("audit", loans, "--config", config, "--out", tmp_path, "--consistency-threshold", 0.4)
+    assert code == 0, err
+    settings = json.loads((tmp_path / "audit.json").read_text())["settings"]
+    assert settings["consistency_threshold"] == 0.4
+    assert settings["max_distance"] == 3.0
+    assert settings["random_state"] == 1
+
+
+def test_a_fault_is_told_apart_from_a_crossed_gate(evenhand, monkeypatch):
+    def broken(**options):
+        raise ZeroDivisionError("nobody foresaw this")
+
+    monkeypatch.setattr(sys.modules[cli.main.__module__], "app", broken)
+    code, _, error = evenhand("version")
+    assert code == 70
+    assert "ZeroDivisionError: nobody foresaw this\nThis is a fault of evenhand" in error
+
+
+def test_a_crossed_gate_exits_with_one_and_writes_the_result(evenhand, loans, tmp_path):
+    code, _, err = evenhand("audit", loans, *BASICS, "--out", tmp_path, "--fail-on", "auc > 0.1")
+    assert code == 1
+    assert "Gate: auc > 0.1 is crossed: auc is" in err
+    assert (tmp_path / "audit.json").exists()
+    code, _, _ = evenhand("audit", loans, *BASICS, "--out", tmp_path, "--fail-on", "auc < 0.1")
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--label", "outcme"], "--label names columns absent from the data: ['outcme']. Did you mean 'outcome'?"),
+        (["--financial", "incme"], "financial_features names columns absent from the data: ['incme']"),
+        (["--positive-label", "yes"], "'yes' does not occur in the label, which has ['Approved', 'denied']"),
+        (["--model", "nowhere"], "There is no model file 'nowhere'"),
+        (["--reference", "x.csv"], "--reference goes with --model"),
+        (["--fail-on", "nonsense"], "A gate reads like"),
+        (["--decision-threshold", "3"], "`decision_threshold` must be a number in [0, 1], got 3.0"),
+        (["--config", "nowhere.toml"], "There is no file 'nowhere.toml'"),
+        (["--max-distance", "far"], "Invalid value for '--max-distance'"),
+        (["--unknown", "1"], "No such option"),
+    ],
+)
+def test_bad_input_exits_with_two_and_one_sentence_and_writes_nothing(evenhand, loans, tmp_path, change, message):
+    code, _, err = evenhand("audit", loans, *BASICS, "--out", tmp_path / "report", *change)
+    assert code == 2
+    assert message in err
+    assert err.startswith("Error: ")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "report").exists()
+
+
+def test_missing_options_are_asked_for(evenhand, loans):
+    code, _, err = evenhand("audit", loans, "--label", "outcome")
+    assert code == 2
+    assert "--group is needed" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("label = ", "is not valid TOML"),
+        ('lable = "x"', "unknown key 'lable'. Did you mean 'label'?"),
+        ("label = 3", "label must be a text, got 3"),
+        ("group = [1]", "group must be a text or a list of texts"),
+        ("drop_missing = 1", "drop_missing must be true or false"),
+        ("random_state = 0.5", "random_state must be a whole number"),
+        ('max_distance = "far"', "max_distance must be a number"),
+    ],
+)
+def test_a_wrong_toml_file_is_refused(evenhand, loans, tmp_path, text, message):
+    config = tmp_path / "audit.toml"
+    config.write_text(text)
+    code, _, err = evenhand("audit", loans, "--config", config)
+    assert code == 2
+    assert message in err
+
+
+def test_an_output_that_cannot_be_written_is_one_sentence(evenhand, loans, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    code, _, err = evenhand("audit", loans, *BASICS, "--out", tmp_path / "file")
+    assert code == 2
+    assert err.splitlines()[-1].startswith("Error: ")
+
+
+def test_the_excess_by_a_column_and_a_gate_on_it(evenhand, loans, tmp_path):
+    code, _, err = evenhand("audit", loans, *BASICS, "--out", tmp_path, "--by", "job", "--fail-on", "excess > -1")
+    assert code == 1, err
+    splits = json.loads((tmp_path / "audit.json").read_text())["evidence"]["splits"]
+    assert {s["value"] for s in splits if s["split"] == "job"} == {"cook", "=1+1", "clerk"}
+
+
+def test_an_audit_without_evidence(evenhand, loans, tmp_path):
+    code, out, err = evenhand("audit", loans, *BASICS, "--out", tmp_path, "--no-evidence")
+    assert code == 0, err
+    assert "placebo" not in out
+
+
+def test_a_quick_reproduction(evenhand, tmp_path):
+    code, out, err = evenhand(
+        "reproduce", "--dataset", "german", "--methods", "cec,unconstrained", "--folds", 2, "--quick", "--out", tmp_path
+    )
+    assert code == 0, err
+    assert "unconstrained" in out
+    assert list(tmp_path.glob("*.html"))
+
+
+def test_datasets_are_listed_and_embedded_ones_need_no_download(evenhand):
+    code, out, _ = evenhand("data", "list")
+    assert code == 0
+    assert all(name in out for name in ("german", "adult", "hmda", "synthetic"))
+    code, out, _ = evenhand("data", "fetch", "german")
+    assert code == 0
+    assert "needs no download" in out
+    code, _, err = evenhand("data", "fetch", "germany")
+    assert code == 2
+    assert "no dataset 'germany'" in err
+
+
+def test_the_demo_runs(evenhand, tmp_path):
+    code, out, err = evenhand("demo", "--out", tmp_path)
+    assert code == 0, err
+    assert "700 people" in out
+    assert (tmp_path / "audit.json").exists()
+
+
+def test_version(evenhand):
+    from evenhand import __version__
+
+    assert evenhand("version")[1].strip() == __version__
+
+
+def test_an_interrupt_is_quiet(evenhand, monkeypatch, tmp_path):
+    def interrupt(seed):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evenhand.cli.jobs.audit_demo", interrupt)
+    code, _, err = evenhand("demo", "--out", tmp_path)
+    assert code == 130
+    assert "Interrupted" in err
+
+
+@pytest.fixture(scope="module")
+def fitted(loans, tmp_path_factory):
+    """A saved classifier, and a scikit-learn pipeline pickled."""
+    import joblib
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    from evenhand.cli.jobs import train_table
+
+    folder = tmp_path_factory.mktemp("models")
+    options = {"label": "outcome", "group": ["sex"], "financial": ["income", "debt"], "drop": ["id"]}
+    model, _ = train_table(
+        loans, **options, positive_label="Approved", drop_missing=True, cec_weight=0, equalized_odds_weight=0, epochs=5
+    )
+    model.save(folder / "network")
+    table = pd.read_csv(loans).dropna(subset=["sex", "outcome", "debt"])
+    encoder = make_column_transformer(
+        (StandardScaler(), ["income", "debt"]), (OneHotEncoder(), ["job"]), verbose_feature_names_out=False
+    )
+    pipeline = make_pipeline(encoder, LogisticRegression())
+    pipeline.fit(table[["income", "debt", "job"]], table["outcome"].str.strip() == "Approved")
+    joblib.dump(pipeline, folder / "pipeline.joblib")
+    return folder
+
+
+def test_batches_give_the_figures_of_one_audit_and_go_on(evenhand, loans, fitted, tmp_path):
+    common = ("audit", loans, *BASICS, "--model", fitted / "network")
+    assert evenhand(*common, "--out", tmp_path / "whole")[0] == 0
+    batches = (*common, "--stream", "--batch-rows", "100", "--out", tmp_path / "parts")
+    code, _, err = evenhand(*batches)
+    assert code == 0, err
+    whole, parts = (json.loads((tmp_path / name / "audit.json").read_text()) for name in ("whole", "parts"))
+    assert parts["stream"]["n_batches"] == 4
+    assert parts["cec"]["excess"] == pytest.approx(whole["cec"]["excess"], rel=1e-6)  # a float32 network
+    assert (tmp_path / "parts" / "report.html").is_file()
+    code, _, err = evenhand(*batches)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "resume" in err
+    assert evenhand(*batches, "--resume")[0] == 0
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_batches_are_matched_in_the_people_of_a_reference_file(evenhand, loans, fitted, tmp_path, ending):
+    table = pd.read_csv(loans).dropna(subset=["sex", "outcome"])
+    people, reference = tmp_path / "big.parquet", tmp_path / f"reference.{ending}"
+    table[:150].to_parquet(people)
+    table[150:].to_parquet(reference) if ending == "parquet" else table[150:].to_csv(reference, index=False)
+    common = ("audit", people, *BASICS, "--model", fitted / "network", "--reference", reference)
+    found = {}
+    for name, options in {"whole": (), "parts": ("--stream", "--batch-rows", "60")}.items():
+        code, _, err = evenhand(*common, *options, "--out", tmp_path / name)
+        assert code == 0, err
+        found[name] = json.loads((tmp_path / name / "audit.json").read_text())
+    assert found["parts"]["data"]["n_reference"] == found["whole"]["data"]["n_reference"] == len(table) - 150
+    assert found["parts"]["stream"]["n_batches"] == 3
+    for figure in ("mean", "reasoning_gap", "excess"):
+        assert found["parts"]["cec"][figure] == pytest.approx(found["whole"]["cec"][figure], rel=1e-6, abs=1e-7), figure
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--resume"], "--resume speaks of batches: give --stream too"),
+        (["--stream"], "An audit in batches needs --model"),
+        (["--stream", "--engine", "cloud"], "An audit in batches needs --model"),
+    ],
+)
+def test_options_of_batches_need_batches_and_a_model(evenhand, loans, tmp_path, change, message):
+    code, _, err = evenhand("audit", loans, *BASICS, "--out", tmp_path / "report", *change)
+    assert code == 2
+    assert message in err
+
+
+def test_a_pickle_is_opened_only_when_trusted(evenhand, loans, fitted, tmp_path):
+    table = pd.read_csv(loans).dropna(subset=["debt"])
+    table.to_csv(tmp_path / "whole.csv", index=False)
+    common = (
+        "audit",
+        tmp_path / "whole.csv",
+        *BASICS,
+        "--model",
+        fitted / "pipeline.joblib",
+        "--out",
+        tmp_path / "out",
+    )
+    code, _, err = evenhand(*common)
+    assert code == 2
+    assert "--trust-pickle" in err or "trust_pickle" in err
+    code, _, err = evenhand(*common, "--trust-pickle")
+    assert code == 0, err
+    data = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert "LogisticRegression" in data["data"]["model"]
+    assert data["cec"]["reasoning_gap"] == pytest.approx(0, abs=1e-9)  # linear in its encoded inputs
+
+
+def test_a_search_ends_with_a_page_a_workbook_and_an_audited_model(evenhand, loans, tmp_path):
+    code, out, err = evenhand(
+        "search", loans, *BASICS, "--candidates", "2", "--folds", "2", "--keep", "auc >= 0.1",
+        "--out", tmp_path / "search",
+    )  # fmt: skip
+    assert code == 0, err
+    for name in ("search.html", "search.xlsx", "search.json", "model/model.safetensors", "audit/report.html"):
+        assert (tmp_path / "search" / name).is_file(), name
+    assert "Search:" in out
+
+
+@pytest.mark.filterwarnings("ignore:.*too short to have a direction")
+def test_trees_that_a_search_chose_are_saved_and_audited_with_the_same_figures(evenhand, loans, tmp_path, monkeypatch):
+    out_folder = tmp_path / "search"
+    words = (
+        "search", loans, *BASICS, "--family", "trees", "--candidates", "2", "--folds", "2", "--keep", "auc >= 0.1",
+        "--out", out_folder,
+    )  # fmt: skip
+    code, out, err = evenhand(*words)
+    assert code == 0, err
+    model = out_folder / "model" / "model.skops"
+    assert f"Chosen model: {model}" in out
+    code, _, err = evenhand("audit", loans, *BASICS, "--model", model, "--out", tmp_path / "audit")
+    assert code == 0, err
+    folders = (out_folder / "audit", tmp_path / "audit")
+    searched, audited = (json.loads((folder / "audit.json").read_text()) for folder in folders)
+    assert searched.pop("created") <= audited.pop("created")
+    for part in (searched, audited):  # the command knows of files, and of people who were left out
+        part["data"] = {key: value for key, value in part["data"].items() if key not in ("hashes", "exclusions")}
+    assert audited == searched
+
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    model.unlink()
+    code, out, err = evenhand(*words)  # its candidates are kept
+    assert code == 0, err
+    assert "Chosen model: not saved. Saving trees needs skops, which is not installed: pip install 'evenhand[sk" in err
+    assert not model.exists()
+    assert "Search:" in out
+
+
+def test_a_search_without_an_admissible_model_says_so(evenhand, loans, tmp_path):
+    code, out, err = evenhand(
+        "search", loans, *BASICS, "--candidates", "1", "--folds", "2", "--keep", "auc >= 0.9999",
+        "--out", tmp_path / "search",
+    )  # fmt: skip
+    assert code == 1, err
+    assert "No candidate meets every constraint" in out

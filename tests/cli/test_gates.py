@@ -1,0 +1,44 @@
+import pytest
+
+from evenhand.cli.gates import crossed_gates, parse_gate
+from evenhand.exceptions import InvalidInputError
+
+FIGURES = {
+    "cec": {"mean": 0.4, "excess": float("nan")},
+    "outcome": {"eo_gap": 0.2, "mean": 1.0},
+    "warnings": ["x"],
+    "deep": {"down": {"eo_gap": 9.0}},
+}
+
+
+@pytest.mark.parametrize(
+    ("gate", "is_crossed"),
+    [("eo_gap > 0.1", True), ("eo_gap>0.2", False), ("outcome.eo_gap >= 0.2", True), ("cec.mean < 0.5", True),
+     ("cec.mean <= 1e-1", False)],
+)  # fmt: skip
+def test_gates_compare(gate, is_crossed):
+    assert bool(crossed_gates([parse_gate(gate)], FIGURES)) is is_crossed
+
+
+@pytest.mark.parametrize("text", ["eo_gap", "eo_gap = 1", "> 3", "eo gap > 1"])
+def test_other_forms_are_refused(text):
+    with pytest.raises(InvalidInputError, match="A gate reads like"):
+        parse_gate(text)
+
+
+def test_a_limit_that_is_no_number_is_refused():
+    with pytest.raises(InvalidInputError, match="must be a number, got '1e'"):
+        parse_gate("eo_gap > 1e")
+
+
+@pytest.mark.parametrize(
+    ("gate", "message"),
+    [
+        ("eo_gaps > 1", r"names no figure: 'eo_gaps'. Did you mean 'eo_gap'\?"),
+        ("mean > 1", r"may be any of \['cec.mean', 'outcome.mean'\]"),
+        ("excess > 1", "cannot be judged"),
+    ],
+)
+def test_gates_on_no_single_known_figure_are_refused(gate, message):
+    with pytest.raises(InvalidInputError, match=message):
+        crossed_gates([parse_gate(gate)], FIGURES)

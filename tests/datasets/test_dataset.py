@@ -1,0 +1,70 @@
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from evenhand.datasets import dataset_descriptions, dataset_names, load_dataset
+from evenhand.exceptions import InvalidInputError
+
+
+def test_every_name_has_a_description():
+    assert dataset_names() == ("german", "adult", "hmda", "synthetic") == tuple(dataset_descriptions())
+
+
+@pytest.mark.parametrize("name", ["german", "adult", "synthetic"])
+def test_columns_labels_and_groups_agree(name):
+    data = load_dataset(name)
+    assert data.name == name
+    assert len(data) == len(data.X) == len(data.y) == len(data.group) == data.n_read
+    assert data.y.dtype == np.int64
+    assert set(data.y) == {0, 1}
+    assert all(isinstance(member, str) for member in data.group)
+    assert set(data.financial_features) <= set(data.X.columns)
+    kinds = {"category" if str(dtype) == "category" else dtype.kind for dtype in data.X.dtypes}
+    assert kinds <= {"category", "i", "f"}
+
+
+def test_unknown_name_gets_the_nearest():
+    with pytest.raises(InvalidInputError, match=r"got 'germany'\. Did you mean 'german'\?"):
+        load_dataset("germany")
+
+
+def test_name_like_no_other_gets_the_list():
+    with pytest.raises(InvalidInputError, match="one of 'german', 'adult', 'hmda', 'synthetic', got 'compas'"):
+        load_dataset("compas")
+
+
+def test_unknown_option_is_named():
+    with pytest.raises(InvalidInputError, match="'german' has no option 'seed'; it takes group"):
+        load_dataset("german", seed=1)
+
+
+def test_options_reach_the_loader():
+    assert load_dataset("synthetic", n=50, n_noise=0).X.shape == (50, 15)
+
+
+def test_dataset_is_frozen():
+    data = load_dataset("synthetic", n=10)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        data.name = "other"
+
+
+def test_repr_tells_counts_exclusions_and_notes():
+    data = dataclasses.replace(load_dataset("german"), exclusions={"too late": 5, "lost": 1})
+    text = repr(data)
+    assert "1,000 people, 20 columns, 7 of them financial" in text
+    assert "male 690, female 310" in text
+    assert "left out of 1,006 rows: too late 5; lost 1" in text
+    assert "CC BY 4.0" in text
+    assert "protected basis" in text
+
+
+def test_import_needs_no_table_library():
+    code = (
+        "import sys\n"
+        "for name in ('pandas', 'pyarrow', 'narwhals', 'rich', 'platformdirs', 'typer'): sys.modules[name] = None\n"
+        "import evenhand.datasets\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,117 @@
+import hashlib
+import runpy
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.datasets import load_adult, load_german
+from evenhand.datasets.adult import ADULT_COLUMNS
+from evenhand.datasets.embedded import read_embedded
+from evenhand.datasets.german import GERMAN_CODES, GERMAN_COLUMNS
+from evenhand.exceptions import InvalidInputError
+
+EMBED = Path(__file__).parents[2] / "tools" / "embed_datasets.py"
+
+
+def counts(values):
+    return pd.Series(values).value_counts().to_dict()
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_both_files_together_stay_under_a_megabyte():
+    folder = files("evenhand.datasets") / "files"
+    assert sum((folder / f"{name}.parquet").stat().st_size for name in ("german", "adult")) < 1_000_000
+
+
+class TestGerman:
+    def test_counts_are_the_published_ones(self):
+        data = load_german()
+        assert data.X.shape == (1000, 20)
+        assert counts(data.y) == {1: 700, 0: 300}
+        assert counts(data.group) == {"male": 690, "female": 310}
+        assert not data.X.isna().any(axis=None)
+
+    def test_age_splits_at_25(self):
+        assert counts(load_german(group="age").group) == {"over 25": 810, "25 or younger": 190}
+
+    def test_other_groups_are_refused(self):
+        with pytest.raises(InvalidInputError, match="German Credit must be 'sex' or 'age', got 'race'"):
+            load_german(group="race")
+
+    def test_integer_codes_are_those_of_the_sorted_raw_codes(self):
+        raw, X = read_embedded("german.parquet"), load_german().X
+        for column, readable in GERMAN_CODES.items():
+            np.testing.assert_array_equal(X[column].cat.codes, np.unique(raw[column], return_inverse=True)[1])
+            assert X[column].astype(object).tolist() == raw[column].map(readable).tolist()
+
+    def test_financial_features_leave_out_sex_and_origin(self):
+        assert not {"personal_status", "foreign_worker"} & set(load_german().financial_features)
+
+    def test_embedded_values_are_the_raw_ones(self, german_dir):
+        path = german_dir / "german.data"
+        assert sha256(path) == "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871"
+        raw = [line.split() for line in path.read_text().splitlines()]
+        embedded = read_embedded("german.parquet")
+        assert tuple(embedded.columns) == GERMAN_COLUMNS
+        assert embedded.astype(str).to_numpy().tolist() == raw
+
+
+class TestAdult:
+    def test_counts_are_the_published_ones(self):
+        data = load_adult()
+        assert data.X.shape == (48_842, 14)
+        assert counts(data.y) == {0: 37_155, 1: 11_687}
+        assert counts(data.group) == {"Male": 32_650, "Female": 16_192}
+        assert int(data.X.isna().any(axis=1).sum()) == 3_620
+
+    def test_race_has_five_values(self):
+        assert counts(load_adult(group="race").group) == {
+            "White": 41_762,
+            "Black": 4_685,
+            "Asian-Pac-Islander": 1_519,
+            "Amer-Indian-Eskimo": 470,
+            "Other": 406,
+        }
+
+    def test_other_groups_are_refused(self):
+        with pytest.raises(InvalidInputError, match="Adult must be 'sex' or 'race', got 'age'"):
+            load_adult(group="age")
+
+    def test_categories_are_alphabetical_without_the_question_mark(self):
+        for column in load_adult().X.select_dtypes("category"):
+            categories = load_adult().X[column].cat.categories.tolist()
+            assert categories == sorted(categories)
+            assert "?" not in categories
+
+    def test_embedded_values_are_the_raw_ones(self, adult_dir):
+        train, test = adult_dir / "adult.data", adult_dir / "adult.test"
+        assert sha256(train) == "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"
+        assert sha256(test) == "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"
+        lines = [line for path in (train, test) for line in path.read_text().splitlines() if ", " in line]
+        raw = [line.rstrip(".").split(", ") for line in lines]
+        embedded = read_embedded("adult.parquet")
+        assert tuple(embedded.columns) == ADULT_COLUMNS
+        assert embedded.astype(str).to_numpy().tolist() == raw
+
+
+class TestEmbedScript:
+    def run(self, monkeypatch, *arguments):
+        monkeypatch.setattr(sys, "argv", ["embed_datasets.py", *map(str, arguments)])
+        runpy.run_path(str(EMBED), run_name="__main__")
+
+    def test_missing_raw_file_is_named(self, monkeypatch, tmp_path):
+        with pytest.raises(SystemExit, match=r"german\.data is missing"):
+            self.run(monkeypatch, tmp_path)
+
+    def test_altered_raw_file_is_refused(self, monkeypatch, tmp_path):
+        (tmp_path / "german").mkdir()
+        (tmp_path / "german" / "german.data").write_text("A11 6 A34\n")
+        with pytest.raises(SystemExit, match="is not the published file"):
+            self.run(monkeypatch, tmp_path)

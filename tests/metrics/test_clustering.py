@@ -1,0 +1,110 @@
+"""Excesses from comparisons in parts equal those of `inference.excess_columns` from all at once."""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pytest
+
+from evenhand.metrics import clustering
+from evenhand.metrics.clustering import InMemory, Selection, estimate_excesses
+from evenhand.metrics.excess import excess_columns
+
+
+@dataclass(frozen=True)
+class Some:
+    person: np.ndarray
+    person_row: np.ndarray
+    other: np.ndarray
+    own: np.ndarray
+    share: np.ndarray
+    difference: np.ndarray
+    control: np.ndarray
+
+    def __len__(self):
+        return len(self.person)
+
+    def take(self, rows):
+        return Some(*(values[rows] for values in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class All:
+    n_columns: int
+
+    def of(self, part):
+        return Selection(None, part.share, part.control, part.difference)
+
+
+@dataclass(frozen=True)
+class InParts:
+    """Parts cut between people, and ranges cut through the reference."""
+
+    whole: Some
+    n_reference: int
+    n_left_out: int = 0
+
+    def parts(self):
+        people = np.unique(self.whole.person)
+        for chosen in np.array_split(people, 4):
+            yield self.whole.take(np.flatnonzero(np.isin(self.whole.person, chosen)))
+
+    def ranges(self):
+        for low in range(0, self.n_reference, 7):
+            yield self.whole, low, min(low + 7, self.n_reference)
+
+
+def comparisons(rng, n_people, n_inside, n_reference=30, n_columns=10):
+    """Up to four comparisons of each person; the first people are of the reference."""
+    person = np.repeat(np.arange(n_people), rng.integers(1, 5, n_people))
+    row = np.where(person < n_inside, person, -1)
+    other, own = np.empty(len(person), dtype=np.int64), np.empty(len(person), dtype=np.int64)
+    for i, inside in enumerate(row):
+        free = [k for k in range(n_reference) if k != inside]
+        other[i], own[i] = rng.choice(free, 2, replace=False)
+    count = np.bincount(person)[person]
+    difference = rng.normal(size=(len(person), n_columns)) + rng.normal(size=n_reference)[other][:, None]
+    return Some(person, row, other, own, 1 / count, difference, rng.normal(size=len(person)))
+
+
+@pytest.mark.parametrize("n_inside", [0, 12, 30])
+@pytest.mark.parametrize("budget", [1 << 25, 40])
+def test_parts_and_ranges_give_the_errors_of_all_at_once(rng, monkeypatch, n_inside, budget):
+    monkeypatch.setattr(clustering, "_MOST_SUMS", budget)
+    whole = comparisons(rng, 30 if n_inside == 30 else 60, n_inside)
+    nodes = np.column_stack(
+        [np.where(whole.person_row >= 0, whole.person_row, 30 + whole.person), whole.other, whole.own]
+    )
+    expected = excess_columns(whole.difference, np.zeros_like(whole.difference), nodes, control=whole.control)
+    for parts in (InMemory(whole, 30), InParts(whole, 30)):
+        (found,) = estimate_excesses([All(10)], parts)
+        for mine, theirs in zip(found, expected, strict=True):
+            first, second = asdict(mine), asdict(theirs)
+            assert first.pop("note") == second.pop("note")
+            assert first == pytest.approx(second, rel=1e-10)
+
+
+def test_any_number_of_threads_gives_the_same_bits(rng):
+    whole = comparisons(rng, 60, 12)
+    one, three = (estimate_excesses([All(10), All(10)], InParts(whole, 30), n_threads) for n_threads in (1, 3))
+    assert repr(one) == repr(three)
+
+
+def test_what_a_part_raises_in_a_thread_is_raised(rng):
+    @dataclass(frozen=True)
+    class Torn(InParts):
+        def parts(self):
+            yield self.whole
+            raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        estimate_excesses([All(10)], Torn(comparisons(rng, 60, 12), 30), n_threads=2)
+
+
+def test_few_people_and_no_questions(rng):
+    whole = comparisons(rng, 8, 0, n_columns=2)
+    (found,) = estimate_excesses([All(2)], InMemory(whole, 30, n_left_out=3))
+    assert [np.isnan(estimate.value) for estimate in found] == [True, True]
+    assert found[0].note == "not estimated: 8 people with a comparison, at least 10 needed; " + (
+        "3 comparisons without a score left out"
+    )
+    assert estimate_excesses([], InMemory(whole, 30)) == []

@@ -1,0 +1,305 @@
+"""Inference: variances against brute force, p-values against scipy, and every refusal."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.excess import (
+    ExcessEstimate,
+    NullScores,
+    benjamini_hochberg,
+    empirical_p_values,
+    excess,
+    excess_by,
+    excess_columns,
+    holm,
+    practical_significance,
+    statistical_significance,
+)
+from evenhand.system.hashing import person_hash
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def _comparisons(rng, n_people=40, n_each=3, n_matches=8):
+    """People with several comparisons each, matches that serve often, and a score that depends on all three."""
+    person = np.repeat(np.arange(n_people), n_each)
+    match = n_people + rng.integers(n_matches, size=len(person))
+    placebo = (person + rng.integers(1, n_people, size=len(person))) % n_people
+    effect = rng.standard_normal(n_people + n_matches)
+    noise = 0.1 * rng.standard_normal(len(person))
+    delta = 0.4 + 0.05 * (effect[person] + effect[match]) + noise
+    placebo_delta = 0.3 + 0.05 * (effect[person] + effect[placebo])
+    return delta, placebo_delta, np.column_stack([person, match, placebo])
+
+
+def _brute_force_variance(residual, nodes, weight):
+    """The formula of `excess`, comparing every two comparisons."""
+    shared = sum(
+        residual[a] * residual[b]
+        for a in range(len(nodes))
+        for b in range(len(nodes))
+        if set(nodes[a].tolist()) & set(nodes[b].tolist())
+    )
+    inflation = 0.0
+    for v in np.unique(nodes):
+        inside = (nodes == v).any(axis=1)
+        inflation += residual[inside].sum() ** 2 * ((1 - weight[inside].sum()) ** -2 - 1)
+    return shared + inflation
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 3])
+@pytest.mark.parametrize("has_control", [False, True])
+def test_standard_error_equals_the_sum_over_every_two_comparisons_that_share_a_person(rng, n_columns, has_control):
+    delta, placebo_delta, nodes = _comparisons(rng)
+    nodes = nodes[:, :n_columns]
+    control = rng.standard_normal(len(delta)) if has_control else None
+    found = excess(delta, placebo_delta, nodes, control=control)
+    difference = delta - placebo_delta
+    design = np.column_stack([np.ones(len(delta)), np.zeros(len(delta)) if control is None else control])
+    beta = np.linalg.lstsq(design, difference, rcond=None)[0]
+    weight = np.full(len(delta), 1 / len(delta))
+    linear = np.linalg.pinv(design)[0]
+    residual = linear * (difference - design @ beta)
+    assert found.value == pytest.approx(beta[0])
+    assert found.standard_error**2 == pytest.approx(_brute_force_variance(residual, nodes, weight))
+
+
+def test_standard_error_of_independent_people_is_the_delete_one_jackknife(rng):
+    difference = rng.exponential(size=25)
+    found = excess(difference, np.zeros(25), np.arange(25))
+    without = np.array([np.delete(difference, i).mean() for i in range(25)])
+    assert found.standard_error**2 == pytest.approx(((without - difference.mean()) ** 2).sum())
+    assert found.n_effective == pytest.approx(25)
+    assert found.df == pytest.approx(24)
+
+
+def test_standard_error_is_never_below_that_of_independent_people(rng):
+    # Comparisons that share people and have opposite residuals would make the sum over couples negative.
+    nodes = np.column_stack([np.arange(20), np.repeat(np.arange(20, 30), 2)])
+    difference = np.tile([0.1, -0.1], 10)
+    found = excess(difference, np.zeros(20), nodes)
+    assert found.standard_error >= 0.999 * np.sqrt((difference**2).sum()) / 20
+
+
+def test_people_weigh_equally_whatever_their_number_of_comparisons():
+    person = np.repeat(np.arange(20), np.tile([1, 4], 10))
+    found = excess(np.where(person % 2 == 0, 1.0, 0.0), np.zeros(50), person)
+    assert found.value == pytest.approx(0.5)
+    assert found.n == 20
+
+
+def test_excess_does_not_depend_on_the_order_or_the_names_of_people(rng):
+    delta, placebo_delta, nodes = _comparisons(rng)
+    control = rng.standard_normal(len(delta))
+    order, names = rng.permutation(len(delta)), rng.permutation(1000)
+    first = excess(delta, placebo_delta, nodes, control=control)
+    second = excess(delta[order], placebo_delta[order], names[nodes[order]], control=control[order])
+    assert second.value == pytest.approx(first.value)
+    assert second.standard_error == pytest.approx(first.standard_error)
+    assert second.n_effective == pytest.approx(first.n_effective)
+
+
+def test_excess_scales_and_ignores_what_pair_and_placebo_have_in_common(rng):
+    delta, placebo_delta, nodes = _comparisons(rng)
+    first = excess(delta, placebo_delta, nodes)
+    second = excess(3 * delta + 5, 3 * placebo_delta + 5, nodes)
+    assert second.value == pytest.approx(3 * first.value)
+    assert second.standard_error == pytest.approx(3 * first.standard_error)
+    assert second.p_value == pytest.approx(first.p_value)
+
+
+def test_contributions_add_up_to_the_excess_of_the_whole_with_a_control_too(rng):
+    delta, placebo_delta, nodes = _comparisons(rng)
+    shares = rng.dirichlet(np.ones(4), size=len(delta))
+    control = rng.standard_normal(len(delta))
+    parts = excess_columns(shares * delta[:, None], shares * placebo_delta[:, None], nodes, control=control)
+    assert sum(p.value for p in parts) == pytest.approx(excess(delta, placebo_delta, nodes, control=control).value)
+
+
+def test_a_control_that_explains_everything_leaves_exactly_nothing(rng):
+    delta, placebo_delta, nodes = _comparisons(rng)
+    found = excess(delta, placebo_delta, nodes, control=delta - placebo_delta)
+    assert (found.value, found.standard_error, found.p_value) == (0.0, 0.0, 1.0)
+    assert "rounding" in found.note
+
+
+def test_a_constant_difference_is_certain():
+    up, down = (
+        excess(np.full(20, 0.5), np.zeros(20), np.arange(20)),
+        excess(np.zeros(20), np.full(20, 0.5), np.arange(20)),
+    )
+    assert up.p_value < 1e-9
+    assert down.p_value > 1 - 1e-9
+
+
+def test_p_values_are_uniform_and_intervals_cover_when_people_are_shared(rng):
+    covered, p = [], []
+    for _ in range(400):
+        delta, placebo_delta, nodes = _comparisons(rng, n_people=60, n_each=2, n_matches=30)
+        found = excess(delta, placebo_delta, nodes)
+        covered.append(found.ci_low <= 0.1 <= found.ci_high)
+        p.append(stats.t.sf((found.value - 0.1) / found.standard_error, found.df))
+    assert 0.92 <= np.mean(covered) <= 0.98
+    assert stats.kstest(p, "uniform").pvalue > 0.01
+
+
+def test_missing_scores_are_left_out_and_counted(rng):
+    delta, placebo_delta, nodes = _comparisons(rng)
+    delta[:5] = np.nan
+    found = excess(delta, placebo_delta, nodes)
+    assert found.value == pytest.approx(excess(delta[5:], placebo_delta[5:], nodes[5:]).value)
+    assert "5 comparisons without a score left out" in found.note
+
+
+def test_too_few_people_give_nan_and_the_reason():
+    found = excess(np.ones(9), np.zeros(9), np.arange(9))
+    assert np.isnan([found.value, found.ci_low, found.p_value, found.standard_error]).all()
+    assert found.note == "not estimated: 9 people with a comparison, at least 10 needed"
+    assert not found.is_estimated
+    assert not found.is_weak
+    assert np.isnan(excess([], [], np.zeros((0, 3), dtype=int)).value)
+
+
+def test_few_independent_people_are_said_to_be_few(rng):
+    nodes = np.column_stack([np.arange(500), 500 + np.arange(500) % 5])
+    found = excess(rng.random(500), rng.random(500), nodes)
+    assert found.is_weak
+    assert "few independent people: 500 compared" in found.note
+
+
+def test_excess_by_agrees_with_each_part_alone_and_keeps_small_parts(rng):
+    delta, placebo_delta, nodes = _comparisons(rng)
+    by = np.where(nodes[:, 0] < 3, "small", "large")
+    control = rng.standard_normal(len(delta))
+    found = excess_by(by, delta, placebo_delta, nodes, control=control)
+    inside = by == "large"
+    assert found["large"] == excess(delta[inside], placebo_delta[inside], nodes[inside], control=control[inside])
+    assert np.isnan(found["small"].value)
+
+
+def test_holm_equals_a_worked_example():
+    np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
+
+
+def test_benjamini_hochberg_agrees_with_scipy(rng):
+    p = rng.random(50) ** 2
+    np.testing.assert_allclose(benjamini_hochberg(p), stats.false_discovery_control(p))
+
+
+@pytest.mark.parametrize("adjust", [holm, benjamini_hochberg])
+def test_adjustment_leaves_missing_values_missing_and_uncounted(adjust):
+    with_nan = adjust([0.01, np.nan, 0.2])
+    np.testing.assert_allclose(with_nan[[0, 2]], adjust([0.01, 0.2]))
+    assert np.isnan(with_nan[1])
+    assert adjust([]).shape == (0,)
+
+
+def test_empirical_p_values_are_ranks_within_the_stratum():
+    p = empirical_p_values([0.5, 0.5, np.nan, 0.1], [0.1, 0.9, 0.2, np.nan, 0.3], [0, 1, 0, 2], [0, 0, 1, 1, 1])
+    np.testing.assert_allclose(p, [2 / 3, 1 / 3, np.nan, np.nan])
+
+
+def test_empirical_p_values_do_not_see_rounding():
+    p = empirical_p_values(np.full(3, 1e-9), np.zeros(99), np.zeros(3), np.zeros(99))
+    np.testing.assert_array_equal(p, 1.0)
+
+
+def test_person_hashes_depend_on_the_key_and_the_seed_alone_and_look_random():
+    at_once = person_hash(np.arange(100_000))
+    np.testing.assert_array_equal(person_hash(np.arange(50, 60)), at_once[50:60])
+    assert (person_hash(np.arange(100_000), 1) != at_once).all()
+    assert len(np.unique(at_once)) == 100_000
+    assert stats.kstest(at_once / 2.0**64, "uniform").pvalue > 0.01
+    for shift in range(0, 64, 8):
+        counts = np.bincount((at_once >> np.uint64(shift)).astype(np.int64) & 255, minlength=256)
+        assert stats.chisquare(counts).pvalue > 1e-4
+    assert person_hash(np.array([-3]), -1).shape == (1,)
+
+
+def test_null_scores_of_parts_are_those_of_the_whole_and_a_full_stratum_keeps_a_sample(rng):
+    score, stratum, keys = rng.random(900), rng.integers(0, 3, 900), np.arange(900)
+    score[::50] = np.nan
+    whole = NullScores.of(score, stratum, keys, 4, most=100)
+    parts = [NullScores.of(score[s], stratum[s], keys[s], 4, most=100) for s in (slice(0, 100), slice(100, 900))]
+    for joined in (parts[0] + parts[1], parts[1] + parts[0]):
+        for mine, theirs in zip(joined.values, whole.values, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    assert whole.sizes.tolist() == [100, 100, 100, 0]
+    everyone = NullScores.of(score, stratum, keys, 3, most=900)
+    for sample, values in zip(whole.values, everyone.values, strict=False):
+        assert np.isin(sample, values).all()
+        assert stats.ks_2samp(sample, values).pvalue > 0.01
+
+
+def test_q_values_from_counts_equal_those_from_every_p_value(rng):
+    score, null = rng.random(500) + 0.2, rng.random(400)
+    stratum, null_stratum = rng.integers(0, 3, 500), rng.integers(0, 2, 400)
+    score[:9] = np.nan
+    pooled = NullScores.of(null, null_stratum, np.arange(400), 3, most=400)
+    n_at_least = pooled.n_at_least(score, stratum)
+    table = pooled.q_values(pooled.counts(n_at_least, stratum))
+    known = n_at_least >= 0
+    q = np.full(500, np.nan)
+    q[known] = [table[s][k] for s, k in zip(stratum[known], n_at_least[known], strict=True)]
+    p = empirical_p_values(score, null, stratum, null_stratum)
+    expected = np.full(500, np.nan)
+    expected[np.isfinite(p)] = stats.false_discovery_control(p[np.isfinite(p)])
+    np.testing.assert_allclose(q, expected, rtol=1e-12)
+
+
+def _estimate(value, low, high, p, n_effective=500.0, note=""):
+    return ExcessEstimate(value, low, high, p, 0.01, 600, n_effective, n_effective - 1, note)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "words"),
+    [
+        (_estimate(0.05, 0.03, 0.07, 1e-5), "0.050 more than placebo pairs (p < 0.001): more than chance"),
+        (_estimate(-0.01, -0.03, 0.01, 0.84), "0.010 less than placebo pairs (p = 0.840): no evidence of an excess"),
+        (_estimate(0.05, 0.0, 0.1, 0.04, 12.0), "Few independent people (worth 12)"),
+        (_estimate(np.nan, np.nan, np.nan, np.nan, note="no one there"), "cannot be said: no one there."),
+    ],
+)
+def test_statistical_significance_in_words(estimate, words):
+    assert words in statistical_significance(estimate)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "words"),
+    [
+        (_estimate(0.05, 0.03, 0.07, 0.0), "is of practical size"),
+        (_estimate(0.005, 0.003, 0.007, 0.0), "too small to matter"),
+        (_estimate(0.02, 0.01, 0.03, 0.0), "do not settle"),
+        (_estimate(np.nan, np.nan, np.nan, np.nan, note="no one there"), "cannot be judged: no one there."),
+    ],
+)
+def test_practical_significance_in_words(estimate, words):
+    assert words in practical_significance(estimate)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: excess([0.1], [0.1, 0.2], [0]), "one row per comparison"),
+        (lambda: excess([0.1, 0.1], [0.1, 0.2], [0]), "one row per comparison"),
+        (lambda: excess([0.1], [0.1], [0], control=[0.1, 0.2]), "one row per comparison"),
+        (lambda: excess([[0.1]], [0.1], [0]), "`delta` must be one-dimensional"),
+        (lambda: excess([0.1], [0.1], [[0, 1, 2, 3]]), "one to three columns"),
+        (lambda: excess([0.1], [0.1], [-1]), "one to three columns of non-negative"),
+        (lambda: excess([0.1], [0.1], [0.5]), "got float64"),
+        (lambda: excess([0.1], [0.1], [[3, 3]]), "one person twice"),
+        (lambda: excess([0.1], [0.1], [0], confidence=1.0), "`confidence` must lie strictly between 0 and 1"),
+        (lambda: excess_by([0], [0.1, 0.2], [0.1, 0.2], [0, 1]), "one value per comparison"),
+        (lambda: holm([1.5]), "between 0 and 1"),
+        (lambda: empirical_p_values([0.1], [0.1], [0, 1], [0]), "Every score needs a stratum"),
+        (lambda: person_hash([0.5]), "must be one integer per person"),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(InvalidInputError, match=message):
+        call()

@@ -1,0 +1,153 @@
+"""The quick calibration study, with fixed seeds: the audit errs at the rate it says, the older rules do not."""
+
+import itertools
+import math
+import os
+from dataclasses import replace
+
+import pytest
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.research.calibration import Cell, full_study, quick_study, run_cell, run_study
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return run_study(quick=True)
+
+
+def _even_handed(rows):
+    return [row for row in rows if row["strength"] == 0 and not row["is_exact"]]
+
+
+def test_false_alarms_come_at_the_nominal_rate(rows):
+    found = _even_handed(rows)
+    n_alarms = sum(row["alarms"] * row["n_simulations"] for row in found)
+    n_audits = sum(row["n_simulations"] for row in found)
+    assert n_audits >= 250
+    assert n_alarms / n_audits <= 0.07
+    assert max(row["alarms"] for row in found) <= 0.12
+
+
+def test_intervals_cover_the_truth(rows):
+    found = [row for row in rows if not row["is_exact"]]
+    n_covered = sum(row["coverage"] * row["n_simulations"] for row in found)
+    assert 0.92 <= n_covered / sum(row["n_simulations"] for row in found) <= 0.98
+
+
+def test_planted_bias_of_strength_three_tenths_is_found(rows):
+    (row,) = [row for row in rows if row["strength"] > 0]
+    assert (row["strength"], row["n"]) == (0.3, 2000)
+    assert row["alarms"] >= 0.95
+
+
+def test_a_linear_model_of_financial_features_is_never_accused(rows):
+    (row,) = [row for row in rows if row["n_irrelevant"] == 0 and row["model"] == "linear"]
+    assert row["is_exact"]
+    assert row["alarms"] == 0
+
+
+def test_hard_cells_are_warned_of_and_large_ones_are_not(rows):
+    for row in rows:
+        if row["is_hard"]:
+            assert row["warned"] >= 0.7
+        if row["group_share"] == 0.5:
+            assert row["warned"] == 0
+
+
+def test_the_rules_it_replaces_accuse_even_handed_models(rows):
+    found = _even_handed(rows)
+    assert all(row["regime_b"] > 0.2 for row in found)
+    assert max(row["alarms_naive"] for row in found) > 0.9
+
+
+def test_a_row_holds_the_settings_and_the_same_figures_again():
+    cell = Cell(n=200, n_simulations=2, seed=5)
+    first, again = run_cell(cell), run_cell(cell)
+    first.pop("seconds"), again.pop("seconds")
+    assert first == again
+    assert (first["n"], first["seed"], first["not_estimated"]) == (200, 5, 0)
+
+
+def test_a_cell_without_enough_people_says_so():
+    row = run_cell(Cell(n=12, group_share=0.1, n_simulations=2))
+    assert row["not_estimated"] == 2
+    assert math.isnan(row["alarms"])
+
+
+def test_progress_is_told_after_each_cell(monkeypatch):
+    monkeypatch.setattr("evenhand.research.calibration.quick_study", lambda: (Cell(n=60, n_simulations=1),) * 2)
+    told = []
+    rows = run_study(progress=lambda done, total, row: told.append((done, total, row["n"])))
+    assert told == [(1, 2, 60), (2, 2, 60)]
+    assert len(rows) == 2
+
+
+def test_the_full_study_holds_every_kind_of_cell():
+    cells = full_study()
+    assert len(set(cells)) == len(cells)
+    assert {cell.n for cell in cells} == {300, 2000, 20_000}
+    assert {cell.group_share for cell in cells} == {0.5, 0.3, 0.1, 0.05}
+    assert any(cell.ties for cell in cells)
+    assert any(cell.n_onehot for cell in cells)
+    assert {cell.model for cell in quick_study()} == {"linear", "network"}
+    assert {0.1, 0.3, 0.5, 1.0} <= {cell.strength for cell in cells}
+    assert {(cell.model, cell.n_irrelevant > 0) for cell in cells} == set(
+        itertools.product(("linear", "network"), (True, False))
+    )
+
+
+def test_the_number_of_processes_changes_nothing(monkeypatch):
+    cells = (
+        Cell("network", n=60, n_simulations=26),
+        Cell(n=60, group_share=0.3, n_simulations=2, seed=9),
+    )
+    monkeypatch.setattr("evenhand.research.calibration.quick_study", lambda: cells)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    told = []
+    alone = run_study()
+    together = run_study(n_jobs=2, progress=lambda done, total, row: told.append((done, total)))
+    assert os.environ["OMP_NUM_THREADS"] == "2"
+    assert "MKL_NUM_THREADS" not in os.environ
+    assert told == [(1, 2), (2, 2)]
+    for row in (*alone, *together):
+        assert row.pop("seconds") > 0
+    assert alone == together
+
+
+def test_an_error_in_a_process_is_raised_here(monkeypatch):
+    cells = (Cell(n=60, group_share=2.0, n_simulations=1),)
+    monkeypatch.setattr("evenhand.research.calibration.quick_study", lambda: cells)
+    with pytest.raises(InvalidInputError, match="group_share"):
+        run_study(n_jobs=2)
+
+
+def test_no_process_is_refused():
+    with pytest.raises(InvalidInputError, match="n_jobs"):
+        run_study(n_jobs=0)
+
+
+def test_every_data_set_of_the_full_study_is_its_own():
+    cells = sorted(full_study(), key=lambda cell: cell.seed)
+    assert all(a.seed + a.n_simulations <= b.seed for a, b in itertools.pairwise(cells))
+    assert max(cell.seed + cell.n_simulations for cell in cells) < 1_000_000_000
+
+
+def test_shares_come_with_their_monte_carlo_error():
+    row = run_cell(Cell(n=100, n_simulations=4))
+    assert row["alarms_se"] == pytest.approx(math.sqrt(row["alarms"] * (1 - row["alarms"]) / 4))
+    assert row["missed_below"] + row["coverage"] + row["missed_above"] == pytest.approx(1)
+
+
+def test_asking_the_model_again_clears_any_model_of_financial_features():
+    cell = Cell("network", n=200, shift=1.0, n_irrelevant=0, n_simulations=2, control="weights")
+    assert not run_cell(cell)["is_exact"]
+    assert run_cell(replace(cell, control="reevaluated"))["is_exact"]
+
+
+def test_asking_again_changes_nothing_for_a_linear_model():
+    cell = Cell(n=200, shift=1.0, n_simulations=2, control="weights")
+    plain, again = run_cell(cell), run_cell(replace(cell, control="reevaluated"))
+    assert again["excess"] == pytest.approx(plain["excess"], abs=1e-6)
+    assert again["standard_error"] == pytest.approx(plain["standard_error"], rel=1e-4)

@@ -1,0 +1,346 @@
+"""Tables, figures, the page, and the whole from one call."""
+
+import csv
+import io
+import json
+import math
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evenhand.datasets
+from evenhand.exceptions import InvalidInputError, MissingExtraError
+from evenhand.research.methods import method_names
+from evenhand.research.reproduction import reproduce as reproduction
+from evenhand.research.reproduction.charts import (
+    HEATMAP_METRICS,
+    figure_ablation_regimes,
+    figure_lambda_heatmaps,
+    figure_pfr_cec,
+    figure_regimes,
+    save_figure,
+    to_svg,
+)
+from evenhand.research.reproduction.evaluation import METRICS
+from evenhand.research.reproduction.page import render_page
+from evenhand.research.reproduction.protocol import ProtocolSettings
+from evenhand.research.reproduction.reproduce import reproduce, write_outputs
+from evenhand.research.reproduction.stacks import ablation_weights, grid_weights
+from evenhand.research.reproduction.store import ResultRow
+from evenhand.research.reproduction.tables import (
+    Table,
+    by_method,
+    corrected_interval,
+    non_dominated,
+    paper_value,
+    table_ablation,
+    table_comparison,
+    table_main,
+    table_pareto,
+)
+
+SETTINGS = ProtocolSettings()
+
+
+def row(method, fold, dataset="german", weights=(None, None), run="r", **figures):
+    metrics = {**dict.fromkeys(METRICS, 0.25), "n_train": 80.0, "n_test": 20.0, **figures}
+    return ResultRow(dataset, method, fold, run, metrics, cec_weight=weights[0], equalized_odds_weight=weights[1])
+
+
+@pytest.fixture
+def rows():
+    """Every method on two datasets, three folds; CEC has the lowest CEC score."""
+    weights = {"unconstrained": (0.0, 0.0), "cec": (1.0, 1.0)}
+    return [
+        row(
+            name,
+            fold,
+            dataset,
+            weights.get(name, (None, None)),
+            cec=0.2 + 0.01 * fold if name == "cec" else 0.55 + 0.01 * fold + 0.001 * place,
+            f1=0.8 - 0.01 * place,
+            eo=0.1 + 0.01 * place,
+        )
+        for dataset in ("german", "adult")
+        for place, name in enumerate(method_names())
+        for fold in range(3)
+    ]
+
+
+@pytest.fixture
+def all_rows(rows):
+    names = {weights: name for name, weights in ablation_weights(SETTINGS).items()}
+    extra = [weights for weights in [*names, *grid_weights()] if weights not in ((0.0, 0.0), (1.0, 1.0))]
+    rng = np.random.default_rng(0)
+    return rows + [row("cec", fold, weights=w, cec=float(rng.random())) for w in extra for fold in range(2)]
+
+
+def records_of(table):
+    return list(csv.DictReader(io.StringIO(table.to_csv())))
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_papers_values_are_all_there():
+    for dataset in ("german", "adult", "synthetic", "hmda"):
+        for name in method_names():
+            for metric in ("auc", "f1", "eo", "sp", "cec", "regime_b"):
+                assert all(math.isfinite(v) for v in paper_value("main", dataset, name, metric))
+            assert paper_value("pareto", dataset, name, "non_dominated")[0] in range(6)
+    for variant in ablation_weights(SETTINGS):
+        assert 0 < paper_value("ablation", "german", variant, "regime_b")[0] < 1
+    assert math.isnan(paper_value("main", "german", "magic", "auc")[0])
+
+
+def test_the_main_table_puts_our_figure_beside_the_papers(rows):
+    table = table_main(rows, SETTINGS)
+    found = next(r for r in records_of(table) if (r["dataset"], r["method"], r["metric"]) == ("german", "cec", "cec"))
+    assert (found["n_folds"], found["mean"], found["std"]) == ("3", "0.21", "0.01")
+    assert (found["paper"], found["difference"]) == ("0.208", "0.002")
+    assert "0.210 ± 0.010 (0.208, +0.002)" in table.to_markdown()
+    assert r"0.210 $\pm$ 0.010" in table.to_latex()
+
+
+def test_methods_are_in_the_papers_order_and_new_ones_last(rows):
+    table = table_main([row("mine", 0), *rows[::-1]], SETTINGS)
+    assert table.header[2:4] == ("Unconstrained", "Disparate impact remover")
+    assert table.header[-2:] == ("CEC", "mine")
+
+
+def test_other_lambda_settings_stay_out_of_the_main_table(all_rows, rows):
+    assert by_method(all_rows, SETTINGS) == by_method(rows, SETTINGS)
+
+
+def test_constant_decisions_are_pointed_out(rows):
+    constant = [replace(r, metrics={**r.metrics, "positive_rate": 0.999}) if r.method == "cec" else r for r in rows]
+    notes = " ".join(table_main(constant, SETTINGS).notes)
+    assert "CEC on German Credit (99.9% favorable)" in notes
+    assert "Hardt on" not in notes
+
+
+def test_a_figure_from_one_fold_has_no_spread():
+    table = table_main([row("unconstrained", 0, weights=(0.0, 0.0), auc=math.nan)], SETTINGS)
+    assert "n/a ± n/a" in table.to_markdown()
+    assert records_of(table)[0]["mean"] == ""
+
+
+def test_dominated_means_strictly_worse_in_all_three():
+    best = {"f1": 0.8, "eo": 0.1, "cec": 0.2}
+    figures = {
+        "best": best,
+        "worse": {"f1": 0.7, "eo": 0.2, "cec": 0.3},
+        "equal in one": {**best, "f1": 0.7},
+        "unknown": {"f1": 0.1, "eo": math.nan, "cec": 0.9},
+    }
+    assert non_dominated(figures) == {"best", "equal in one", "unknown"}
+
+
+def test_the_pareto_table_counts_folds(rows):
+    table = table_pareto(rows, SETTINGS)
+    counts = {(r["dataset"], r["method"]): r["non_dominated"] for r in records_of(table)}
+    assert counts["german", "cec"] == counts["adult", "unconstrained"] == "3"
+    assert counts["german", "hardt"] == "0"
+    assert table.body[-1][-1] == "6/6"
+    assert "3/3 (5)" in table.to_markdown()
+
+
+def test_a_method_missing_on_one_dataset_leaves_an_empty_cell(rows):
+    some = [r for r in rows if (r.dataset, r.method) != ("adult", "hardt")]
+    assert next(line for line in table_pareto(some, SETTINGS).body if line[0] == "Hardt")[2] == ""
+    assert "" in table_main(some, SETTINGS).body[-1]
+
+
+def test_the_comparison_is_paired_over_folds(rows):
+    found = {(r["dataset"], r["method"]): r for r in records_of(table_comparison(rows, SETTINGS))}
+    assert ("german", "unconstrained") not in found
+    assert found["german", "cec"]["verdict"] == "lower"
+    assert float(found["german", "cec"]["high"]) < 0
+    assert found["german", "hardt"]["verdict"] == "higher"  # by 0.002 on every fold
+    noisy = [
+        replace(r, metrics={**r.metrics, "cec": 0.5 + 0.1 * (-1) ** r.fold}) if r.method == "hardt" else r for r in rows
+    ]
+    found = {(r["dataset"], r["method"]): r for r in records_of(table_comparison(noisy, SETTINGS))}
+    assert found["german", "hardt"]["verdict"] == "no difference shown"
+
+
+def test_overlapping_training_folds_widen_the_interval():
+    _, low, high = corrected_interval([0.0, 1.0, 2.0], test_share=0.0)
+    _, wide_low, wide_high = corrected_interval([0.0, 1.0, 2.0], test_share=0.25)
+    assert high - low == pytest.approx(2 * 4.302653 / math.sqrt(3))
+    assert wide_high - wide_low == pytest.approx((high - low) * math.sqrt(1 + 0.25 * 3))
+    assert math.isnan(corrected_interval([0.3], 0.25)[1])
+
+
+def test_the_ablation_names_its_variants(all_rows):
+    table = table_ablation(all_rows, SETTINGS)
+    assert table.header[2:] == ("Pred", "Pred + EO", "Pred + CEC", "Full (Pred + EO + CEC)")
+    assert records_of(table)[0]["paper"] == "0.8205"
+
+
+def test_letters_that_mean_something_to_latex_and_markdown_are_escaped(tmp_path):
+    table = Table("t", "50 % of a_b", ("a|b",), (("x & {y} ~ ^ # $ \\",),), ({"a": 1},))
+    assert r"a\|b" in table.to_markdown()
+    for escaped in (r"50 \%", r"a\_b", r"\&", r"\{y\}", r"\textasciitilde{}", r"\#", r"\$", r"\textbackslash{}"):
+        assert escaped in table.to_latex()
+    table.write(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["t.csv", "t.md", "t.tex"]
+
+
+def test_a_table_without_rows_still_has_a_head():
+    assert table_comparison([], SETTINGS).to_csv() == "Dataset,Method,Difference,95 % interval,CEC is\n"
+
+
+# Figures --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("figure", [figure_pfr_cec, figure_regimes, figure_ablation_regimes])
+def test_a_figure_names_its_parts(figure, all_rows):
+    svg = to_svg(figure(all_rows, SETTINGS))
+    assert svg.startswith("<svg")
+    assert "German Credit" in svg
+    assert "Full (Pred + EO + CEC)" in svg or "Lagrangian" in svg
+
+
+def test_six_heatmaps_have_36_squares_each(all_rows):
+    chart = figure_lambda_heatmaps(all_rows, SETTINGS).to_dict()
+    assert len(chart["concat"]) == len(HEATMAP_METRICS) == 6
+    assert {len(values) for values in chart["datasets"].values()} == {36} if "datasets" in chart else True
+    svg = to_svg(figure_lambda_heatmaps(all_rows, SETTINGS))
+    for title in ("CEC", "Regime B", "F1", "EO gap", "Flip rate"):
+        assert title in svg
+
+
+def test_heatmaps_are_of_one_dataset(all_rows):
+    others = [replace(r, dataset="adult", metrics={**r.metrics, "cec": 9.0}) for r in all_rows]
+    alone, among = (figure_lambda_heatmaps(rows, SETTINGS).to_dict() for rows in (all_rows, all_rows + others))
+    assert json.dumps(alone["concat"]) == json.dumps(among["concat"])
+    assert json.dumps(alone.get("datasets")) == json.dumps(among.get("datasets"))
+
+
+def test_a_method_has_the_same_color_whoever_is_beside_it(rows):
+    def color_of_cec(some):
+        scale = figure_pfr_cec(some, SETTINGS).to_dict()["spec"]["layer"][-1]["encoding"]["color"]["scale"]
+        return dict(zip(scale["domain"], scale["range"], strict=True))["CEC"]
+
+    assert color_of_cec(rows) == color_of_cec([r for r in rows if r.method in ("cec", "hardt")])
+
+
+def test_figures_are_saved_in_each_format(rows, tmp_path):
+    paths = save_figure(figure_regimes(rows, SETTINGS), tmp_path, "regimes")
+    starts = [path.read_bytes()[:5] for path in paths]
+    assert [start[:4] for start in starts] == [b"<svg", b"\x89PNG", b"%PDF"]
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "call"),
+    [
+        ("altair", "altair", lambda rows: figure_regimes(rows, SETTINGS)),
+        ("vl_convert", "vl-convert-python", lambda rows: to_svg(figure_regimes(rows, SETTINGS))),
+        ("jinja2", "jinja2", lambda rows: render_page("", [], [], [])),
+    ],
+)
+def test_a_missing_library_is_named_with_its_extra(module, package, call, rows, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"{package}.*evenhand\[experiments\]"):
+        call(rows)
+
+
+# The page and the whole -----------------------------------------------------------------------------------------------
+
+
+def test_the_page_escapes_and_needs_no_network():
+    table = Table("t", "<script>", ("<i>",), (("<b>",),), ())
+    html = render_page("title & more", [table], [("figure", "<svg></svg>")], [("<u>", "v")], ["<s>"])
+    for hostile in ("<script>", "<i>", "<b>", "<u>", "<s>"):
+        assert hostile not in html
+    assert "<svg></svg>" in html
+    assert "http" not in html
+
+
+def test_outputs_hold_every_table_and_figure(all_rows, tmp_path):
+    done = write_outputs(all_rows, SETTINGS, tmp_path)
+    stems = {p.stem for p in (tmp_path / "figures").iterdir()}
+    assert stems == {"figure_pfr_cec", "figure_regimes", "figure_ablation_regimes", "figure_lambda_heatmaps"}
+    assert len(list((tmp_path / "tables").iterdir())) == 12
+    html = done.page.read_text()
+    assert html.count("<svg") == 4
+    assert html.count("<table>") == 4
+
+
+def test_no_results_make_no_tables(tmp_path):
+    with pytest.raises(InvalidInputError, match="no results"):
+        write_outputs([], SETTINGS, tmp_path)
+
+
+def test_runs_are_never_mixed_in_a_table(rows, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"Results of \['german'\] come from several runs"):
+        write_outputs([*rows, replace(rows[0], run="another")], SETTINGS, tmp_path)
+
+
+def test_two_methods_on_german_in_under_a_minute(tmp_path):
+    began = time.monotonic()
+    done = reproduce("german", "cec,unconstrained", folds=2, quick=True, out=tmp_path, n_threads=1, is_shown=False)
+    assert time.monotonic() - began < 60
+    assert {(r.method, r.fold) for r in done.rows} == {(m, f) for m in ("cec", "unconstrained") for f in (0, 1)}
+    cec = {m: np.mean([r.metrics["cec"] for r in done.rows if r.method == m]) for m in ("cec", "unconstrained")}
+    assert cec["cec"] < cec["unconstrained"]
+    assert "quick run: 10 epochs instead of 30" in done.notes[0]
+    html = done.page.read_text()
+    assert "not to be quoted" in html
+    assert "1,000 people" in html
+    before = (tmp_path / "results.jsonl").read_text()
+    reproduce("german", ["unconstrained"], folds=2, quick=True, out=tmp_path, is_shown=False)
+    assert (tmp_path / "results.jsonl").read_text() == before  # nothing was run again
+
+
+def test_options_reach_the_loader_and_the_settings(tmp_path, monkeypatch):
+    asked = []
+
+    def load(name, **options):
+        asked.append((name, options))
+        return evenhand.datasets.make_synthetic(n=100)
+
+    def run(data, methods, settings, store, **options):
+        asked.append((methods, settings, options))
+        store.describe_run(
+            f"r{len(asked)}", {"dataset": data.name, "n_people": 1, "n_columns": 1, "source": "", "notes": []}
+        )
+        store.append(row("unconstrained", 0, dataset=f"d{len(asked)}", weights=(0.0, 0.0), run=f"r{len(asked)}"))
+        return f"r{len(asked)}"
+
+    monkeypatch.setattr(evenhand.datasets, "load_dataset", load)
+    monkeypatch.setattr(reproduction, "run_protocol", run)
+    hmda = {"states": ["NY"], "year": 2024, "include_post_decision": True}
+    reproduce("all", out=tmp_path, fast_training=True, has_grid=True, **hmda)
+    assert [name for name, _ in asked[::2]] == ["german", "adult", "synthetic", "hmda"]
+    assert asked[6][1] == hmda
+    assert asked[0][1] == {}
+    methods, settings, options = asked[1]
+    assert methods == list(method_names())
+    assert settings.training_integration == "segments"
+    assert (options["has_ablation"], options["has_grid"]) == (True, True)
+    assert asked[3][2]["has_grid"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dataset": "french"}, r"`dataset` must be 'all' or among \['german'.*got \['french'\]"),
+        ({"methods": "cec,magic"}, r"`methods` must be 'all' or among .*got \['magic'\]"),
+        ({"methods": []}, r"`methods` must be 'all' or among .*got \[\]"),
+    ],
+)
+def test_unknown_names_are_refused(arguments, message, tmp_path):
+    with pytest.raises(InvalidInputError, match=message):
+        reproduce(out=tmp_path, **arguments)
+
+
+def test_the_package_carries_its_data_files():
+    folder = Path(reproduction.__file__).parent
+    assert (folder / "paper_values.csv").is_file()
+    assert (folder / "templates" / "page.html.jinja").is_file()

@@ -1,0 +1,92 @@
+"""Libraries are kept on one thread while it is asked for, and get theirs back, however blocks overlap."""
+
+import os
+import threading
+
+import pytest
+import torch
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from evenhand.system import threads
+
+
+def _blas():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.fixture
+def three_threads():
+    with threadpool_limits(limits=3, user_api="blas"):
+        yield
+
+
+def test_products_stay_on_one_thread_inside(three_threads):
+    assert _blas() == {3}
+    with threads.one_blas_thread():
+        assert _blas() == {1}
+        with threads.one_blas_thread():
+            assert _blas() == {1}
+        assert _blas() == {1}
+    assert _blas() == {3}
+
+
+def test_blocks_of_several_threads_inside_one_may_overlap(three_threads):
+    """Each leaves while the other is inside, in either order: neither lifts the limit, nor keeps it for ever."""
+    both_are_in, seen = threading.Barrier(2), []
+
+    def work():
+        with threads.one_blas_thread():
+            both_are_in.wait(10)
+        seen.append(_blas())
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    with threads.one_blas_thread():
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert _blas() == {1}
+    assert seen == [{1}, {1}]
+    assert _blas() == {3}
+
+
+def test_an_error_gives_the_threads_back(three_threads):
+    with pytest.raises(ZeroDivisionError), threads.one_blas_thread():
+        raise ZeroDivisionError
+    assert _blas() == {3}
+
+
+def test_without_threadpoolctl_nothing_is_limited(three_threads, monkeypatch):
+    monkeypatch.setattr(threads, "_thread_pools", lambda: None)
+    with threads.one_blas_thread():
+        assert _blas() == {3}
+
+
+def test_torch_gets_its_threads_back():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with threads.one_torch_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_cores_are_those_of_this_process(monkeypatch):
+    assert 1 <= threads.n_cores() <= os.cpu_count()
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert threads.n_cores() == 1
+
+
+def test_inside_one_of_several_blocks_there_is_one_core(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(8)), raising=False)
+    elsewhere = []
+    with threads.on_this_core():
+        assert threads.n_cores() == 1
+        other = threading.Thread(target=lambda: elsewhere.append(threads.n_cores()))
+        other.start()
+        other.join()
+    assert elsewhere == [8]
+    assert threads.n_cores() == 8
