@@ -15,7 +15,7 @@ from torch import nn
 import evenhand as eh
 from evenhand.exceptions import EvenhandWarning, InvalidInputError, InvalidTypeError
 from evenhand.inputs.encoding import TableEncoder
-from evenhand.models import DifferentiableModel
+from evenhand.models.gradient import DifferentiableModel
 
 FINANCIAL = ["x0", "x1", "x2"]
 

@@ -9,7 +9,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from evenhand.attribution import label_group_baselines
 from evenhand.auditing.people import Explainer, People
 from evenhand.inputs.validation import as_groups
-from evenhand.models import as_audited_model
+from evenhand.models.dispatch import as_audited_model
 
 
 @pytest.fixture

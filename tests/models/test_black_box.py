@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.models import as_audited_model
+from evenhand.models.dispatch import as_audited_model
 
 
 class Vendor:

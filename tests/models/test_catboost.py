@@ -10,7 +10,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.models import as_audited_model
+from evenhand.models.dispatch import as_audited_model
 
 catboost = pytest.importorskip("catboost")
 

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.models import ATTRIBUTIONS, as_audited_model
+from evenhand.models.dispatch import ATTRIBUTIONS, as_audited_model
 
 
 @pytest.fixture(scope="module")

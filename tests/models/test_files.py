@@ -42,9 +42,10 @@ from sklearn.tree import DecisionTreeClassifier
 import evenhand as eh
 from evenhand.cli.jobs import audit_table
 from evenhand.exceptions import EvenhandError, InvalidInputError, ModelFileError
-from evenhand.models import OnnxModel, as_audited_model
+from evenhand.models.dispatch import as_audited_model
 from evenhand.models.files import load_model
 from evenhand.models.files.guarded import opened_apart
+from evenhand.models.onnx import OnnxModel
 
 COLUMNS = ["income", "debt", "years", "assets", "age"]
 
@@ -699,3 +700,11 @@ def test_an_onnx_file_is_checked_before_it_is_run_here(saved):
     assert isinstance(load_model(saved["linear.onnx"][0]), OnnxModel)
     with pytest.raises(InvalidInputError, match="not a valid ONNX model"):
         OnnxModel(saved["linear.skops"][0].read_bytes())
+
+
+def test_the_process_that_opens_a_tree_file_loads_no_torch():
+    code = (
+        "import sys, evenhand.models.files.worker, evenhand.models.trees.reading, evenhand.models.trees.catboost_trees;"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

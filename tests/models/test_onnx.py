@@ -21,8 +21,9 @@ from sklearn.preprocessing import StandardScaler
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.models import DifferentiableModel, OnnxModel, as_audited_model
-from evenhand.models.onnx import onnx_network
+from evenhand.models.dispatch import as_audited_model
+from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.onnx import OnnxModel, onnx_network
 
 
 def exported(estimator, X, **settings):
@@ -145,7 +146,8 @@ vision, operators = types.ModuleType("torchvision"), types.ModuleType("torchvisi
 operators.roi_align, vision.ops = None, operators
 sys.modules |= {"torchvision": vision, "torchvision.ops": operators}
 import torch
-from evenhand.models import OnnxModel, as_audited_model
+from evenhand.models.dispatch import as_audited_model
+from evenhand.models.onnx import OnnxModel
 torch.manual_seed(0)
 layers = torch.nn.Linear(4, 6), torch.nn.LayerNorm(6), torch.nn.Tanh(), torch.nn.Linear(6, 1)
 module = torch.nn.Sequential(*layers).eval()

@@ -21,7 +21,9 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.models import DifferentiableModel, LinearModel, as_audited_model
+from evenhand.models.dispatch import as_audited_model
+from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.linear import LinearModel
 from evenhand.models.sklearn import unwrapped
 
 LINEAR = [

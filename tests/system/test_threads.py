@@ -56,12 +56,6 @@ def test_an_error_gives_the_threads_back(three_threads):
     assert _blas() == {3}
 
 
-def test_without_threadpoolctl_nothing_is_limited(three_threads, monkeypatch):
-    monkeypatch.setattr(threads, "_thread_pools", lambda: None)
-    with threads.one_blas_thread():
-        assert _blas() == {3}
-
-
 def test_torch_gets_its_threads_back():
     before = torch.get_num_threads()
     torch.set_num_threads(2)

@@ -65,7 +65,7 @@ def test_a_member_of_a_stack_gets_the_result_of_that_model_alone(monkeypatch, pe
 
 
 def test_several_blocks_an_epoch_and_three_groups_train_the_same_alone_and_together(monkeypatch):
-    from evenhand.training import batches
+    from evenhand.training.engine import batches
 
     monkeypatch.setattr(batches, "_ROWS_PER_BLOCK", 24)
     data = make_data(sizes=(50, 21), n_groups=3, weighted=True)

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.figures import Outcome, Provenance
-from evenhand.auditing.pairs import AuditReference, AuditSums
+from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.sums import AuditSums
 from evenhand.exceptions import EvenhandWarning
 from evenhand.inputs.validation import text_columns
 from evenhand.matching import MatchDiagnostics
@@ -28,7 +30,6 @@ from evenhand.metrics.proxies import ProxyScreen, proxy_screen
 from evenhand.system.hashing import person_hash
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
 __all__ = [
@@ -127,8 +128,6 @@ def feature_table(
     sums: AuditSums, features: list[str], names: tuple[str, ...], evidence: Evidence | None
 ) -> pd.DataFrame:
     """Each feature's mean part of the CEC score, its share, its part of the excess, its mean attribution by group."""
-    import pandas as pd
-
     n_scored = int(sums.n_scored.sum())
     contribution = sums.contributions / n_scored if n_scored else np.full(len(features), np.nan)
     columns: dict[str, Any] = {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.attribution.gradients import Method
@@ -18,18 +19,19 @@ from evenhand.auditing.assemble import (
     screen_for_proxies,
     screened_people,
 )
+from evenhand.auditing.batch import BatchFindings, audit_batch
 from evenhand.auditing.evidence import Design, gather_evidence
-from evenhand.auditing.pairs import AuditReference, AuditSettings, BatchFindings, audit_batch, text_codes
 from evenhand.auditing.people import People
+from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.result import AuditResult
+from evenhand.auditing.settings import AuditSettings
+from evenhand.auditing.sums import text_codes
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.validation import as_groups, as_labels, as_table, check_columns, check_fraction
 from evenhand.matching.diagnostics import distance_quantiles
-from evenhand.models import AttributionChoice, AuditedModel, Output, as_audited_model
-
-if TYPE_CHECKING:
-    import pandas as pd
+from evenhand.models.dispatch import AttributionChoice, as_audited_model
+from evenhand.models.protocol import AuditedModel, Output
 
 __all__ = ["AuditSettings", "audit", "sensitivity"]
 
@@ -179,8 +181,6 @@ def sensitivity(
     >>> table["left_out"].tolist()
     ['none', 'income', 'credit_score']
     """
-    import pandas as pd
-
     features = check_columns(financial_features, list(as_table(X).columns), "financial_features")
     if len(features) < 2:
         raise InvalidInputError(f"At least two financial features are needed to leave one out, got {features}.")
@@ -244,8 +244,6 @@ def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
     if by is None:
         return {}
     if isinstance(by, Mapping):
-        import pandas as pd
-
         by = pd.DataFrame({str(name): list(values) for name, values in by.items()})
     is_column = getattr(by, "ndim", 2) == 1 or isinstance(by, list)
     table = as_table(np.asarray(by, dtype=object)[:, None] if is_column else by, "by")

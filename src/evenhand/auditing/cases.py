@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from evenhand.metrics.cec import N_REASONS
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
 __all__ = ["strongest_cases"]
@@ -36,8 +36,6 @@ def strongest_cases(
     n
         Number of pairs.
     """
-    import pandas as pd
-
     order = pairs.assign(over=pairs["cec"] - pairs["placebo_cec"].fillna(0))
     order = order[order["cec"].notna()].sort_values(["q_value", "over"], ascending=[True, False], kind="stable")
     columns = ["person", "match", "group", "other_group", "q_value", "cec", "placebo_cec", "score", "match_score"]

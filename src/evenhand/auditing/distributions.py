@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.regimes import REGIMES
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["CEC_EDGES", "DISTANCE_EDGES", "PLANE_EDGES", "SCORE_EDGES", "merge_distributions", "pair_distributions"]

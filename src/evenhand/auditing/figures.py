@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from evenhand._version import __version__
 from evenhand.auditing.evidence import Evidence
@@ -32,7 +33,6 @@ from evenhand.metrics.regimes import REGIMES
 from evenhand.system.files import write_atomically
 
 if TYPE_CHECKING:
-    import pandas as pd
     from rich.console import RenderableType
 
     from evenhand.auditing.sample import PairSample
@@ -244,8 +244,6 @@ class AuditFigures(ABC):
 
     def summary(self) -> pd.DataFrame:
         """The figures of the audit: a table with columns metric, value, ci_low, ci_high, note."""
-        import pandas as pd
-
         data, nan = self.to_dict(), math.nan
         tau = self.settings["consistency_threshold"]
         rows: list[tuple[str, float, float, float, str]] = [

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -16,10 +16,7 @@ from evenhand.attribution.gradients import Method
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.inputs.roles import Rows
 from evenhand.inputs.validation import Groups
-from evenhand.models import AuditedModel
-
-if TYPE_CHECKING:
-    import pandas as pd
+from evenhand.models.protocol import AuditedModel
 
 __all__ = ["Explainer", "People", "Seen", "people_of"]
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from evenhand.auditing.cases import strongest_cases
 from evenhand.auditing.figures import AuditFigures, PairFigures
@@ -16,7 +17,6 @@ from evenhand.metrics.regimes import regime_shares
 from evenhand.system.files import write_atomically
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
     from evenhand.auditing.sample import PairSample
@@ -122,8 +122,6 @@ class AuditResult(AuditFigures):
         -------
         Table with columns name, value, p_value, direction, note.
         """
-        import pandas as pd
-
         from evenhand.inputs.encoding import TableEncoder
         from evenhand.metrics.related import procedural_metrics
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from evenhand.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
 __all__ = ["MAX_PAIRS", "PairSample", "draw_pair_sample"]

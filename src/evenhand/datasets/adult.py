@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from evenhand.datasets.dataset import Dataset
 from evenhand.datasets.embedded import read_embedded
@@ -64,8 +65,6 @@ def load_adult(*, group: str = "sex") -> Dataset:
     >>> sorted(set(data.group))
     ['Amer-Indian-Eskimo', 'Asian-Pac-Islander', 'Black', 'Other', 'White']
     """
-    import pandas as pd
-
     if group not in ("sex", "race"):
         raise InvalidInputError(f"`group` of Adult must be 'sex' or 'race', got {group!r}.")
     X = read_embedded("adult.parquet")

@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
+from pandas import DataFrame
 
 from evenhand.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from pandas import DataFrame
 
 __all__ = ["Dataset", "dataset_descriptions", "dataset_names", "load_dataset"]
 

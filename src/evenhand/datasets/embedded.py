@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from importlib.resources import as_file, files
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
+import pandas as pd
+from pandas import DataFrame
 
 __all__ = ["read_embedded"]
 
@@ -19,7 +18,5 @@ def read_embedded(name: str) -> DataFrame:
     >>> read_embedded("german.parquet").shape
     (1000, 21)
     """
-    import pandas as pd
-
     with as_file(files("evenhand.datasets") / "files" / name) as path:
         return pd.read_parquet(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from evenhand.datasets.dataset import Dataset
 from evenhand.datasets.embedded import read_embedded
@@ -138,8 +139,6 @@ def load_german(*, group: str = "sex") -> Dataset:
     >>> int((data.group == "female").sum())
     310
     """
-    import pandas as pd
-
     if group not in ("sex", "age"):
         raise InvalidInputError(f"`group` of German Credit must be 'sex' or 'age', got {group!r}.")
     X = read_embedded("german.parquet")

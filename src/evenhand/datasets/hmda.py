@@ -19,15 +19,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pandas import DataFrame, Series
+from pyarrow import csv as arrow_csv
 
 from evenhand.datasets.dataset import Dataset
 from evenhand.datasets.download import download_file, progress_bar
 from evenhand.exceptions import DataFileError, DownloadError, InvalidInputError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
-    from pandas import DataFrame, Series
 
 __all__ = [
     "HMDA_CATEGORIES",
@@ -260,8 +262,6 @@ def load_hmda(
     >>> data.n_read == len(data) + sum(data.exclusions.values())  # doctest: +SKIP
     True
     """
-    import pandas as pd
-
     if group not in _GROUPINGS:
         raise InvalidInputError(f"`group` of HMDA must be one of {', '.join(map(repr, _GROUPINGS))}, got {group!r}.")
     grouping = _GROUPINGS[group]
@@ -473,8 +473,6 @@ def _check_columns(path: Path, columns: Sequence[str]) -> None:
 
 def _read_exports(files: Sequence[Path], columns: list[str]) -> DataFrame:
     """Columns of all files and the file's name, every value as published, as categories."""
-    import pyarrow as pa
-
     tables = []
     for path in files:
         table = _read_export(path, columns)
@@ -485,8 +483,6 @@ def _read_exports(files: Sequence[Path], columns: list[str]) -> DataFrame:
 
 
 def _read_export(path: Path, columns: list[str]) -> pa.Table:
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
 
     _check_columns(path, columns)
     text = pa.dictionary(pa.int32(), pa.string())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy.special import ndtri
 from torch import Tensor, nn
@@ -76,8 +77,6 @@ def make_synthetic(
     >>> data.X.shape, float(data.y.mean())
     ((1000, 20), 0.5)
     """
-    import pandas as pd
-
     _check_sizes(1, n=n, n_financial=n_financial)
     _check_sizes(0, n_proxy=n_proxy, n_noise=n_noise)
     _check_shares(group_share=group_share, positive_share=positive_share)
@@ -236,8 +235,6 @@ def make_planted_bias(
     >>> planted.dataset.X.columns.tolist()
     ['credit_score', 'income', 'employment_history', 'collateral', 'other', 'group']
     """
-    import pandas as pd
-
     _check_sizes(1, n=n)
     _check_shares(group_share=group_share, approval_share=approval_share)
     if not 0 <= strength <= 1:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import is_number_column
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["Encoding", "TableEncoder"]
 
@@ -73,7 +71,6 @@ class CategoryColumn:
 
     @classmethod
     def fit(cls, name: str, values: pd.Series[Any], encoding: Encoding) -> CategoryColumn:
-        import pandas as pd
 
         keys = _keys(values)
         seen = set(keys.unique())
@@ -94,8 +91,6 @@ class CategoryColumn:
 
     def codes(self, values: pd.Series[Any]) -> NDArray[np.int64]:
         """Position of each value among the categories, -1 for one never seen."""
-        import pandas as pd
-
         return pd.Index(self.categories).get_indexer(pd.Index(_keys(values))).astype(np.int64)
 
     def transform(self, values: pd.Series[Any]) -> NDArray[np.float64]:

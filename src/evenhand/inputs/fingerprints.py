@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["fingerprint_file", "fingerprint_numbers", "fingerprint_table"]
 

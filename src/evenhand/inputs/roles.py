@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.inputs.validation import Groups, as_groups, as_labels, as_table, check_columns
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
 
 __all__ = ["Columns", "Rows"]
 
@@ -119,7 +118,6 @@ class Rows:
 def _without_missing(
     table: pa.Table, kept: NDArray[np.int64], columns: list[str]
 ) -> tuple[pa.Table, NDArray[np.int64], dict[str, int]]:
-    import pyarrow.compute as pc
 
     exclusions = {}
     for column in columns:

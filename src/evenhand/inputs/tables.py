@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
 
 from evenhand.exceptions import DataFileError, InvalidInputError
 from evenhand.inputs.csv_files import MISSING_WORDS, check_columns_differ, not_utf8, separator_of
 from evenhand.inputs.validation import check_columns
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["Applicants", "applicants", "read_table"]
 
@@ -66,7 +66,6 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def _csv(file: Path) -> pd.DataFrame:
-    import pandas as pd
 
     # Before version 3.1 pandas gets the last digit of a third of all long numbers wrong, unless it is asked not to.
     is_exact = tuple(int(part) for part in pd.__version__.split(".")[:2]) >= (3, 1)
@@ -81,8 +80,6 @@ def _csv(file: Path) -> pd.DataFrame:
 
 
 def _parquet(file: Path) -> pd.DataFrame:
-    import pandas as pd
-    import pyarrow.parquet as pq
 
     check_columns_differ(pq.read_schema(file).names, file)
     return pd.read_parquet(file)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import narwhals as nw
 import numpy as np
+import pandas as pd
 from numpy.typing import DTypeLike, NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = [
     "Groups",
@@ -69,9 +68,6 @@ def as_table(X: Any, name: str = "X") -> pd.DataFrame:  # noqa: ANN401 - any dat
     >>> as_table([[1.0, 2.0]]).columns.tolist()
     ['x0', 'x1']
     """
-    import narwhals as nw
-    import pandas as pd
-
     if isinstance(X, pd.DataFrame):
         table = X
     elif isinstance(X, np.ndarray) or (isinstance(X, Sequence) and not isinstance(X, str)):
@@ -124,8 +120,6 @@ def as_matrix(
 
 def _not_a_number(column: pd.Series[Any]) -> str:
     """A value of a column that is no number."""
-    import pandas as pd
-
     present = column.dropna()
     strange = present[pd.to_numeric(present.astype(str), errors="coerce").isna()]
     return str(next(iter(strange if len(strange) else present), ""))
@@ -203,8 +197,6 @@ def as_groups(
 
 def is_number_column(values: pd.Series[Any]) -> bool:
     """Whether a column holds numbers; booleans, strings and pandas categories are categories."""
-    import pandas as pd
-
     return pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(values.dtype)
 
 
@@ -273,7 +265,6 @@ def _group_text(value: Any) -> str:  # noqa: ANN401 - one cell of a column
 
 
 def _group_columns(values: Any, name: str) -> dict[str, pd.Series[Any]]:  # noqa: ANN401
-    import pandas as pd
 
     if isinstance(values, Mapping):
         values = pd.DataFrame({str(key): list(column) for key, column in values.items()})
@@ -290,9 +281,6 @@ def _is_two_dimensional(values: Any) -> bool:  # noqa: ANN401
 
 def _as_column(values: Any, name: str) -> pd.Series[Any]:  # noqa: ANN401
     """One column from a list, array, pandas, polars or pyarrow column, or a table of one column."""
-    import narwhals as nw
-    import pandas as pd
-
     if isinstance(values, pd.Series):
         return values.reset_index(drop=True)
     if _is_two_dimensional(values):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
@@ -444,8 +445,6 @@ class _Strips:
 
     def screen_on(self, device: str) -> Callable[[Floats, int], tuple[Bools, Floats]]:
         """Return `screen` with the products and minima taken on another device, in float64 like here."""
-        import torch
-
         factors = torch.from_numpy(self.factors).to(device)
         step = max(1, _DEVICE_TILE // self.length) * self.length
 

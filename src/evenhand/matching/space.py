@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
+import narwhals as nw
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from pandas import CategoricalDtype, factorize, to_numeric
+from pandas.api import types
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["CategoricalColumn", "MatchingSpace", "NumericColumn"]
 
@@ -356,7 +357,6 @@ def _as_pandas(F: object) -> pd.DataFrame | None:
         return None
     if "pandas" in sys.modules and isinstance(F, sys.modules["pandas"].DataFrame):
         return cast("pd.DataFrame", F)
-    import narwhals as nw
 
     table = nw.from_native(cast(Any, F), eager_only=True, pass_through=True)
     return table.to_pandas() if isinstance(table, nw.DataFrame) else None
@@ -377,9 +377,6 @@ def _as_array(F: object) -> Floats:
 
 def _read_series(name: str, series: pd.Series[Any]) -> _Values:
     """Return a column's numbers, or its levels."""
-    from pandas import CategoricalDtype, factorize, to_numeric
-    from pandas.api import types
-
     kind = types.infer_dtype(series, skipna=True) if series.dtype == object else ""
     if kind in ("integer", "floating", "mixed-integer-float", "decimal", "empty"):
         series, kind = to_numeric(series.astype("float64")), ""

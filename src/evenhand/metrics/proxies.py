@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.stats import rankdata
+from sklearn.ensemble import HistGradientBoostingClassifier
+from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.metrics.outcomes import auc
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["ProxyScreen", "ProxyStrength", "proxy_screen"]
 
@@ -191,7 +191,6 @@ def _checked(
     n_trees: int,
     confidence: float,
 ) -> tuple[Ints, tuple[str, ...]]:
-    import pandas as pd
 
     if not isinstance(X, pd.DataFrame):
         raise InvalidTypeError(
@@ -272,7 +271,6 @@ def _feature_area(values: _Values, is_member: NDArray[np.bool_], share: Floats, 
 
 
 def _as_values(column: pd.Series[Any]) -> _Values:
-    import pandas as pd
 
     n_values, n_missing = int(column.nunique()), int(column.isna().sum())
     if not _is_number(column):
@@ -291,7 +289,6 @@ def _as_values(column: pd.Series[Any]) -> _Values:
 
 
 def _is_number(column: pd.Series[Any]) -> bool:
-    import pandas as pd
 
     return pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype)
 
@@ -332,8 +329,6 @@ def _out_of_fold_shares(values: Ints, setting: _Setting) -> Floats:
 
 def _joint_strength(table: pd.DataFrame, setting: _Setting, n_trees: int, random_state: int) -> ProxyStrength:
     """Boosted trees over all columns, cross-validated on the same folds."""
-    from threadpoolctl import threadpool_limits  # comes with scikit-learn
-
     matrix, is_category = _tree_matrix(table)
     # Trees this small gain nothing from threads, and threads that wait for a busy core cost many times the work.
     with threadpool_limits(limits=1):
@@ -348,8 +343,6 @@ def _held_out_shares(
     matrix: Floats, is_category: NDArray[np.bool_], setting: _Setting, n_trees: int, random_state: int
 ) -> Floats:
     """Probability of each group for each person, from trees grown on the other folds."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
     shares = np.zeros((len(matrix), len(setting.names)))
     for fold in range(setting.n_folds):
         held_out = setting.fold == fold
@@ -372,8 +365,6 @@ def _held_out_shares(
 
 def _tree_matrix(table: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
     """Numbers as they are, categories as codes from the most common; NaN is missing."""
-    import pandas as pd
-
     columns = []
     is_category = np.asarray([not _is_number(table[column]) for column in table.columns])
     for column, category in zip(table.columns, is_category, strict=True):

@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.spatial.distance import cdist
 from scipy.stats import mannwhitneyu
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.outcomes import auc
@@ -294,9 +296,6 @@ def explanation_disparity_auc(
     >>> explanation_disparity_auc(attributions, None, None, group).value > 0.95
     True
     """
-    from sklearn.base import clone
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
     people = _people(attributions, None, None, group, names)
     if max_people < 100:
         raise InvalidInputError(f"`max_people` must be at least 100, got {max_people}.")

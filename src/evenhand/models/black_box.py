@@ -6,9 +6,10 @@ import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -18,9 +19,6 @@ from evenhand.models.encoders.coded_table import CodedTable, has_categories
 from evenhand.models.encoders.named_columns import NamedColumns
 from evenhand.models.protocol import AuditedModel, EncodesTables, Output
 from evenhand.models.shapley import ShapleyModel
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["black_box_model", "sampled_model", "score_function", "scores_missing"]
 
@@ -90,8 +88,6 @@ class Score:
                     f"because they are not all numbers ({type(error).__name__}: {reason})."
                 ) from error
         if self.column_names is not None:
-            import pandas as pd
-
             return self.function(pd.DataFrame(x, columns=list(self.column_names)))
         return self.function(x)
 

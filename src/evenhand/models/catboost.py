@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.black_box import black_box_model
@@ -13,9 +14,6 @@ from evenhand.models.protocol import Output
 from evenhand.models.shapley import ShapleyModel
 from evenhand.models.trees import tree_library
 from evenhand.models.trees.catboost_trees import LOGISTIC, takes_words, word_features
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["catboost_black_box", "takes_categories"]
 

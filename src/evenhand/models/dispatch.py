@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
+import pandas as pd
 import torch
+from sklearn.pipeline import Pipeline
 from torch import nn
 
 from evenhand.attribution import FeedForward
@@ -22,9 +24,6 @@ from evenhand.models.shapley import ShapleyModel
 from evenhand.models.sklearn import is_kind, linear_model, network_model, unwrapped
 from evenhand.models.trees import TreeEnsemble, tree_library
 from evenhand.models.trees.adapter import tree_model
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["ATTRIBUTIONS", "AttributionChoice", "as_audited_model"]
 
@@ -180,8 +179,6 @@ def _known_pipeline(model: Any, wish: _Wish) -> AuditedModel | None:  # noqa: AN
     if len(model.steps) == 1:
         return _known(last, wish)
     if is_kind(last, "Pipeline"):
-        from sklearn.pipeline import Pipeline
-
         return _known_pipeline(Pipeline([*model.steps[:-1], *last.steps]), wish)
     if wish.allows("sampled_shapley") and takes_categories(last):
         return None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import nn
@@ -20,9 +21,6 @@ from evenhand.models.encoders.named_columns import NamedColumns
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel, Output
 from evenhand.models.shapley import ShapleyModel
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["OnnxModel", "onnx_model", "onnx_network"]
 

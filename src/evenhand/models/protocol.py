@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -15,9 +16,6 @@ from evenhand.attribution.gradients import Method
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import CategoryColumn, TableEncoder
 from evenhand.inputs.validation import as_matrix, is_number_column
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["AttributionName", "AuditedModel", "EncodesTables", "OffersAuditedModel", "Output"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from evenhand.auditing.sample import MAX_PAIRS, PairSample
 from evenhand.metrics.cec import N_REASONS
@@ -17,9 +18,6 @@ from evenhand.report.formatting import count, decimal, estimate_interval, is_num
 from evenhand.report.glossary import GLOSSARY
 from evenhand.report.tables import Table
 from evenhand.report.verdict import Verdict, verdict
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["KeyFigure", "ReportContents", "explorer_data", "key_figures", "pairs_to_show", "report_contents"]
 
@@ -245,8 +243,6 @@ def _rounded(column: pd.Series[Any]) -> list[float | None]:
 
 def _column(own: pd.Series[Any], match: pd.Series[Any]) -> dict[str, Any]:
     """Values of one feature: numbers as they are, anything else as places in a list of its levels."""
-    import pandas as pd
-
     if pd.api.types.is_numeric_dtype(own.dtype) and not pd.api.types.is_bool_dtype(own.dtype):
         return {"own": [_number(v) for v in own], "match": [_number(v) for v in match]}
     both = pd.concat([own.astype(object), match.astype(object)], ignore_index=True)
@@ -257,7 +253,6 @@ def _column(own: pd.Series[Any], match: pd.Series[Any]) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | int | None:  # noqa: ANN401 - a cell of a user's table
-    import pandas as pd
 
     if pd.isna(value) or not math.isfinite(value):
         return None

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import pandas as pd
+
 from evenhand.metrics.regimes import REGIMES
 from evenhand.report.glossary import GLOSSARY
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from evenhand.auditing.figures import AuditFigures
 
 __all__ = ["Column", "Highlight", "Sheet", "audit_sheets"]

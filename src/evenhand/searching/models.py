@@ -10,7 +10,7 @@ from torch import Tensor
 
 from evenhand.attribution import Explanation, label_group_baselines
 from evenhand.attribution.baselines import categories_without_one
-from evenhand.models import as_audited_model
+from evenhand.models.dispatch import as_audited_model
 from evenhand.searching.figures import Explains, Sight, outcome_of, procedure_of
 from evenhand.searching.people import Judging, SearchPeople
 from evenhand.training.folds import ComparedFold

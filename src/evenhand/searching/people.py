@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -14,11 +15,8 @@ from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.splitting import split_people, stratified_folds
 from evenhand.inputs.validation import Groups, as_groups, as_labels, as_table, check_columns
-from evenhand.models import DifferentiableModel
+from evenhand.models.gradient import DifferentiableModel
 from evenhand.training.folds import ComparedFold, compare_fold, match_fold
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["Judging", "SearchPeople"]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
@@ -23,8 +24,6 @@ from evenhand.searching.space import Candidate, Family, shown
 from evenhand.system.files import write_atomically
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from evenhand.auditing.result import AuditResult
 
 __all__ = ["SearchResult"]
@@ -111,8 +110,6 @@ class SearchResult:
     @cached_property
     def candidates(self) -> pd.DataFrame:
         """A row for each candidate: parameters, figures with 95 % intervals, whether on the front, and the reason."""
-        import pandas as pd
-
         rows = []
         for candidate in self.tried:
             k = candidate.number
@@ -131,8 +128,6 @@ class SearchResult:
         Intervals are of differences on the same folds. ``honest`` columns judge each fold by a choice made without it;
         they are the ones to quote.
         """
-        import pandas as pd
-
         chosen = self._need_chosen()
         honest = honest_differences(self.figures, self.rule, self.test_share)
         rows = []

@@ -15,7 +15,7 @@ import torch
 from evenhand._version import __version__
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import Encoding
-from evenhand.models import DifferentiableModel
+from evenhand.models.gradient import DifferentiableModel
 from evenhand.searching.choosing import ChoiceRule
 from evenhand.searching.constraints import check_figure, parse_constraint
 from evenhand.searching.figures import DIRECTIONS

@@ -10,7 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import OrdinalEncoder
 
 from evenhand.exceptions import InvalidInputError, MissingExtraError
 from evenhand.inputs.validation import check_columns, is_number_column
@@ -20,9 +25,6 @@ from evenhand.searching.space import Candidate
 from evenhand.searching.store import Scored
 from evenhand.system.files import write_atomically
 from evenhand.training.folds import ComparedFold
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["TreeFamily", "make_tree_model", "save_tree_model"]
 
@@ -105,10 +107,6 @@ def make_tree_model(candidate: Candidate, table: pd.DataFrame, random_state: int
     InvalidInputError
         If ``drop`` or ``monotone`` name columns that are not there, or the library is not installed.
     """
-    from sklearn.compose import ColumnTransformer
-    from sklearn.pipeline import Pipeline
-    from sklearn.preprocessing import OrdinalEncoder
-
     parameters = candidate.parameters
     columns = [str(column) for column in table.columns]
     dropped = _columns(parameters["drop"], columns, "drop")

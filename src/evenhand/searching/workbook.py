@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from evenhand.report.excel import write_sheets
 from evenhand.report.sheets import Column, Highlight, Sheet
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from evenhand.searching.result import SearchResult
 
 __all__ = ["write_workbook"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import Any
+
+from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
 __all__ = ["n_cores", "on_this_core", "one_blas_thread", "one_torch_thread"]
 
@@ -34,7 +36,7 @@ def on_this_core() -> Iterator[None]:
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
     """Let torch use a single thread of each that calls it."""
-    import torch
+    import torch  # not at the top: the process that opens model files apart counts cores, too, and needs no torch
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -51,16 +53,11 @@ def one_blas_thread() -> AbstractContextManager[object]:
     last digits. The limit is one of the whole process: whoever starts threads that limit it again holds it around them,
     so that none of them lifts it for the others, or finds a limit of another and restores that for ever.
     """
-    pools = _thread_pools()
-    limit: AbstractContextManager[object] = nullcontext() if pools is None else pools.limit(limits=1, user_api="blas")
+    limit: AbstractContextManager[object] = _thread_pools().limit(limits=1, user_api="blas")
     return limit
 
 
 @cache
 def _thread_pools() -> Any:  # noqa: ANN401 (threadpoolctl has no types)
-    """The handle on BLAS threads, None without threadpoolctl; found once, as that takes milliseconds."""
-    try:
-        from threadpoolctl import ThreadpoolController  # comes with scikit-learn
-    except ImportError:
-        return None
+    """The handle on BLAS threads; found once, as that takes milliseconds."""
     return ThreadpoolController()

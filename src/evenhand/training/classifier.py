@@ -24,8 +24,9 @@ from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.splitting import split_people
 from evenhand.inputs.validation import Groups, as_groups, as_table, check_columns
 from evenhand.matching import MatchingSpace, match_pairs
-from evenhand.models import AuditedModel, DifferentiableModel
 from evenhand.models.files import register_reader
+from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.protocol import AuditedModel
 from evenhand.system.progress import progress
 from evenhand.training.data import TrainingData, ValidationData
 from evenhand.training.engine.loop import Trainer

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -16,9 +16,6 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.matching import MatchingSpace, match_pairs
 from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
 from evenhand.training import TrainingData, training_comparisons
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["ComparedFold", "Fold", "compare_fold", "match_fold", "stack_tables"]
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.auditing.pairs import ScoreCounts
 from evenhand.auditing.streaming import codec
 from evenhand.auditing.streaming.quantiles import quantiles_of_parts
 from evenhand.auditing.streaming.row_files import RowFile
 from evenhand.auditing.streaming.sampling import hash_limit, lowest_rows
 from evenhand.auditing.streaming.source import open_source
+from evenhand.auditing.sums import ScoreCounts
 from evenhand.exceptions import StreamError
 from evenhand.system.hashing import person_hash
 from evenhand.system.parallel import PairwiseSum, in_order

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.models import EncodesTables
 from evenhand.models.encoders.coded_table import CodedTable, has_categories
+from evenhand.models.protocol import EncodesTables
 
 
 @pytest.fixture

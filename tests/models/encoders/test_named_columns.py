@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.models import EncodesTables
 from evenhand.models.encoders.named_columns import NamedColumns
+from evenhand.models.protocol import EncodesTables
 
 
 def test_columns_come_in_the_models_order():

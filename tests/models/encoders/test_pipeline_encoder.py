@@ -27,9 +27,10 @@ from sklearn.preprocessing import (
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.models import EncodesTables, as_audited_model
+from evenhand.models.dispatch import as_audited_model
 from evenhand.models.encoders.column_sources import column_sources, part_that_mixes
 from evenhand.models.encoders.pipeline_encoder import PipelineEncoder, dense, pipeline_encoder
+from evenhand.models.protocol import EncodesTables
 
 
 def preprocessing():

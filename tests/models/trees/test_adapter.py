@@ -9,7 +9,7 @@ from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingCla
 import evenhand as eh
 from evenhand.attribution.shapley import Game
 from evenhand.exceptions import InvalidInputError
-from evenhand.models import as_audited_model
+from evenhand.models.dispatch import as_audited_model
 from evenhand.models.trees import read_trees
 from evenhand.models.trees.adapter import TreeGame
 

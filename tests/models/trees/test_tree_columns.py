@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import evenhand as eh
 from evenhand.cli import app
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
-from evenhand.models import as_audited_model
+from evenhand.models.dispatch import as_audited_model
 from evenhand.models.files import load_model
 
 FINANCIAL = ["income now", "debt"]

@@ -9,8 +9,9 @@ import warnings as python_warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+import pandas as pd
 from scipy import special
 
 from evenhand.auditing.history.figures import AuditFigure, Scale, audit_figures
@@ -20,9 +21,6 @@ from evenhand.auditing.result import AuditResult
 from evenhand.exceptions import EvenhandWarning, InvalidInputError, InvalidTypeError
 from evenhand.metrics.excess import ROUNDING, holm
 from evenhand.system.files import write_atomically
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["COMPARISON_SCHEMA", "Change", "Comparison", "Pairing", "SettingDifference", "compare_audits"]
 
@@ -194,8 +192,6 @@ class Comparison:
 
     def table(self) -> pd.DataFrame:
         """A row for each change: audit, figure, part, base_value, value, change, interval, p-values, verdict."""
-        import pandas as pd
-
         columns = ["audit", "figure", "part", "base_value", "value", "scale", "change", "standard_error", "ci_low",
                    "ci_high", "df", "p_value", "p_adjusted", "is_paired", "verdict", "note"]  # fmt: skip
         rows = [{**asdict(c), "figure": c.words, "verdict": c.verdict} for c in (*self.figures, *self.features)]

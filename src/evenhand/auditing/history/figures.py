@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+import pandas as pd
 from scipy import special, stats
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import excess
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
     from evenhand.auditing.result import AuditResult

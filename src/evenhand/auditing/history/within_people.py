@@ -6,14 +6,13 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.auditing.history.figures import People, auc_placements, pair_codes, people_of
 from evenhand.metrics.excess import excess
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from evenhand.auditing.result import AuditResult
 
 __all__ = ["errors_within_people", "is_same_people"]

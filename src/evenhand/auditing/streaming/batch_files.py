@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from evenhand.auditing.streaming import codec
 from evenhand.auditing.streaming.batches import BatchOutput, PairNulls
 from evenhand.auditing.streaming.triple_files import by_smallest_row, encode_comparisons, encode_index
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
 
 __all__ = ["BatchFiles", "batch_file", "encode_batch", "pairs_file"]
 
@@ -37,8 +36,6 @@ def batch_file(number: int, ending: str) -> str:
 
 def encode_batch(output: BatchOutput) -> BatchFiles:
     """The files of a batch."""
-    import pyarrow as pa
-
     number, n_outside = output.number, 0
     contents: dict[str, pa.Buffer] = {}
     if output.pairs is not None:
@@ -64,15 +61,12 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
 
 
 def _screened(people: pd.DataFrame, groups: pa.Array) -> pa.Buffer:
-    import pyarrow as pa
 
     table = pa.Table.from_pandas(people, preserve_index=False, nthreads=1)
     return _parquet(table.append_column("", groups))
 
 
 def _parquet(table: pa.Table) -> pa.Buffer:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
@@ -80,7 +74,6 @@ def _parquet(table: pa.Table) -> pa.Buffer:
 
 
 def _pair_schema() -> pa.Schema:
-    import pyarrow as pa
 
     kinds = {
         **dict.fromkeys(("person", "match"), pa.int64()),

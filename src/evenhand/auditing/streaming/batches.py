@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from evenhand.auditing.batch import audit_batch
 from evenhand.auditing.distributions import pair_distributions
 from evenhand.auditing.evidence import strata
-from evenhand.auditing.pairs import AuditReference, AuditSums, audit_batch
 from evenhand.auditing.people import people_of
+from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.sums import AuditSums
 from evenhand.auditing.triples import Comparisons
 from evenhand.inputs.roles import Columns
 from evenhand.system.hashing import person_hash
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
 
 __all__ = ["BatchContext", "BatchOutput", "PairNulls", "run_batch"]
 

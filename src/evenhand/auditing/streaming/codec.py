@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from evenhand.auditing.pairs import AuditSums, ScoreCounts
+from evenhand.auditing.sums import AuditSums, ScoreCounts
 from evenhand.auditing.triples import EvidenceSums
 from evenhand.exceptions import StreamError
 from evenhand.matching.diagnostics import MatchSums, Moments

@@ -8,7 +8,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from evenhand.auditing.streaming.batch_files import BatchFiles, encode_batch
 from evenhand.auditing.streaming.batches import BatchContext, run_batch
@@ -17,9 +19,6 @@ from evenhand.auditing.streaming.store import Store, writing
 from evenhand.exceptions import EvenhandError, InvalidInputError, StreamError
 from evenhand.system.memory import keep_freed_memory
 from evenhand.system.threads import on_this_core, one_blas_thread, one_torch_thread
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["BatchWork", "run_on_dask", "run_on_threads"]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import (
@@ -18,13 +19,14 @@ from evenhand.auditing.assemble import (
 )
 from evenhand.auditing.distributions import merge_distributions
 from evenhand.auditing.evidence import DISTANCE_SHARES, Design, Evidence, estimate_evidence, looked_up, null_scores
-from evenhand.auditing.pairs import AuditReference, AuditSums
+from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.streaming.pair_choice import choose_pairs
 from evenhand.auditing.streaming.quantiles import quantiles_of_parts
 from evenhand.auditing.streaming.result import StreamedAudit
 from evenhand.auditing.streaming.source import Source
 from evenhand.auditing.streaming.store import Store, StoredComparisons
 from evenhand.auditing.streaming.triple_files import read_comparisons
+from evenhand.auditing.sums import AuditSums
 from evenhand.exceptions import StreamError
 from evenhand.inputs.roles import Columns
 from evenhand.matching.diagnostics import QUANTILES
@@ -228,7 +230,6 @@ def _evidence(
 
 
 def _screened(store: Store, numbers: Sequence[int], names: tuple[str, ...], random_state: int) -> ProxyScreen | None:
-    import pandas as pd
 
     parts = [part for part in map(store.screened, numbers) if part is not None]
     if not parts:

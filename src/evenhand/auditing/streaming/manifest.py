@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from evenhand._version import __version__
-from evenhand.auditing.pairs import AuditReference
+from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.streaming.store import Store
 from evenhand.exceptions import InvalidInputError
-from evenhand.models import AuditedModel
+from evenhand.models.protocol import AuditedModel
 
 __all__ = ["check_resumable", "model_probe"]
 

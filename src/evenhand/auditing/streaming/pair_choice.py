@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.auditing.pairs import AuditReference, audit_batch
+from evenhand.auditing.batch import audit_batch
 from evenhand.auditing.people import people_of
+from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.sample import MAX_PAIRS, PairSample, draw_pair_sample
 from evenhand.auditing.streaming import codec
 from evenhand.auditing.streaming.sampling import read_rows
@@ -21,7 +23,6 @@ from evenhand.system.hashing import person_hash
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pandas as pd
 
 __all__ = ["choose_pairs", "save_sample"]
 
@@ -34,8 +35,6 @@ def choose_pairs(
     The candidates of a batch are its pairs with the strongest evidence and, of each regime and group, those of the
     people with the lowest hashes. Their attributions are computed once more.
     """
-    import pandas as pd
-
     kept: pd.DataFrame | None = None
     n_pairs = n_scored = 0
     for number in numbers:
@@ -57,7 +56,6 @@ def choose_pairs(
     people = people_of(found_rows, reference.model, reference.pool.groups.names, where)
     plain = replace(reference, evidence=None)
     found = audit_batch(plain, people, {})
-    import pandas as pd
 
     place = pd.Series(np.arange(len(found.pairs)), index=_keys(found.pairs.person, found.pairs.other_group))
     codes = {name: code for code, name in enumerate(reference.pool.groups.names)}
@@ -77,7 +75,6 @@ def choose_pairs(
 
 
 def _keys(person: NDArray[np.int64], other_group: NDArray[np.int64]) -> pd.MultiIndex:
-    import pandas as pd
 
     return pd.MultiIndex.from_arrays([person, other_group])
 
@@ -91,7 +88,6 @@ def _candidates(table: pd.DataFrame, seed: int) -> pd.DataFrame:
     order = np.lexsort((person, -over, table["q_value"].to_numpy(dtype=float)))
     is_kept = np.zeros(len(table), dtype=bool)
     is_kept[order[:MAX_PAIRS]] = True
-    import pandas as pd
 
     hashes = pd.Series(person_hash(person, seed), index=table.index)
     turn = hashes.groupby([table["regime"], table["group"]]).rank(method="first").to_numpy()

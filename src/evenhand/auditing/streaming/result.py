@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from evenhand.auditing.cases import strongest_cases
 from evenhand.auditing.figures import AuditFigures, PairFigures
-from evenhand.auditing.pairs import AuditSums
+from evenhand.auditing.sums import AuditSums
 from evenhand.metrics.regimes import REGIMES
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from evenhand.auditing.sample import PairSample
 
 __all__ = ["StreamedAudit"]

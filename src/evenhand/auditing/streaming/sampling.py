@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from evenhand.auditing.streaming.source import Source
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.roles import Columns
 from evenhand.system.hashing import person_hash
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["SampledReference", "hash_limit", "lowest_rows", "read_rows", "sample_reference"]
 
@@ -103,8 +101,6 @@ def hash_limit(n_rows: int, n_wanted: int, seed: int) -> int | None:
 
 def read_rows(source: Source, rows: Ints, columns: list[str]) -> pa.Table:
     """Some rows of a source, in order."""
-    import pyarrow as pa
-
     parts: list[Any] = []
     for batch in source.batches:
         first, last = np.searchsorted(rows, [batch.first_row, batch.first_row + batch.n_rows])

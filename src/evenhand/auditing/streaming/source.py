@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.csv_files import MISSING_WORDS, check_columns_differ, not_utf8, separator_of
 from evenhand.system.files import write_atomically
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["Batch", "Source", "fingerprint", "open_source"]
 
@@ -85,9 +85,6 @@ class Source:
         DataFileError
             If a column is missing, added or of another kind than in the first file, or the rows cannot be read.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         path = self.files[batch.file]
         where = self.where(batch)
         with _reading(where), pq.ParquetFile(path, memory_map=True) as file:
@@ -120,8 +117,6 @@ def open_source(path: str | Path, batch_rows: int, spool: Path) -> Source:
     DataFileError
         If there is nothing to read.
     """
-    import pyarrow.parquet as pq
-
     given = Path(path)
     files = (_spooled(given, spool, batch_rows),) if _is_csv(given) else _parquet_files(given)
     batches: list[Batch] = []
@@ -208,7 +203,6 @@ def _slice_of(file: Any, batch: Batch, columns: list[str]) -> Iterator[Any]:  # 
 
 
 def _schema_of(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-    import pyarrow as pa
 
     return pa.schema([schema.field(name) for name in columns])
 
@@ -218,7 +212,6 @@ def _n_rows(file: Any, groups: tuple[int, ...]) -> int:  # noqa: ANN401
 
 
 def _kinds(schema: pa.Schema) -> dict[str, str]:
-    import pyarrow as pa
 
     def kind(of: pa.DataType) -> str:
         inner = of.value_type if pa.types.is_dictionary(of) else of
@@ -253,8 +246,6 @@ def _spooled(path: Path, spool: Path, batch_rows: int) -> Path:
     The kind of a column is taken from the first rows. Where later ones do not fit, the file is read again with a kind
     that has room for both.
     """
-    import pyarrow as pa
-
     if not path.is_file():
         raise DataFileError(f"There is no file {str(path)!r}.")
     if spool.exists():
@@ -275,9 +266,7 @@ def _spooled(path: Path, spool: Path, batch_rows: int) -> Path:
 
 def _rewrite_csv(path: Path, separator: str, kinds: dict[str, Any], out: Path, batch_rows: int) -> None:
     """Write a CSV file as Parquet, and the kinds of its columns into `kinds`."""
-    import pyarrow as pa
     import pyarrow.csv as csv
-    import pyarrow.parquet as pq
 
     reader = csv.open_csv(
         path,
@@ -304,8 +293,6 @@ def _rewrite_csv(path: Path, separator: str, kinds: dict[str, Any], out: Path, b
 
 def _wider_kind(message: str, kinds: dict[str, Any]) -> dict[str, Any] | None:
     """The column whose values did not fit, with a kind that takes them; None where there is none."""
-    import pyarrow as pa
-
     found = re.search(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error", message)
     if found is None:
         return None
@@ -325,7 +312,6 @@ class _reading:  # noqa: N801 - reads as a statement
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        import pyarrow as pa
 
         is_write = isinstance(error, OSError) and error.errno is not None
         if isinstance(error, (pa.ArrowException, OSError)) and not is_write and not isinstance(error, DataFileError):

@@ -10,24 +10,24 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from evenhand.auditing.pairs import AuditSums
 from evenhand.auditing.streaming import codec
 from evenhand.auditing.streaming.batch_files import BatchFiles, batch_file, pairs_file
 from evenhand.auditing.streaming.batches import PairNulls
 from evenhand.auditing.streaming.row_files import RowFile
 from evenhand.auditing.streaming.triple_files import Slice, read_comparisons, taken
+from evenhand.auditing.sums import AuditSums
 from evenhand.auditing.triples import Comparisons
 from evenhand.exceptions import InvalidInputError, StreamError
 from evenhand.metrics.clustering import smallest_row
 from evenhand.system.files import write_atomically
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["BatchRecord", "Store", "StoredComparisons", "writing"]
 
@@ -100,8 +100,6 @@ class Store:
 
     def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
         """Features and groups of the people of a batch who are screened for proxies."""
-        import pandas as pd
-
         path = self._file(number, "screened.parquet")
         if not path.exists():
             return None
@@ -110,22 +108,15 @@ class Store:
 
     def pair_column(self, number: int, *columns: str) -> list[NDArray[Any]]:
         """Columns of the pair table of a batch."""
-        import pyarrow.parquet as pq
-
         table = pq.read_table(self.pairs_file(number), columns=list(columns))
         return [table.column(name).to_numpy() for name in columns]
 
     def pair_table(self, number: int) -> pd.DataFrame:
         """The pair table of a batch."""
-        import pandas as pd
-
         return pd.read_parquet(self.pairs_file(number))
 
     def write_q_values(self, number: int, q_value: Floats) -> None:
         """Put q-values into the pair table of a batch."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         path = self.pairs_file(number)
         table = pq.read_table(path)
         table = table.set_column(table.schema.get_field_index("q_value"), "q_value", pa.array(q_value))

@@ -8,13 +8,17 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import narwhals as nw
 import numpy as np
+import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
 from evenhand.attribution.gradients import Method
 from evenhand.auditing.assemble import PROXY_PEOPLE
-from evenhand.auditing.pairs import AuditReference, AuditSettings
 from evenhand.auditing.people import People, people_of
+from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.settings import AuditSettings
 from evenhand.auditing.streaming.batches import BatchContext
 from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_threads
 from evenhand.auditing.streaming.finishing import finish
@@ -26,14 +30,13 @@ from evenhand.auditing.streaming.store import Store, writing
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError
 from evenhand.inputs.roles import Columns
 from evenhand.inputs.validation import check_columns, check_fraction
-from evenhand.models import AttributionChoice, AuditedModel, Output, as_audited_model
+from evenhand.models.dispatch import AttributionChoice, as_audited_model
+from evenhand.models.protocol import AuditedModel, Output
 from evenhand.system.memory import return_freed_memory
 from evenhand.system.progress import progress as shown_progress
 from evenhand.system.threads import n_cores, one_blas_thread, one_torch_thread
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from evenhand.auditing.streaming.result import StreamedAudit
 
 __all__ = ["audit_stream"]
@@ -334,7 +337,6 @@ def _reference_rows(
 
 
 def _reference_table(reference: Any) -> pa.Table:  # noqa: ANN401
-    import pyarrow as pa
 
     from evenhand.inputs.tables import read_table
 
@@ -342,7 +344,6 @@ def _reference_table(reference: Any) -> pa.Table:  # noqa: ANN401
         return pa.Table.from_pandas(read_table(Path(reference)), preserve_index=False)
     if isinstance(reference, pa.Table):
         return reference
-    import narwhals as nw
 
     try:
         return nw.from_native(reference, eager_only=True).to_arrow()
@@ -371,8 +372,6 @@ def _checked_pool(pool: People) -> People:
 
 def _on_device(model: Any, device: str | None) -> Any:  # noqa: ANN401
     """The model where it is to compute."""
-    import torch
-
     if device is None:
         return model
     if device.startswith("cuda") and not torch.cuda.is_available():

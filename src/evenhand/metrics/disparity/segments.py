@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
@@ -142,7 +143,6 @@ def segmented_approvals(
 
 
 def _segments(segment: ArrayLike, n: int) -> tuple[list[str], Ints]:
-    import pandas as pd
 
     codes, values = pd.factorize(pd.Series(np.asarray(segment)), sort=True)
     if len(codes) != n:

@@ -10,16 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import is_number_column, text_columns
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["CodedTable", "has_categories"]
 
@@ -56,8 +54,6 @@ class ValueCodes:
     @classmethod
     def of(cls, column: pd.Series[Any]) -> ValueCodes:
         """The codes of a column: in the order of a pandas category's values, otherwise sorted."""
-        import pandas as pd
-
         found = cls(column.dtype)
         if isinstance(column.dtype, pd.CategoricalDtype):
             found.meet(column.dtype.categories.tolist())
@@ -75,8 +71,6 @@ class ValueCodes:
 
     def codes(self, column: pd.Series[Any]) -> Floats:
         """The code of each value; NaN for a missing one."""
-        import pandas as pd
-
         which, met = pd.factorize(column)
         found = pd.Index(met).tolist()
         self.meet(sorted(found, key=lambda value: (type(value).__name__, value)))
@@ -84,8 +78,6 @@ class ValueCodes:
 
     def decoded(self, codes: Floats) -> Any:  # noqa: ANN401 - an array of the column's type
         """The values of codes, as an array of the column's type."""
-        import pandas as pd
-
         is_missing = ~(codes < len(self.values))  # also where a column has no value at all
         place = np.where(is_missing, -1, codes).astype(np.int64)
         if isinstance(self.dtype, pd.CategoricalDtype):
@@ -97,7 +89,6 @@ class ValueCodes:
         return pd.Series(stored[place], dtype=object if is_missing.any() else self.dtype)
 
     def _categories(self) -> pd.Index[Any]:
-        import pandas as pd
 
         known: pd.Index[Any] = self.dtype.categories
         return known if len(known) == len(self.values) else pd.Index(list(self.values))
@@ -192,8 +183,6 @@ class CodedTable:
 
     def decoded(self, matrix: Floats) -> pd.DataFrame:
         """The table of a matrix; numbers are float64, because a baseline's are means."""
-        import pandas as pd
-
         columns = zip(self.names, self.columns, matrix.T, strict=True)
         return pd.DataFrame(
             {name: values if codes is None else codes.decoded(values) for name, codes, values in columns}
@@ -207,8 +196,6 @@ def has_categories(table: pd.DataFrame) -> bool:
 
 def _kind(column: pd.Series[Any]) -> str:
     """Whether a column holds a "number", a "category" or something "other"."""
-    import pandas as pd
-
     if is_number_column(column):
         return "other" if column.dtype.kind == "c" else "number"
     if column.dtype == object:

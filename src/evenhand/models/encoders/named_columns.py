@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.inputs.validation import as_matrix
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["NamedColumns"]
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import is_number_column, text_columns
 from evenhand.models.encoders.column_sources import column_sources, part_that_mixes
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["PipelineEncoder", "pipeline_encoder"]
 

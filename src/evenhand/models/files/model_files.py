@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import joblib
+
 from evenhand.exceptions import ModelFileError
 from evenhand.models.files.formats import PICKLES, file_format
 
@@ -72,8 +74,8 @@ def _read_evenhand(file: Path) -> Any:  # noqa: ANN401
 
 
 def _read_onnx(file: Path) -> Any:  # noqa: ANN401
-    from evenhand.models import OnnxModel
     from evenhand.models.files.guarded import opened_apart
+    from evenhand.models.onnx import OnnxModel
 
     opened_apart(file, "onnx")
     return OnnxModel(file.read_bytes())
@@ -98,7 +100,6 @@ def _read_pickle(file: Path, trust_pickle: bool) -> Any:  # noqa: ANN401
             "made it yourself or trust whoever did, allow it (trust_pickle=True, --trust-pickle), or save the model as "
             ".skops or ONNX."
         )
-    import joblib
 
     try:
         return joblib.load(file)

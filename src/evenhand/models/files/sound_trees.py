@@ -11,6 +11,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.ensemble._gb import BaseGradientBoosting
+from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+from sklearn.ensemble._hist_gradient_boosting.gradient_boosting import BaseHistGradientBoosting
+from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+from sklearn.tree import BaseDecisionTree
+from sklearn.tree._tree import Tree
 
 from evenhand.exceptions import InvalidInputError
 
@@ -42,12 +48,6 @@ def check_trees(model: object) -> None:
     ...
     evenhand.exceptions.InvalidInputError: The trees of the DecisionTreeClassifier are damaged: ...
     """
-    from sklearn.ensemble._gb import BaseGradientBoosting
-    from sklearn.ensemble._hist_gradient_boosting.gradient_boosting import BaseHistGradientBoosting
-    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
-    from sklearn.tree import BaseDecisionTree
-    from sklearn.tree._tree import Tree
-
     trees: list[Any] = []
     checked: set[int] = set()
     for part in _parts(model):
@@ -111,7 +111,6 @@ def _n_columns(model: Any) -> int:  # noqa: ANN401 - a tree model of scikit-lear
 
 
 def _is_sound_tree(model: Any) -> bool:  # noqa: ANN401 - a decision tree
-    from sklearn.tree._tree import Tree
 
     tree = getattr(model, "tree_", None)
     if tree is None:  # not fitted
@@ -131,8 +130,6 @@ def _is_sound_histogram_model(model: Any, predictors: list[Any]) -> bool:  # noq
 
 
 def _is_sound_predictor(predictor: Any, n_columns: int) -> bool:  # noqa: ANN401
-    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
-    from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 
     nodes = getattr(predictor, "nodes", None)
     if type(predictor) is not TreePredictor or type(nodes) is not np.ndarray:
@@ -145,7 +142,6 @@ def _is_sound_predictor(predictor: Any, n_columns: int) -> bool:  # noqa: ANN401
 
 
 def _is_sound_boosting(model: Any) -> bool:  # noqa: ANN401 - gradient boosting, whose members are checked as trees
-    from sklearn.tree import BaseDecisionTree
 
     members = getattr(model, "estimators_", None)
     if members is None:  # not fitted

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.trees.ensemble import TreeEnsemble
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["coded_matrix", "coded_values"]
 
@@ -59,8 +58,6 @@ def coded_values(ensemble: TreeEnsemble, values: NDArray[np.floating[Any]]) -> N
     InvalidInputError
         If it holds categories that the model's library refuses.
     """
-    import pandas as pd
-
     matrix = np.array(values, dtype=np.float64)
     names = ensemble.feature_names or [f"x{j}" for j in range(ensemble.n_features)]
     for j in ensemble.categories:
@@ -90,7 +87,6 @@ def _check_columns(ensemble: TreeEnsemble, names: list[str]) -> None:
 
 
 def _is_words(column: pd.Series[Any]) -> bool:
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     return not (is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype))
 
@@ -106,8 +102,6 @@ def _numbers(column: pd.Series[Any], source: str) -> NDArray[np.float64]:
 
 def _codes(column: pd.Series[Any], j: int, ensemble: TreeEnsemble) -> NDArray[np.float64]:
     """Place of each value among the categories of feature j; NaN for none."""
-    import pandas as pd
-
     categories = ensemble.categories[j]
     which, met = pd.factorize(column)
     values = pd.Index(met).tolist()
@@ -130,8 +124,6 @@ def _codes(column: pd.Series[Any], j: int, ensemble: TreeEnsemble) -> NDArray[np
 
 def _alike(values: list[Any], categories: tuple[Any, ...]) -> list[Any]:
     """Values as text where the categories are text, as numbers where they are numbers."""
-    import pandas as pd
-
     if all(isinstance(c, str) for c in categories):
         return [str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in values]
     if all(isinstance(c, (int, float)) for c in categories):

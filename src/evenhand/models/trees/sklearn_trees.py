@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.validation import check_is_fitted
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.trees.ensemble import Tree, TreeEnsemble
@@ -32,7 +36,6 @@ def read_sklearn(model: Any) -> TreeEnsemble:  # noqa: ANN401 - any estimator
         HistGradientBoostingClassifier,
         RandomForestClassifier,
     )
-    from sklearn.tree import DecisionTreeClassifier
 
     kinds = {
         DecisionTreeClassifier: _read_averaged,
@@ -52,8 +55,6 @@ def read_sklearn(model: Any) -> TreeEnsemble:  # noqa: ANN401 - any estimator
 
 
 def _check_two_classes(model: Any) -> None:  # noqa: ANN401
-    from sklearn.exceptions import NotFittedError
-    from sklearn.utils.validation import check_is_fitted
 
     name = type(model).__name__
     try:
@@ -104,8 +105,6 @@ def _read_gradient_boosting(model: Any) -> TreeEnsemble:  # noqa: ANN401
 
 def _initial_score(model: Any) -> float:  # noqa: ANN401
     """The raw score before any tree, the same for everyone."""
-    from sklearn.dummy import DummyClassifier
-
     if isinstance(model.init_, str):  # "zero"
         return 0.0
     if not isinstance(model.init_, DummyClassifier) or model.init_.strategy != "prior":

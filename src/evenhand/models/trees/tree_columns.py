@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.models.protocol import EncodesTables
 from evenhand.models.trees import TreeEnsemble, coded_matrix, coded_values
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["RecodedColumns", "TreeColumns", "column_names"]
 

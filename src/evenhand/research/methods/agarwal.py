@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from evenhand.attribution import Attribution, attribute
 from evenhand.attribution.gradients import Method as Integration
-from evenhand.models import AuditedModel, DifferentiableModel
+from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.protocol import AuditedModel
 from evenhand.research.methods.hardt import drawn_decisions
 from evenhand.research.methods.network import NetworkMethod, NetworkSettings, train_network, two_columns
 from evenhand.system.optional import fairlearn_module

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import EvenhandWarning
-from evenhand.models import AuditedModel
+from evenhand.models.protocol import AuditedModel
 from evenhand.research.methods.network import NetworkSettings
 from evenhand.training.classifier import CECClassifier
 from evenhand.training.settings import TrainingMethod

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import as_table, is_number_column
 from evenhand.research.methods.network import NetworkMethod, NetworkSettings, train_network
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["DisparateImpactRemover", "QuantileRepair"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
@@ -74,7 +75,6 @@ class _GivenScore(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _logits(network: Any, x: NDArray[np.float32]) -> Floats:  # noqa: ANN401
-    import torch
 
     with torch.no_grad():
         logits: Floats = network(torch.from_numpy(x)).squeeze(-1).double().numpy()

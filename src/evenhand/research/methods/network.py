@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
@@ -16,11 +17,9 @@ from torch import Tensor, nn
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.validation import as_groups, as_labels, as_table
-from evenhand.models import AuditedModel, DifferentiableModel
+from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.protocol import AuditedModel
 from evenhand.training import StackedNetwork, TrainingData, TrainingSettings, train
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["NetworkMethod", "NetworkSettings", "batches", "new_network", "seeded", "sigmoid", "train_network"]
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.models import AuditedModel
-
-if TYPE_CHECKING:
-    import pandas as pd
+from evenhand.models.protocol import AuditedModel
 
 __all__ = ["Method", "RepairsTable"]
 

@@ -13,7 +13,8 @@ from evenhand.attribution import Explanation, label_group_baselines
 from evenhand.metrics.cec import score_contributions
 from evenhand.metrics.outcomes import group_outcomes, outcome_figures
 from evenhand.metrics.regimes import assign_regimes, regime_shares
-from evenhand.models import AuditedModel, DifferentiableModel
+from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.protocol import AuditedModel
 from evenhand.research.reproduction.folds import Fold
 from evenhand.research.reproduction.settings import ProtocolSettings
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.inputs.splitting import stratified_folds
-from evenhand.models import DifferentiableModel
+from evenhand.models.gradient import DifferentiableModel
 from evenhand.system.files import write_atomically
 from evenhand.training.folds import Fold, match_fold
 
@@ -61,7 +62,6 @@ def _prepare(data: Dataset, group: Ints, train: Ints, test: Ints, settings: Prot
 
 
 def _digest(data: Dataset) -> str:
-    import pandas as pd
 
     content = hashlib.sha256(repr((data.name, list(data.X.columns), list(data.financial_features))).encode())
     content.update(pd.util.hash_pandas_object(data.X, index=False).to_numpy().tobytes())

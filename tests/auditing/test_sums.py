@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.auditing import pairs as findings
+from evenhand.auditing import sums
 from evenhand.auditing.assemble import screened_people
-from evenhand.auditing.pairs import ScoreCounts, _by_score, text_codes
+from evenhand.auditing.sums import ScoreCounts, _by_score, text_codes
 from evenhand.metrics.outcomes import auc
 
 
@@ -35,8 +35,8 @@ def test_very_many_scores_are_rounded_and_decisions_are_not(rng, monkeypatch):
     label, group = (rng.random(20_000) < score).astype(int), rng.integers(0, 2, 20_000)
     decision = (score >= 0.5).astype(int)
     exact = ScoreCounts.of(score, group, label, decision)
-    monkeypatch.setattr(findings, "_MOST_SCORES", 5000)
-    monkeypatch.setattr(findings, "_STEPS_PER_LOGIT", 256)
+    monkeypatch.setattr(sums, "_MOST_SCORES", 5000)
+    monkeypatch.setattr(sums, "_STEPS_PER_LOGIT", 256)
     rounded = ScoreCounts.of(score, group, label, decision)
     parts = ScoreCounts.of(*(c[:9000] for c in (score, group, label, decision)))
     parts += ScoreCounts.of(*(c[9000:] for c in (score, group, label, decision)))

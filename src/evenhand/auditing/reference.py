@@ -1,0 +1,67 @@
+"""What is fitted once, on the people that all are matched in and explained from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.auditing.people import Explainer, People
+from evenhand.auditing.settings import AuditSettings
+from evenhand.auditing.triples import EvidenceReference
+from evenhand.matching import MatchReference
+from evenhand.matching.space import Missing
+from evenhand.models.protocol import AuditedModel
+
+__all__ = ["AuditReference"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class AuditReference:
+    """Everything that is fitted once, on the people that all are matched in and explained from.
+
+    Attributes
+    ----------
+    pool
+        Those people.
+    explainer
+        Their baselines.
+    matcher
+        Their standardized financial features, indexed for matching.
+    evidence
+        The same, indexed for placebo comparisons; None where no evidence is wanted.
+    """
+
+    model: AuditedModel
+    settings: AuditSettings
+    pool: People
+    explainer: Explainer
+    matcher: MatchReference
+    evidence: EvidenceReference | None
+
+    @classmethod
+    def of(cls, model: AuditedModel, settings: AuditSettings, pool: People, *, evidence: bool) -> AuditReference:
+        """Fit standardization, neighbors and baselines on a pool."""
+        financial = list(settings.financial_features)
+        # A bare network refuses missing values anyway; a model with an encoder of its own has a place for them.
+        missing: Missing = "indicator" if model.accepts_missing else "error"
+        names = np.asarray(pool.groups.names)[pool.groups.codes]
+        device = None if pool.x.device.type == "cpu" else str(pool.x.device)
+        F = model.financial_table(pool.table, financial)
+        matcher = MatchReference.of(F, pool.labels, names, missing=missing, device=device)
+        is_financial = model.is_financial(list(pool.table.columns), financial)
+        return cls(
+            model=model,
+            settings=settings,
+            pool=pool,
+            explainer=Explainer.of(model, pool, settings.n_steps, settings.method),
+            matcher=matcher,
+            evidence=EvidenceReference.of(pool, matcher.points, is_financial, settings.random_state)
+            if evidence
+            else None,
+        )

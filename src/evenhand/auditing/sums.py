@@ -1,0 +1,257 @@
+"""Counts and sums over people and pairs, which the metrics of all batches are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.attribution import Explanation
+from evenhand.auditing.pairs import ScoredPairs
+from evenhand.auditing.people import People
+from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.triples import BatchEvidence, EvidenceSums
+from evenhand.matching import MatchSums, Pairs
+from evenhand.metrics.regimes import REGIMES
+
+__all__ = ["AuditSums", "ScoreCounts", "text_codes"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+_MEANS = ("cec", "input_gap", "reasoning_gap", "shared_reasons")
+_MOST_VALUES = 50  # a column with more is no category that could tell the group
+_MOST_SCORES = 1 << 20
+_STEPS_PER_LOGIT = 1 << 14
+_LARGEST_LOGIT = 40.0  # beyond it a probability is 0 or 1 in double precision
+
+
+def text_codes(values: NDArray[np.str_]) -> tuple[tuple[str, ...], Ints]:
+    """Distinct texts in order, and the place of each among them.
+
+    Examples
+    --------
+    >>> text_codes(np.array(["b", "a", "b"]))
+    (('a', 'b'), array([1, 0, 1]))
+    """
+    names, codes = np.unique(values, return_inverse=True)
+    return tuple(str(name) for name in names), codes.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCounts:
+    """How many people have each score, label, group and decision; rows are in order of score.
+
+    With more than about a million different rows, scores are rounded to 1/16,384 of a logit. The decisions are not
+    affected; a score moves by less than 0.00001, and the area under the ROC curve by less than half the share of
+    couples of unlike label whom the rounding ties.
+    """
+
+    score: Floats
+    group: Ints
+    label: Ints
+    decision: Ints
+    count: Ints
+
+    @classmethod
+    def of(cls, score: Floats, group: Ints, label: Ints, decision: Ints, count: Ints | None = None) -> ScoreCounts:
+        """Count people, or rows that stand for `count` people each."""
+        times = np.ones(len(score), dtype=np.int64) if count is None else count
+        order = _by_score(score, (group * 2 + label) * 2 + decision)
+        rows = [values[order] for values in (score, group, label, decision)]
+        is_new = np.ones(len(order), dtype=bool)
+        if len(order):
+            is_new[1:] = np.logical_or.reduce([values[1:] != values[:-1] for values in rows])
+        first = np.flatnonzero(is_new)
+        total = np.add.reduceat(times[order], first) if len(first) else times[:0]
+        kept = order[first]
+        found = cls(score[kept], group[kept], label[kept], decision[kept], total)
+        return found if len(first) <= _MOST_SCORES else found._rounded()
+
+    def __add__(self, other: ScoreCounts) -> ScoreCounts:
+        joined = [np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)]
+        return ScoreCounts.of(*joined)
+
+    def _rounded(self) -> ScoreCounts:
+        with np.errstate(divide="ignore"):
+            logit = np.clip(np.log(self.score) - np.log1p(-self.score), -_LARGEST_LOGIT, _LARGEST_LOGIT)
+        logit = np.round(logit * _STEPS_PER_LOGIT) / _STEPS_PER_LOGIT
+        score = 1 / (1 + np.exp(-logit))
+        if (score == self.score).all():
+            return self
+        return ScoreCounts.of(score, self.group, self.label, self.decision, self.count)
+
+
+def _by_score(score: Floats, code: Ints) -> Ints:
+    """The order by score, then by code; quick where the scores are those of a few ordered parts."""
+    by_score = np.argsort(score, kind="stable")
+    ordered = score[by_score]
+    place = np.zeros(len(score), dtype=np.int64)
+    place[1:] = np.cumsum(ordered[1:] != ordered[:-1])
+    order: Ints = by_score[np.argsort(place * (code.max(initial=0) + 1) + code[by_score], kind="stable")]
+    return order
+
+
+@dataclass(frozen=True, eq=False)
+class AuditSums:
+    """Counts and sums over people and pairs; those of parts of the people add up.
+
+    Attributes
+    ----------
+    n_people
+        Number of people of each group, of shape (G,).
+    n_without_baseline
+        People whose cell has no one in the reference.
+    scores
+        How many people have each score.
+    approvals
+        For each column to split by and each of its values, people of each group by decision, of shape (G, 2).
+    n_scored, pair_means
+        Scored pairs of each group, and sums of their cec, input gap, reasoning gap and shared reasons, of shape (G, 4).
+    regimes
+        Pairs of each group and regime, of shape (G, 4).
+    n_negligible, contributions
+        Pairs with an attribution too short to have a direction; sum of each feature's part of the scores.
+    attributions
+        Sums over people, by group and feature.
+    completeness_gap, moved
+        Sums over people of what attributions miss, and of the distance of the logit from the baseline's.
+    error_squares, value_squares
+        Sums of squared standard errors of attributions, where they are sampled, and of squared attributions.
+    values_by_group
+        For each column with few values, the groups in which each value occurs, as text; None for other columns.
+    matching, evidence
+        Of the matching and of the comparisons.
+    attribution_method
+        How attributions were computed.
+    """
+
+    n_people: Ints
+    n_without_baseline: int
+    scores: ScoreCounts
+    approvals: Mapping[str, Mapping[str, Ints]]
+    n_scored: Ints
+    pair_means: Floats
+    regimes: Ints
+    n_negligible: int
+    contributions: Floats
+    attributions: Floats
+    completeness_gap: float
+    moved: float
+    error_squares: float | None
+    value_squares: float
+    values_by_group: Mapping[str, Mapping[str, tuple[int, ...]] | None]
+    matching: MatchSums
+    evidence: EvidenceSums | None
+    attribution_method: str
+
+    @classmethod
+    def of(
+        cls,
+        reference: AuditReference,
+        people: People,
+        own: Explanation,
+        score: Floats,
+        decision: Ints,
+        pairs: Pairs,
+        points: Floats,
+        scored: ScoredPairs,
+        regime: NDArray[np.object_],
+        attributions: NDArray[np.float32],
+        evidence: BatchEvidence | None,
+        by: Mapping[str, NDArray[np.str_]],
+    ) -> AuditSums:
+        """The sums of a batch."""
+        codes, n_groups = people.groups.codes, len(people.groups.names)
+        done = scored.is_scored
+        group = codes[pairs.person[done]]
+        place = np.array([REGIMES.index(name) for name in regime[done]], dtype=np.int64)
+        error = own.standard_error
+        return cls(
+            n_people=np.bincount(codes, minlength=n_groups),
+            n_without_baseline=int((~reference.explainer.has_baseline(people)).sum()),
+            scores=ScoreCounts.of(score, codes, people.labels, decision),
+            approvals={name: _approvals(values, codes, decision, n_groups) for name, values in by.items()},
+            n_scored=np.bincount(group, minlength=n_groups),
+            pair_means=np.column_stack(
+                [np.bincount(group, getattr(scored, name)[done], minlength=n_groups) for name in _MEANS]
+            ).astype(np.float64),
+            regimes=np.bincount(group * 4 + place, minlength=4 * n_groups).reshape(n_groups, 4),
+            n_negligible=int(scored.is_negligible.sum()),
+            contributions=scored.contributions.sum(axis=0, dtype=np.float64),
+            attributions=np.stack(
+                [attributions[codes == code].sum(axis=0, dtype=np.float64) for code in range(n_groups)]
+            ),
+            completeness_gap=float(own.completeness_gap.double().sum()),
+            moved=float((own.logit - own.baseline_logit).abs().double().sum()),
+            error_squares=None if error is None else float(error.double().square().sum()),
+            value_squares=float(own.values.double().square().sum()),
+            values_by_group=_values_by_group(people),
+            matching=MatchSums.of(pairs, points, reference.matcher.points),
+            evidence=None if evidence is None else evidence.sums,
+            attribution_method=own.method,
+        )
+
+    def __add__(self, other: AuditSums) -> AuditSums:
+        def added(name: str) -> Any:  # noqa: ANN401
+            first, second = getattr(self, name), getattr(other, name)
+            return None if first is None or second is None else first + second
+
+        special: dict[str, Any] = {
+            "approvals": {
+                name: _joined_approvals(values, other.approvals[name]) for name, values in self.approvals.items()
+            },
+            "values_by_group": {
+                name: _joined_values(values, other.values_by_group[name])
+                for name, values in self.values_by_group.items()
+            },
+            "attribution_method": self.attribution_method,
+        }
+        return AuditSums(**{f.name: added(f.name) for f in fields(self) if f.name not in special}, **special)
+
+
+def _approvals(values: NDArray[np.str_], codes: Ints, decision: Ints, n_groups: int) -> dict[str, Ints]:
+    names, place = text_codes(values)
+    counts = np.bincount((place * n_groups + codes) * 2 + decision, minlength=len(names) * n_groups * 2)
+    return dict(zip(names, counts.reshape(-1, n_groups, 2), strict=True))
+
+
+def _joined_approvals(first: Mapping[str, Ints], second: Mapping[str, Ints]) -> dict[str, Ints]:
+    return {
+        name: sum((counts[name] for counts in (first, second) if name in counts), np.zeros((1, 1), dtype=np.int64))
+        for name in sorted({*first, *second})
+    }
+
+
+def _values_by_group(people: People) -> dict[str, dict[str, tuple[int, ...]] | None]:
+    """Values of each discrete column, and the groups that have them."""
+    found: dict[str, dict[str, tuple[int, ...]] | None] = {}
+    for column in people.table.columns:
+        values = people.table[column]
+        if values.nunique(dropna=False) > _MOST_VALUES:
+            found[str(column)] = None
+            continue
+        text = values.astype(object).where(values.notna(), None).map(str).to_numpy(dtype=str)
+        names, place = text_codes(text)
+        occurs = np.zeros((len(names), len(people.groups.names)), dtype=bool)
+        occurs[place, people.groups.codes] = True
+        found[str(column)] = {
+            name: tuple(np.flatnonzero(row).tolist()) for name, row in zip(names, occurs, strict=True)
+        }
+    return found
+
+
+def _joined_values(
+    first: Mapping[str, tuple[int, ...]] | None, second: Mapping[str, tuple[int, ...]] | None
+) -> dict[str, tuple[int, ...]] | None:
+    if first is None or second is None:
+        return None
+    names = sorted({*first, *second})
+    if len(names) > _MOST_VALUES:
+        return None
+    return {name: tuple(sorted({*first.get(name, ()), *second.get(name, ())})) for name in names}
