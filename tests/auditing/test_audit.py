@@ -131,7 +131,7 @@ def test_several_columns_are_intersected(rng, people):
 
 def test_unmatched_people_are_counted_and_have_no_figures(people):
     X, y, group = people
-    with pytest.warns(EvenhandWarning, match="of comparisons have a match"):
+    with pytest.warns(EvenhandWarning, match="of people have a match"):
         result = eh.audit(network(), X, y, sensitive_features=group, financial_features=FINANCIAL, max_distance=0.8)
     unmatched = result.pairs["match"] == -1
     assert 0 < unmatched.sum() < 40

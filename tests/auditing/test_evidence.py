@@ -154,7 +154,7 @@ def test_more_than_two_groups_are_compared_pair_by_pair(rng):
     assert result.evidence.worst_pair.estimate.value == largest
 
 
-def test_groups_without_a_comparison_are_shown_as_such(rng):
+def test_groups_without_a_triple_are_shown_as_such(rng):
     X = pd.DataFrame(rng.normal(size=(202, 3)), columns=list("abc"))
     y = np.r_[np.tile([0, 1], 100), 0, 1]
     group = np.concatenate([np.repeat(["p", "q"], 100), ["tiny", "tiny"]])
@@ -241,7 +241,7 @@ def test_a_verdict_that_hangs_on_one_choice_is_named(biased):
     assert evidence.hangs_on == ()
     doubtful = replace(evidence.cec, p_value=0.4)
     changed = replace(evidence, by_matches=((1, doubtful), *evidence.by_matches[1:]))
-    assert changed.hangs_on == ("the nearest 1 comparisons of each person",)
+    assert changed.hangs_on == ("the nearest 1 triples of each person",)
     assert replace(evidence, cec=replace(evidence.cec, value=float("nan"))).hangs_on == ()
 
 

@@ -25,7 +25,7 @@ def _people(n=300, n_groups=2, n_features=3, minority=0.3, seed=0):
 
 @pytest.mark.parametrize("n_groups", [2, 4])
 @pytest.mark.parametrize("has_reference", [False, True])
-def test_a_comparison_is_of_one_label_two_groups_and_two_equal_distances(n_groups, has_reference):
+def test_a_triple_is_of_one_label_two_groups_and_two_equal_distances(n_groups, has_reference):
     points, label, group = _people(n_groups=n_groups)
     reference = _people(n_groups=n_groups, seed=1) if has_reference else None
     found = placebo_pairs(points, label, group, reference)
@@ -44,7 +44,7 @@ def test_a_comparison_is_of_one_label_two_groups_and_two_equal_distances(n_group
     assert (np.abs(found.other_distance - found.own_distance) <= 0.05 * longer + 1e-5).all()
 
 
-def test_comparisons_are_ordered_and_at_most_as_many_as_asked_and_no_one_serves_twice_for_a_person():
+def test_triples_are_ordered_and_at_most_as_many_as_asked_and_no_one_serves_twice_for_a_person():
     points, label, group = _people(n_groups=3, n=600)
     found = placebo_pairs(points, label, group, n_pairs=3)
     key = found.person * 3 + found.other_group
@@ -106,7 +106,7 @@ def test_the_seed_decides():
     assert first.nodes.shape != other.nodes.shape or (first.nodes != other.nodes).any()
 
 
-def test_everyone_without_a_comparison_has_a_reason():
+def test_everyone_without_a_triple_has_a_reason():
     points = np.array([[0.0], [1.0], [1.0], [0.0], [1.0], [0.0], [9.0], [0.0]])
     label = np.array([0, 0, 0, 1, 1, 2, 2, 3])
     group = np.array([0, 0, 1, 0, 0, 0, 1, 1])
@@ -137,7 +137,7 @@ def test_no_one_at_all_gives_no_comparisons():
     assert found.nodes.shape == (0, 3)
 
 
-def test_max_distance_keeps_the_nearer_comparisons():
+def test_max_distance_keeps_the_nearer_triples():
     points, label, group = _people()
     everyone, near = placebo_pairs(points, label, group), placebo_pairs(points, label, group, max_distance=0.5)
     assert 0 < len(near) < len(everyone)
@@ -153,7 +153,7 @@ def test_codes_of_a_separate_reference_are_not_those_of_the_audited_people():
     np.testing.assert_array_equal(same.nodes, np.column_stack([same.person, same.other, same.own]))
 
 
-def test_person_mean_averages_over_a_persons_comparisons_with_a_group():
+def test_person_mean_averages_over_a_persons_triples_with_a_group():
     points, label, group = _people(n_groups=3)
     found = placebo_pairs(points, label, group)
     values = np.random.default_rng(0).random(len(found))
@@ -202,11 +202,11 @@ def test_refusals(change, message):
 
 def test_person_mean_refuses_another_number_of_values():
     found = placebo_pairs(*_people(n=50))
-    with pytest.raises(InvalidInputError, match="one per comparison"):
+    with pytest.raises(InvalidInputError, match="one per triple"):
         found.person_mean([1.0])
 
 
-def test_comparisons_of_a_person_do_not_depend_on_who_else_is_compared():
+def test_triples_of_a_person_do_not_depend_on_who_else_is_compared():
     points, label, group = _people(n=300, n_groups=3)
     reference = PlaceboReference.of(points[:200], label[:200], group[:200])
     row = np.where(np.arange(300) < 200, np.arange(300), -1)

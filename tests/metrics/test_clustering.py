@@ -1,4 +1,4 @@
-"""Excesses from comparisons in parts equal those of `inference.excess_columns` from all at once."""
+"""Excesses from triples in parts equal those of `inference.excess_columns` from all at once."""
 
 from dataclasses import asdict, dataclass
 
@@ -53,8 +53,8 @@ class InParts:
             yield self.whole, low, min(low + 7, self.n_reference)
 
 
-def comparisons(rng, n_people, n_inside, n_reference=30, n_columns=10):
-    """Up to four comparisons of each person; the first people are of the reference."""
+def triples(rng, n_people, n_inside, n_reference=30, n_columns=10):
+    """Up to four triples of each person; the first people are of the reference."""
     person = np.repeat(np.arange(n_people), rng.integers(1, 5, n_people))
     row = np.where(person < n_inside, person, -1)
     other, own = np.empty(len(person), dtype=np.int64), np.empty(len(person), dtype=np.int64)
@@ -70,7 +70,7 @@ def comparisons(rng, n_people, n_inside, n_reference=30, n_columns=10):
 @pytest.mark.parametrize("budget", [1 << 25, 40])
 def test_parts_and_ranges_give_the_errors_of_all_at_once(rng, monkeypatch, n_inside, budget):
     monkeypatch.setattr(clustering, "_MOST_SUMS", budget)
-    whole = comparisons(rng, 30 if n_inside == 30 else 60, n_inside)
+    whole = triples(rng, 30 if n_inside == 30 else 60, n_inside)
     nodes = np.column_stack(
         [np.where(whole.person_row >= 0, whole.person_row, 30 + whole.person), whole.other, whole.own]
     )
@@ -84,7 +84,7 @@ def test_parts_and_ranges_give_the_errors_of_all_at_once(rng, monkeypatch, n_ins
 
 
 def test_any_number_of_threads_gives_the_same_bits(rng):
-    whole = comparisons(rng, 60, 12)
+    whole = triples(rng, 60, 12)
     one, three = (estimate_excesses([All(10), All(10)], InParts(whole, 30), n_threads) for n_threads in (1, 3))
     assert repr(one) == repr(three)
 
@@ -97,14 +97,14 @@ def test_what_a_part_raises_in_a_thread_is_raised(rng):
             raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="the disk is gone"):
-        estimate_excesses([All(10)], Torn(comparisons(rng, 60, 12), 30), n_threads=2)
+        estimate_excesses([All(10)], Torn(triples(rng, 60, 12), 30), n_threads=2)
 
 
 def test_few_people_and_no_questions(rng):
-    whole = comparisons(rng, 8, 0, n_columns=2)
+    whole = triples(rng, 8, 0, n_columns=2)
     (found,) = estimate_excesses([All(2)], InMemory(whole, 30, n_left_out=3))
     assert [np.isnan(estimate.value) for estimate in found] == [True, True]
-    assert found[0].note == "not estimated: 8 people with a comparison, at least 10 needed; " + (
-        "3 comparisons without a score left out"
+    assert found[0].note == "not estimated: 8 people with a triple, at least 10 needed; " + (
+        "3 triples without a score left out"
     )
     assert estimate_excesses([], InMemory(whole, 30)) == []

@@ -25,8 +25,8 @@ def rng():
     return np.random.default_rng(0)
 
 
-def _comparisons(rng, n_people=40, n_each=3, n_matches=8):
-    """People with several comparisons each, matches that serve often, and a score that depends on all three."""
+def _triples(rng, n_people=40, n_each=3, n_matches=8):
+    """People with several triples each, matches that serve often, and a score that depends on all three."""
     person = np.repeat(np.arange(n_people), n_each)
     match = n_people + rng.integers(n_matches, size=len(person))
     placebo = (person + rng.integers(1, n_people, size=len(person))) % n_people
@@ -38,7 +38,7 @@ def _comparisons(rng, n_people=40, n_each=3, n_matches=8):
 
 
 def _brute_force_variance(residual, nodes, weight):
-    """The formula of `excess`, comparing every two comparisons."""
+    """The formula of `excess`, comparing every two triples."""
     shared = sum(
         residual[a] * residual[b]
         for a in range(len(nodes))
@@ -54,8 +54,8 @@ def _brute_force_variance(residual, nodes, weight):
 
 @pytest.mark.parametrize("n_columns", [1, 2, 3])
 @pytest.mark.parametrize("has_control", [False, True])
-def test_standard_error_equals_the_sum_over_every_two_comparisons_that_share_a_person(rng, n_columns, has_control):
-    delta, placebo_delta, nodes = _comparisons(rng)
+def test_standard_error_equals_the_sum_over_every_two_triples_that_share_a_person(rng, n_columns, has_control):
+    delta, placebo_delta, nodes = _triples(rng)
     nodes = nodes[:, :n_columns]
     control = rng.standard_normal(len(delta)) if has_control else None
     found = excess(delta, placebo_delta, nodes, control=control)
@@ -79,14 +79,14 @@ def test_standard_error_of_independent_people_is_the_delete_one_jackknife(rng):
 
 
 def test_standard_error_is_never_below_that_of_independent_people(rng):
-    # Comparisons that share people and have opposite residuals would make the sum over couples negative.
+    # Triples that share people and have opposite residuals would make the sum over couples negative.
     nodes = np.column_stack([np.arange(20), np.repeat(np.arange(20, 30), 2)])
     difference = np.tile([0.1, -0.1], 10)
     found = excess(difference, np.zeros(20), nodes)
     assert found.standard_error >= 0.999 * np.sqrt((difference**2).sum()) / 20
 
 
-def test_people_weigh_equally_whatever_their_number_of_comparisons():
+def test_people_weigh_equally_whatever_their_number_of_triples():
     person = np.repeat(np.arange(20), np.tile([1, 4], 10))
     found = excess(np.where(person % 2 == 0, 1.0, 0.0), np.zeros(50), person)
     assert found.value == pytest.approx(0.5)
@@ -94,7 +94,7 @@ def test_people_weigh_equally_whatever_their_number_of_comparisons():
 
 
 def test_excess_does_not_depend_on_the_order_or_the_names_of_people(rng):
-    delta, placebo_delta, nodes = _comparisons(rng)
+    delta, placebo_delta, nodes = _triples(rng)
     control = rng.standard_normal(len(delta))
     order, names = rng.permutation(len(delta)), rng.permutation(1000)
     first = excess(delta, placebo_delta, nodes, control=control)
@@ -105,7 +105,7 @@ def test_excess_does_not_depend_on_the_order_or_the_names_of_people(rng):
 
 
 def test_excess_scales_and_ignores_what_pair_and_placebo_have_in_common(rng):
-    delta, placebo_delta, nodes = _comparisons(rng)
+    delta, placebo_delta, nodes = _triples(rng)
     first = excess(delta, placebo_delta, nodes)
     second = excess(3 * delta + 5, 3 * placebo_delta + 5, nodes)
     assert second.value == pytest.approx(3 * first.value)
@@ -114,7 +114,7 @@ def test_excess_scales_and_ignores_what_pair_and_placebo_have_in_common(rng):
 
 
 def test_contributions_add_up_to_the_excess_of_the_whole_with_a_control_too(rng):
-    delta, placebo_delta, nodes = _comparisons(rng)
+    delta, placebo_delta, nodes = _triples(rng)
     shares = rng.dirichlet(np.ones(4), size=len(delta))
     control = rng.standard_normal(len(delta))
     parts = excess_columns(shares * delta[:, None], shares * placebo_delta[:, None], nodes, control=control)
@@ -122,7 +122,7 @@ def test_contributions_add_up_to_the_excess_of_the_whole_with_a_control_too(rng)
 
 
 def test_a_control_that_explains_everything_leaves_exactly_nothing(rng):
-    delta, placebo_delta, nodes = _comparisons(rng)
+    delta, placebo_delta, nodes = _triples(rng)
     found = excess(delta, placebo_delta, nodes, control=delta - placebo_delta)
     assert (found.value, found.standard_error, found.p_value) == (0.0, 0.0, 1.0)
     assert "rounding" in found.note
@@ -140,7 +140,7 @@ def test_a_constant_difference_is_certain():
 def test_p_values_are_uniform_and_intervals_cover_when_people_are_shared(rng):
     covered, p = [], []
     for _ in range(400):
-        delta, placebo_delta, nodes = _comparisons(rng, n_people=60, n_each=2, n_matches=30)
+        delta, placebo_delta, nodes = _triples(rng, n_people=60, n_each=2, n_matches=30)
         found = excess(delta, placebo_delta, nodes)
         covered.append(found.ci_low <= 0.1 <= found.ci_high)
         p.append(stats.t.sf((found.value - 0.1) / found.standard_error, found.df))
@@ -149,17 +149,17 @@ def test_p_values_are_uniform_and_intervals_cover_when_people_are_shared(rng):
 
 
 def test_missing_scores_are_left_out_and_counted(rng):
-    delta, placebo_delta, nodes = _comparisons(rng)
+    delta, placebo_delta, nodes = _triples(rng)
     delta[:5] = np.nan
     found = excess(delta, placebo_delta, nodes)
     assert found.value == pytest.approx(excess(delta[5:], placebo_delta[5:], nodes[5:]).value)
-    assert "5 comparisons without a score left out" in found.note
+    assert "5 triples without a score left out" in found.note
 
 
 def test_too_few_people_give_nan_and_the_reason():
     found = excess(np.ones(9), np.zeros(9), np.arange(9))
     assert np.isnan([found.value, found.ci_low, found.p_value, found.standard_error]).all()
-    assert found.note == "not estimated: 9 people with a comparison, at least 10 needed"
+    assert found.note == "not estimated: 9 people with a triple, at least 10 needed"
     assert not found.is_estimated
     assert not found.is_weak
     assert np.isnan(excess([], [], np.zeros((0, 3), dtype=int)).value)
@@ -173,7 +173,7 @@ def test_few_independent_people_are_said_to_be_few(rng):
 
 
 def test_excess_by_agrees_with_each_part_alone_and_keeps_small_parts(rng):
-    delta, placebo_delta, nodes = _comparisons(rng)
+    delta, placebo_delta, nodes = _triples(rng)
     by = np.where(nodes[:, 0] < 3, "small", "large")
     control = rng.standard_normal(len(delta))
     found = excess_by(by, delta, placebo_delta, nodes, control=control)
@@ -285,16 +285,16 @@ def test_practical_significance_in_words(estimate, words):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: excess([0.1], [0.1, 0.2], [0]), "one row per comparison"),
-        (lambda: excess([0.1, 0.1], [0.1, 0.2], [0]), "one row per comparison"),
-        (lambda: excess([0.1], [0.1], [0], control=[0.1, 0.2]), "one row per comparison"),
+        (lambda: excess([0.1], [0.1, 0.2], [0]), "one row per triple"),
+        (lambda: excess([0.1, 0.1], [0.1, 0.2], [0]), "one row per triple"),
+        (lambda: excess([0.1], [0.1], [0], control=[0.1, 0.2]), "one row per triple"),
         (lambda: excess([[0.1]], [0.1], [0]), "`delta` must be one-dimensional"),
         (lambda: excess([0.1], [0.1], [[0, 1, 2, 3]]), "one to three columns"),
         (lambda: excess([0.1], [0.1], [-1]), "one to three columns of non-negative"),
         (lambda: excess([0.1], [0.1], [0.5]), "got float64"),
         (lambda: excess([0.1], [0.1], [[3, 3]]), "one person twice"),
         (lambda: excess([0.1], [0.1], [0], confidence=1.0), "`confidence` must lie strictly between 0 and 1"),
-        (lambda: excess_by([0], [0.1, 0.2], [0.1, 0.2], [0, 1]), "one value per comparison"),
+        (lambda: excess_by([0], [0.1, 0.2], [0.1, 0.2], [0, 1]), "one value per triple"),
         (lambda: holm([1.5]), "between 0 and 1"),
         (lambda: empirical_p_values([0.1], [0.1], [0, 1], [0]), "Every score needs a stratum"),
         (lambda: person_hash([0.5]), "must be one integer per person"),

@@ -9,6 +9,7 @@ from scipy import stats
 
 import evenhand as eh
 from evenhand.metrics.excess import excess
+from evenhand.models.gradient import DifferentiableModel
 from evenhand.searching.figures import adjusted_mean, ks_distance, outcome_of
 from evenhand.searching.models import score_model
 from evenhand.searching.networks import sight_of
@@ -23,7 +24,7 @@ def judged(planted):
     people, decided = planted
     judging = Judging(folds=2, n_steps=8)
     searched = SearchPeople.of(people.X, decided, people.group, people.financial_features, 0.0, 0)
-    return searched, judging, searched.compared_folds(judging, has_training_comparisons=False)
+    return searched, judging, searched.compared_folds(judging, has_training_triples=False)
 
 
 def audited(model, searched, fold):
@@ -72,7 +73,7 @@ def test_a_stack_of_networks_has_the_figures_of_their_audits(judged):
         consistency_threshold=0.3,
     )
     for k in range(3):
-        model = eh.models.DifferentiableModel(stack.member(k), "network", encoder)
+        model = DifferentiableModel(stack.member(k), "network", encoder)
         compare_with_audit(figures[k], audited(model, searched, (fold.train, fold.test)))
         alone = score_model(model, searched, compared[1], judging)
         assert alone == pytest.approx(figures[k], abs=2e-4)
@@ -101,7 +102,7 @@ def test_trees_that_split_on_categories_have_the_figures_of_their_audit(planted)
     X = people.X.assign(**{c: v.astype("category") for c, v in halves.items() if c not in financial})
     judging = Judging(folds=2, n_steps=8)
     searched = SearchPeople.of(X, decided, people.group, people.financial_features, 0.0, 0)
-    compared = searched.compared_folds(judging, has_training_comparisons=False)
+    compared = searched.compared_folds(judging, has_training_triples=False)
     fold = compared[0].fold
     model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=6).fit(X.iloc[fold.train], fold.y_train)
     figures = score_model(model, searched, compared[0], judging)

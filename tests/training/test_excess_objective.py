@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from evenhand.matching.placebos import placebo_pairs
-from evenhand.training.excess_objective import balanced_weights, training_comparisons
+from evenhand.training.excess_objective import balanced_weights, training_triples
 
 
 def people(n=120, n_groups=3, seed=0):
@@ -12,9 +12,9 @@ def people(n=120, n_groups=3, seed=0):
     return rng.normal(size=(n, 2)), rng.integers(0, 2, n), rng.integers(0, n_groups, n)
 
 
-def test_comparisons_are_those_of_the_audit_laid_out_by_person_and_other_group():
+def test_triples_are_those_of_the_audit_laid_out_by_person_and_other_group():
     points, labels, groups = people()
-    rows = training_comparisons(points, labels, groups, 3, n_comparisons=2)
+    rows = training_triples(points, labels, groups, 3, n_triples=2)
     pairs = placebo_pairs(points, labels, groups, n_pairs=2)
     assert rows.shape == (120, 2, 2, 2)
     assert (rows[..., 0] >= 0).sum() == len(pairs)
@@ -30,7 +30,7 @@ def test_comparisons_are_those_of_the_audit_laid_out_by_person_and_other_group()
 
 
 def test_no_one_to_compare_with_leaves_all_rows_empty():
-    assert (training_comparisons(np.zeros((3, 1)), [0, 0, 1], [0, 0, 1], 2) == -1).all()
+    assert (training_triples(np.zeros((3, 1)), [0, 0, 1], [0, 0, 1], 2) == -1).all()
 
 
 def test_both_directions_between_two_groups_count_alike_within_a_label():

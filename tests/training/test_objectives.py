@@ -25,7 +25,7 @@ from evenhand.training import (
     cec_term,
     excess_gain,
     train,
-    training_comparisons,
+    training_triples,
 )
 
 from .conftest import make_data
@@ -120,8 +120,8 @@ def test_objectives_and_placebos_that_do_not_go_together_are_refused():
         cec_loss(network(), x, x, x, objective="excess", x_placebo=x[:2])
 
 
-def with_comparisons(data, n_comparisons=3, n_financial=None):
-    """The same people with placebo comparisons found in their inputs."""
+def with_triples(data, n_triples=3, n_financial=None):
+    """The same people with placebo triples found in their inputs."""
     n_groups = data.n_groups
 
     def tables(people):
@@ -129,25 +129,25 @@ def with_comparisons(data, n_comparisons=3, n_financial=None):
         for table in range(data.n_tables):
             n = int(data.n_rows[table])
             pool = (data.X[table, :n, :n_financial], data.y[table, :n], data.group[table, :n])
-            rows = np.full((people.X.shape[1], n_groups - 1, n_comparisons, 2), -1)
+            rows = np.full((people.X.shape[1], n_groups - 1, n_triples, 2), -1)
             if people is data:
-                rows[:n] = training_comparisons(*pool, n_groups, n_comparisons=n_comparisons)
+                rows[:n] = training_triples(*pool, n_groups, n_triples=n_triples)
             else:
                 asking = (people.X[table, :, :n_financial], people.y[table], people.group[table])
-                rows[:] = training_comparisons(*asking, n_groups, pool, n_comparisons=n_comparisons)
+                rows[:] = training_triples(*asking, n_groups, pool, n_triples=n_triples)
             found.append(rows)
         return torch.from_numpy(np.stack(found))
 
     held_out = data.validation
     if held_out is not None:
-        held_out = dataclasses.replace(held_out, comparisons=tables(held_out))
-    return dataclasses.replace(data, comparisons=tables(data), validation=held_out)
+        held_out = dataclasses.replace(held_out, triples=tables(held_out))
+    return dataclasses.replace(data, triples=tables(data), validation=held_out)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES[1:])
 @pytest.mark.parametrize("n_groups", [2, 3])
 def test_a_member_of_a_stack_gets_the_result_of_that_model_alone(objective, n_groups):
-    data = with_comparisons(make_data(sizes=(80, 51), n_groups=n_groups, weighted=True))
+    data = with_triples(make_data(sizes=(80, 51), n_groups=n_groups, weighted=True))
     how = {**FAST, "epochs": 1}  # rounding grows with every step
     together = train(data, TrainingSettings(**how, **STACK, objective=objective)).parameters
     assert not torch.allclose(together, train(data, TrainingSettings(**how, **STACK)).parameters, atol=1e-3)
@@ -174,12 +174,12 @@ def by_group(n, n_held_out=0, seed=0):
     if n_held_out:
         held_out = ValidationData(*people(n_held_out), torch.full((1, n_held_out, 1), -1))
     data = TrainingData(X, y, group, match, torch.stack([torch.stack(row) for row in cells])[None], validation=held_out)
-    return with_comparisons(data, n_financial=3)
+    return with_triples(data, n_financial=3)
 
 
 @pytest.mark.parametrize("objective", ["excess", "reasoning_excess"])
 def test_training_against_placebos_follows_the_plain_loss_step_by_step(objective):
-    """No dropout: compare with automatic differentiation and torch's Adam on the same batches and comparisons."""
+    """No dropout: compare with automatic differentiation and torch's Adam on the same batches and triples."""
     data = by_group(70)
     how = TrainingSettings(
         **{**FAST, "epochs": 5},
@@ -193,12 +193,12 @@ def test_training_against_placebos_follows_the_plain_loss_step_by_step(objective
     state = train(data, how)
     stack = StackedNetwork(4, how.hidden, 0.0, seeds=(4,))
     optimizer = torch.optim.Adam(stack.parameters(), lr=1e-2)
-    X, y, group, rows_of = data.X[0], data.y[0], data.group[0], data.comparisons[0, :, 0]
+    X, y, group, rows_of = data.X[0], data.y[0], data.group[0], data.triples[0, :, 0]
     n_of = (rows_of[:, :, 0] >= 0).sum(1)
-    share = balanced_weights(data.y, data.group, data.weights, data.comparisons[..., 0, 0] >= 0)[0, :, 0]
+    share = balanced_weights(data.y, data.group, data.weights, data.triples[..., 0, 0] >= 0)[0, :, 0]
 
     def excess(rows, turn):
-        """The plain loss, as a mean over people, each with one of their comparisons."""
+        """The plain loss, as a mean over people, each with one of their triples."""
         other, own = rows_of[rows, turn].clamp_min(0).unbind(1)
         squares = cec_loss(
             stack.feed_forward(),
@@ -213,7 +213,7 @@ def test_training_against_placebos_follows_the_plain_loss_step_by_step(objective
         return squares.sum() * share[rows].sum() / len(rows)
 
     def of_table():
-        """Everyone's mean over their comparisons."""
+        """Everyone's mean over their triples."""
         total = 0.0
         for row in range(70):
             turns = range(int(n_of[row]))
@@ -248,11 +248,11 @@ def test_training_on_an_objective_lowers_it_and_validation_follows_the_plain_los
     held_out, model = data.validation, state.network().member(0)
     x, y, group = held_out.X[0], held_out.y[0], held_out.group[0]
     has_placebo = objective.endswith("excess")
-    rows = held_out.comparisons[0, :, 0, 0] if has_placebo else torch.zeros(200, 2).long()
+    rows = held_out.triples[0, :, 0, 0] if has_placebo else torch.zeros(200, 2).long()
     partner = rows[:, 0] if has_placebo else held_out.match[0, :, 0]
     weight = (partner >= 0).float()
     if has_placebo:
-        weight = balanced_weights(held_out.y, held_out.group, held_out.weights, held_out.comparisons[..., 0, 0] >= 0)
+        weight = balanced_weights(held_out.y, held_out.group, held_out.weights, held_out.triples[..., 0, 0] >= 0)
         weight = weight[0, :, 0]
     expected = cec_loss(
         model,
@@ -269,9 +269,7 @@ def test_training_on_an_objective_lowers_it_and_validation_follows_the_plain_los
 
 
 def test_an_objective_that_the_data_cannot_serve_is_refused():
-    with pytest.raises(
-        InvalidInputError, match="objective='excess' needs placebo comparisons, which the training data"
-    ):
+    with pytest.raises(InvalidInputError, match="objective='excess' needs placebo triples, which the training data"):
         Trainer(make_data(), TrainingSettings(**FAST, objective="excess"))
     with pytest.raises(InvalidInputError, match="which the training data and `validation` lack"):
         Trainer(make_data(validation=9), TrainingSettings(**FAST, objective="reasoning_excess"))
@@ -279,12 +277,12 @@ def test_an_objective_that_the_data_cannot_serve_is_refused():
         TrainingSettings(objective="gap")
 
 
-def test_comparisons_of_the_wrong_shape_or_of_rows_that_are_not_there_are_refused():
-    data = with_comparisons(make_data(sizes=(40,)))
-    with pytest.raises(InvalidInputError, match=r"`comparisons` must have shape \(1, 40, 1, 'n_comparisons', 2\), got"):
-        dataclasses.replace(data, comparisons=data.comparisons[..., 0])
-    with pytest.raises(InvalidInputError, match="`comparisons` must hold rows below 40, or -1 for both"):
-        dataclasses.replace(data, comparisons=torch.full_like(data.comparisons, 40))
+def test_triples_of_the_wrong_shape_or_of_rows_that_are_not_there_are_refused():
+    data = with_triples(make_data(sizes=(40,)))
+    with pytest.raises(InvalidInputError, match=r"`triples` must have shape \(1, 40, 1, 'n_triples', 2\), got"):
+        dataclasses.replace(data, triples=data.triples[..., 0])
+    with pytest.raises(InvalidInputError, match="`triples` must hold rows below 40, or -1 for both"):
+        dataclasses.replace(data, triples=torch.full_like(data.triples, 40))
 
 
 def test_a_classifier_with_each_objective_saves_loads_and_goes_on(tmp_path):

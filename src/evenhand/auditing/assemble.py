@@ -214,7 +214,7 @@ def reservations_of(
             f"as text: {singular}; a model cannot learn from them. Leave them out, or turn them into numbers."
         )
     if diagnostics.coverage < _LOW_COVERAGE:
-        grave.append(f"Only {diagnostics.coverage:.1%} of comparisons have a match; the figures speak of those alone.")
+        grave.append(f"Only {diagnostics.coverage:.1%} of people have a match in another group.")
     if provenance.completeness_gap > _LARGE_GAP:
         grave.append(
             f"Attributions miss {provenance.completeness_gap:.1%} of the change in the logit they should sum to; "
@@ -249,8 +249,8 @@ def reservations_of(
         other.append(f"The excess: {evidence.cec.note}.")
     if evidence is not None and evidence.common_support < _LOW_COVERAGE:
         other.append(
-            f"Only {evidence.common_support:.1%} of comparisons have a placebo pair at the same distance; "
-            "the excess speaks of those alone."
+            f"Only {evidence.common_support:.1%} of people have a match and a placebo at the same distance; "
+            "the excess describes those alone."
         )
     if evidence is not None and evidence.hangs_on:
         other.append(f"The verdict on the excess would be another with {'; with '.join(evidence.hangs_on)}.")

@@ -39,7 +39,7 @@ class BatchFindings:
     attributions
         Of the people, by feature.
     evidence
-        Its comparisons; None where no evidence is wanted.
+        Its triples; None where no evidence is wanted.
     sums
         What the figures are made from.
     """

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from evenhand.auditing.people import People
-from evenhand.auditing.triples import BatchEvidence, Comparisons, EvidenceSums
+from evenhand.auditing.triples import BatchEvidence, EvidenceSums, Triples
 from evenhand.metrics.clustering import InMemory, Parts, Question, Selection, estimate_excesses
 from evenhand.metrics.excess import (
     ExcessEstimate,
@@ -107,12 +107,12 @@ class Evidence:
     features, weights
         Each feature's contribution to the excess; weights that differ by group.
     common_support, without_support
-        Share of (person, other group) with a comparison, and why others have none.
+        Share of (person, other group) with a triple, and why others have none.
     placebo_cec, q_value
         For each (person, other group): mean CEC of the placebo pairs, and the false-discovery rate at which the
-        person's own excess would be called; NaN without comparison. Of shape (n_people, n_groups).
+        person's own excess would be called; NaN without triple. Of shape (n_people, n_groups).
     by_distance, by_matches, regime_b_by_threshold
-        The excess with comparisons within growing distances, and with the nearest 1, 2, ... comparisons of each person;
+        The excess with triples within growing distances, and with the nearest 1, 2, ... triples of each person;
         the excess share in Regime B at other consistency thresholds.
     """
 
@@ -129,7 +129,7 @@ class Evidence:
     weights: tuple[WeightDifference, ...]
     common_support: float
     without_support: dict[str, int]
-    n_comparisons: int
+    n_triples: int
     placebo_cec: Floats
     q_value: Floats
     by_distance: tuple[tuple[float, ExcessEstimate], ...]
@@ -148,8 +148,8 @@ class Evidence:
         if not self.cec.is_estimated:
             return ()
         variants = [
-            *((f"comparisons within a distance of {d:.2f}", e) for d, e in self.by_distance),
-            *((f"the nearest {k} comparisons of each person", e) for k, e in self.by_matches),
+            *((f"triples within a distance of {d:.2f}", e) for d, e in self.by_distance),
+            *((f"the nearest {k} triples of each person", e) for k, e in self.by_matches),
         ]
         verdict = self.cec.p_value <= _LEVEL
         return tuple(name for name, e in variants if e.is_estimated and (e.p_value <= _LEVEL) != verdict)
@@ -167,7 +167,7 @@ class Evidence:
             "compared_mean": self.compared_mean,
             "placebo_mean": self.placebo_mean,
             "placebo_reason_overlap": self.placebo_overlap,
-            "n_comparisons": self.n_comparisons,
+            "n_triples": self.n_triples,
             "common_support": self.common_support,
             "without_support": self.without_support,
             "sentences": list(self.sentences),
@@ -196,7 +196,7 @@ class _MainQuestion:
     def n_columns(self) -> int:
         return 4 + self.n_features
 
-    def of(self, part: Comparisons) -> Selection:
+    def of(self, part: Triples) -> Selection:
         scores = np.column_stack([part.cec - part.placebo_cec, part.input_gap, part.reasoning_gap, part.shared_reasons])
         return Selection(None, _share(part.n_within[:, -1]), part.control, np.hstack([scores, part.contributions]))
 
@@ -208,7 +208,7 @@ class _RegimeB:
     threshold: float
     n_columns: int = 1
 
-    def of(self, part: Comparisons) -> Selection:
+    def of(self, part: Triples) -> Selection:
         def share(is_same: Bools, score: Floats) -> Floats:
             return (is_same & (score > self.threshold)).astype(np.float64)
 
@@ -226,43 +226,43 @@ class _WithinPeople:
     code: int
     n_columns: int = 1
 
-    def of(self, part: Comparisons) -> Selection:
+    def of(self, part: Triples) -> Selection:
         values = part.by[self.column] if self.column in part.by else _person_column(part, self.column)
         return _cec_of(part, values == self.code, part.n_within[:, -1])
 
 
 @dataclass(frozen=True)
 class _BetweenGroups:
-    """The excess of comparisons between two groups."""
+    """The excess of triples between two groups."""
 
     first: int
     second: int
     n_columns: int = 1
 
-    def of(self, part: Comparisons) -> Selection:
+    def of(self, part: Triples) -> Selection:
         return _cec_of(part, _is_between(part, self.first, self.second), part.n_between)
 
 
 @dataclass(frozen=True)
 class _WithinDistance:
-    """The excess of comparisons within a distance."""
+    """The excess of triples within a distance."""
 
     place: int
     limit: float
     n_columns: int = 1
 
-    def of(self, part: Comparisons) -> Selection:
+    def of(self, part: Triples) -> Selection:
         return _cec_of(part, part.distance <= self.limit, part.n_near[:, self.place])
 
 
 @dataclass(frozen=True)
 class _Nearest:
-    """The excess of each person's nearest comparisons with a group."""
+    """The excess of each person's nearest triples with a group."""
 
     n_nearest: int
     n_columns: int = 1
 
-    def of(self, part: Comparisons) -> Selection:
+    def of(self, part: Triples) -> Selection:
         return _cec_of(part, part.rank <= self.n_nearest, part.n_within[:, self.n_nearest - 1])
 
 
@@ -278,7 +278,7 @@ class _Weights:
     def n_columns(self) -> int:
         return len(self.features)
 
-    def of(self, part: Comparisons) -> Selection:
+    def of(self, part: Triples) -> Selection:
         rows = np.flatnonzero(_is_between(part, self.first, self.second))
         # The difference is of the other's weight over the placebo's, who is of the person's own group.
         sign = np.where(part.group[rows] == self.second, 1.0, -1.0).astype(np.float32)
@@ -292,17 +292,17 @@ def _share(n: Ints) -> Floats:
     return 1 / n.astype(np.float64)
 
 
-def _cec_of(part: Comparisons, is_in: Bools, n_of_person: Ints) -> Selection:
+def _cec_of(part: Triples, is_in: Bools, n_of_person: Ints) -> Selection:
     rows = np.flatnonzero(is_in)
     difference = part.cec[rows] - part.placebo_cec[rows]
     return Selection(rows, _share(n_of_person[rows]), part.control[rows], difference[:, None])
 
 
-def _person_column(part: Comparisons, name: str) -> Ints:
+def _person_column(part: Triples, name: str) -> Ints:
     return {"group": part.group, "label": part.label, "decision": part.is_favorable.astype(np.int64)}[name]
 
 
-def _is_between(part: Comparisons, first: int, second: int) -> Bools:
+def _is_between(part: Triples, first: int, second: int) -> Bools:
     low, high = np.minimum(part.group, part.other_group), np.maximum(part.group, part.other_group)
     is_between: Bools = (low == first) & (high == second)
     return is_between
@@ -332,7 +332,7 @@ class Design:
 
 
 def estimate_evidence(
-    parts: Parts[Comparisons],
+    parts: Parts[Triples],
     sums: EvidenceSums,
     design: Design,
     distance_limits: Sequence[float],
@@ -341,12 +341,12 @@ def estimate_evidence(
     q_value: Floats | None = None,
     n_threads: int = 1,
 ) -> Evidence:
-    """The evidence, from comparisons in one part or many.
+    """The evidence, from triples in one part or many.
 
     Parameters
     ----------
     parts
-        The comparisons, with the numbers within `distance_limits`.
+        The triples, with the numbers within `distance_limits`.
     sums
         Over all people.
     design
@@ -363,7 +363,7 @@ def estimate_evidence(
     weighed = tuple(j for j, feature in enumerate(design.features) if feature not in design.without_weight)
     present = _values_present(parts, n_groups)
     splits = _split_questions(design, between, present)
-    questions: list[Question[Comparisons]] = [
+    questions: list[Question[Triples]] = [
         _MainQuestion(len(design.features)),
         _RegimeB(design.consistency_threshold),
         *(_RegimeB(threshold) for threshold in _THRESHOLDS),
@@ -399,7 +399,7 @@ def estimate_evidence(
         weights=weights,
         common_support=_ratio(sums.n_supported, sums.n_asked),
         without_support=dict(sums.without_support),
-        n_comparisons=sums.n_comparisons,
+        n_triples=sums.n_triples,
         placebo_cec=nothing if placebo_cec is None else placebo_cec,
         q_value=nothing if q_value is None else q_value,
         by_distance=by_distance,
@@ -409,15 +409,15 @@ def estimate_evidence(
 
 
 DISTANCE_SHARES = (0.25, 0.5, 0.75, 1.0)
-"""Shares of the comparisons, nearest first, within which the excess is given."""
+"""Shares of the triples, nearest first, within which the excess is given."""
 
 
 def gather_evidence(found: BatchEvidence, people: People, n_reference: int, design: Design) -> Evidence:
     """The evidence of people who were compared in a single batch."""
-    comparisons = found.comparisons
-    limits = np.quantile(comparisons.distance, DISTANCE_SHARES).tolist() if len(comparisons) else []
+    triples = found.triples
+    limits = np.quantile(triples.distance, DISTANCE_SHARES).tolist() if len(triples) else []
     return estimate_evidence(
-        InMemory(comparisons.within(limits), n_reference, found.sums.n_left_out),
+        InMemory(triples.within(limits), n_reference, found.sums.n_left_out),
         found.sums,
         design,
         limits,
@@ -469,7 +469,7 @@ def looked_up(table: Sequence[Floats], n_at_least: Ints, stratum: Ints) -> Float
 
 @dataclass(frozen=True)
 class _Present:
-    """Which values occur among the comparisons."""
+    """Which values occur among the triples."""
 
     groups: frozenset[int]
     labels: frozenset[int]
@@ -479,7 +479,7 @@ class _Present:
     largest_rank: int
 
 
-def _values_present(parts: Parts[Comparisons], n_groups: int) -> _Present:
+def _values_present(parts: Parts[Triples], n_groups: int) -> _Present:
     seen: dict[str, set[int]] = {"group": set(), "label": set(), "decision": set()}
     by: dict[str, set[int]] = {}
     between: set[tuple[int, int]] = set()
@@ -504,9 +504,9 @@ def _values_present(parts: Parts[Comparisons], n_groups: int) -> _Present:
 
 def _split_questions(
     design: Design, between: list[tuple[int, int]], present: _Present
-) -> list[tuple[str, str, Question[Comparisons]]]:
-    """Split, value and question; every group is shown, those without a single comparison too."""
-    found: list[tuple[str, str, Question[Comparisons]]] = []
+) -> list[tuple[str, str, Question[Triples]]]:
+    """Split, value and question; every group is shown, those without a single triple too."""
+    found: list[tuple[str, str, Question[Triples]]] = []
 
     def add(split: str, names: Mapping[int, str], codes: Iterable[int]) -> None:
         ordered = sorted(codes, key=lambda code: names[code])

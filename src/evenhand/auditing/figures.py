@@ -254,7 +254,7 @@ class AuditFigures(ABC):
             *((f"regime {r}, share", data["regimes"][r], nan, nan, _regime_note(r, tau)) for r in REGIMES),
             ("prediction flip rate", data["outcome"]["pfr"], nan, nan, "matched people who get different decisions"),
             *self._outcome_rows(),
-            ("coverage", self.matching.coverage, nan, nan, "comparisons that have a match"),
+            ("coverage", self.matching.coverage, nan, nan, "people who have a match in another group"),
         ]
         return pd.DataFrame(rows, columns=["metric", "value", "ci_low", "ci_high", "note"])
 

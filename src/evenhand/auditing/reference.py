@@ -34,7 +34,7 @@ class AuditReference:
     matcher
         Their standardized financial features, indexed for matching.
     evidence
-        The same, indexed for placebo comparisons; None where no evidence is wanted.
+        The same, indexed for placebo triples; None where no evidence is wanted.
     """
 
     model: AuditedModel

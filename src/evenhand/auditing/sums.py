@@ -126,7 +126,7 @@ class AuditSums:
     values_by_group
         For each column with few values, the groups in which each value occurs, as text; None for other columns.
     matching, evidence
-        Of the matching and of the comparisons.
+        Of the matching and of the triples.
     attribution_method
         How attributions were computed.
     """

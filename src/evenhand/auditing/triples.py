@@ -1,4 +1,4 @@
-"""Comparisons of a batch of people with placebo pairs: what the evidence of an audit is estimated from."""
+"""Triples of a batch of people with placebo pairs: what the evidence of an audit is estimated from."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from evenhand.auditing.people import Explainer, People, Seen
 from evenhand.matching.placebos import N_PAIRS, PlaceboPairs, PlaceboReference
 from evenhand.metrics.cec import cec_scores, reason_overlap, score_contributions
 
-__all__ = ["BatchEvidence", "Comparisons", "EvidenceReference", "EvidenceSums", "compare_batch"]
+__all__ = ["BatchEvidence", "EvidenceReference", "EvidenceSums", "Triples", "compare_batch"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_BLOCK = 16_384  # comparisons scored at once
+_BLOCK = 16_384  # triples scored at once
 
 
 @dataclass(frozen=True, eq=False)
-class Comparisons:
-    """Comparisons that could be scored, with everything the evidence is estimated from.
+class Triples:
+    """Triples that could be scored, with everything the evidence is estimated from.
 
-    Every field has one row per comparison.
+    Every field has one row per triple.
 
     Attributes
     ----------
@@ -39,14 +39,14 @@ class Comparisons:
     group, other_group, label, is_favorable
         Of the person, but `other_group`; `is_favorable` is the decision.
     rank, n_within
-        Place among the person's comparisons with the group, from 1 for the nearest; number of the person's
-        comparisons with places up to 1, 2, ..., of shape (n, N_PAIRS).
+        Place among the person's triples with the group, from 1 for the nearest; number of the person's
+        triples with places up to 1, 2, ..., of shape (n, N_PAIRS).
     n_between
-        Number of the person's comparisons with the group.
+        Number of the person's triples with the group.
     distance
         Of the one from the other group.
     n_near
-        Number of the person's comparisons within each limit of distance, of shape (n, n_limits).
+        Number of the person's triples within each limit of distance, of shape (n, n_limits).
     cec, placebo_cec, gap, placebo_gap
         CEC scores of pair and placebo pair, and what unlike finances alone would give.
     input_gap, reasoning_gap, shared_reasons
@@ -93,8 +93,8 @@ class Comparisons:
         """What unlike finances alone would make of pair less placebo pair."""
         return self.gap - self.placebo_gap
 
-    def within(self, limits: Sequence[float]) -> Comparisons:
-        """The same comparisons with the number of each person's within each limit of distance."""
+    def within(self, limits: Sequence[float]) -> Triples:
+        """The same triples with the number of each person's within each limit of distance."""
         code = np.unique(self.person, return_inverse=True)[1]
         near = [np.bincount(code, self.distance <= limit)[code] for limit in limits]
         return replace(self, n_near=np.column_stack([*near, np.zeros((len(self), 0))]).astype(np.int64))
@@ -104,7 +104,7 @@ class Comparisons:
 class EvidenceSums:
     """Counts and sums over (person, other group); those of parts of the people add up."""
 
-    n_comparisons: int
+    n_triples: int
     n_left_out: int
     n_asked: int
     n_supported: int
@@ -128,14 +128,14 @@ class BatchEvidence:
 
     Attributes
     ----------
-    comparisons, sums
+    triples, sums
         All that is estimated follows from these.
     placebo_cec, over_gap, placebo_over_gap
-        For each (person, other group), of shape (n_people, n_groups), NaN without comparison: mean CEC score of the
+        For each (person, other group), of shape (n_people, n_groups), NaN without triple: mean CEC score of the
         placebo pairs; what the scores of the pairs, and of the placebo pairs, have over what unlike finances give.
     """
 
-    comparisons: Comparisons
+    triples: Triples
     sums: EvidenceSums
     placebo_cec: Floats
     over_gap: Floats
@@ -149,7 +149,7 @@ class EvidenceReference:
     Attributes
     ----------
     placebos
-        The reference, indexed for comparisons.
+        The reference, indexed for triples.
     is_financial
         Which encoded inputs belong to financial features, of shape (d,).
     deviation
@@ -210,10 +210,10 @@ def compare_batch(
     scored = _scored(reference, explainer, own, people, pool, pairs, decision_threshold)
     figures = {name: pairs.person_mean(values) for name, values in _by_person(scored).items()}
     usable = _is_usable(scored)
-    comparisons = _comparisons(people, pairs, scored, usable, first_person, by)
+    triples = _triples(people, pairs, scored, usable, first_person, by)
     known = np.isfinite(figures["cec"])
     sums = EvidenceSums(
-        n_comparisons=len(pairs),
+        n_triples=len(pairs),
         n_left_out=int((~usable).sum()),
         n_asked=pairs.n_asked,
         n_supported=int((pairs.reason == 0).sum()),
@@ -223,7 +223,7 @@ def compare_batch(
         placebo_reasons=float(figures["placebo_reasons"][known].sum()),
         without_support=pairs.without_support,
     )
-    return BatchEvidence(comparisons, sums, figures["placebo_cec"], figures["over_gap"], figures["placebo_over_gap"])
+    return BatchEvidence(triples, sums, figures["placebo_cec"], figures["over_gap"], figures["placebo_over_gap"])
 
 
 def _compared_people(
@@ -235,7 +235,7 @@ def _compared_people(
     compared: Ints | None,
     max_distance: float | None,
 ) -> PlaceboPairs:
-    """Comparisons of those of the batch who are compared, as rows of the batch."""
+    """Triples of those of the batch who are compared, as rows of the batch."""
     labels, groups = people.labels, people.groups.codes
     if compared is None:
         number = first_person + np.arange(len(people))
@@ -256,7 +256,7 @@ def _compared_people(
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
-    """Figures of every comparison: pair, placebo pair, and what unlike finances alone would give.
+    """Figures of every triple: pair, placebo pair, and what unlike finances alone would give.
 
     The columns of `pair` and `placebo` are cec, input gap, reasoning gap and shared reasons.
     """
@@ -273,7 +273,7 @@ class _Scores:
 
 
 def _by_person(scored: _Scores) -> dict[str, Floats]:
-    """What is averaged over each person's comparisons."""
+    """What is averaged over each person's triples."""
     return {
         "cec": scored.pair[:, 0],
         "placebo_cec": scored.placebo[:, 0],
@@ -290,16 +290,16 @@ def _is_usable(scored: _Scores) -> Bools:
     return usable & np.isfinite(scored.gap) & np.isfinite(scored.placebo_gap)
 
 
-def _comparisons(
+def _triples(
     people: People, pairs: PlaceboPairs, scored: _Scores, usable: Bools, first_person: int, by: Mapping[str, Ints]
-) -> Comparisons:
+) -> Triples:
     kept = slice(None) if usable.all() else np.flatnonzero(usable)
     person, other_group, rank = pairs.person[kept], pairs.other_group[kept], pairs.rank[kept]
     n_groups = pairs.reason.shape[1]
     cell = person * n_groups + other_group
     difference = scored.pair[kept] - scored.placebo[kept]
     within = [np.bincount(person, rank <= k, minlength=len(people))[person] for k in range(1, N_PAIRS + 1)]
-    return Comparisons(
+    return Triples(
         person=person + first_person,
         person_row=pairs.reference_row[person],
         other=pairs.other[kept],
@@ -329,7 +329,7 @@ def _comparisons(
 
 
 def _with_baseline(pairs: PlaceboPairs, explainer: Explainer, people: People) -> PlaceboPairs:
-    """The comparisons of people whose cell has someone besides the placebo to take a mean of."""
+    """The triples of people whose cell has someone besides the placebo to take a mean of."""
     kept = explainer.cell_sizes[people.cells][pairs.person] > 1
     if kept.all():
         return pairs
@@ -346,7 +346,7 @@ def _scored(
     pairs: PlaceboPairs,
     decision_threshold: float,
 ) -> _Scores:
-    """Score every comparison's pair and placebo pair, block by block."""
+    """Score every triple's pair and placebo pair, block by block."""
     n, n_features, device = len(pairs), len(people.table.columns), people.x.device
     cells = people.cells[pairs.person]
     other = explainer.see(pool, pairs.other, cells)

@@ -37,7 +37,7 @@ NO_PLACEBO_AT_DISTANCE = "no one of the own group at the distance of anyone in t
 _REASONS = ("", NO_ONE_IN_OTHER_GROUP, NO_ONE_IN_OWN_GROUP, NO_PLACEBO_AT_DISTANCE)
 
 N_PAIRS = 4
-"""Most comparisons of a person with a group, unless told otherwise."""
+"""Most triples of a person with a group, unless told otherwise."""
 
 # Far below any difference between people, in standard deviations: it only decides among people at one point.
 _JITTER = 1e-7
@@ -46,15 +46,15 @@ _PEOPLE_AT_ONCE = 16_384
 
 @dataclass(frozen=True, eq=False)
 class PlaceboPairs:
-    """Comparisons: a person, someone of another group and, as far away, someone of their own.
+    """Triples: a person, someone of another group and, as far away, someone of their own.
 
-    A person has up to `n_pairs` comparisons with each other group, nearest first. Rows are in order of person,
+    A person has up to `n_pairs` triples with each other group, nearest first. Rows are in order of person,
     then of other group.
 
     Attributes
     ----------
     person
-        Row of the person among the audited people, of shape (n_comparisons,).
+        Row of the person among the audited people, of shape (n_triples,).
     other, own
         Rows in the reference of the one from the other group and of the placebo from the person's own.
     other_distance, own_distance
@@ -62,7 +62,7 @@ class PlaceboPairs:
     other_group
         Group code of `other`.
     reason
-        Why a person has no comparison with a group, of shape (n_people, n_groups): an index into `reasons`, 0 for
+        Why a person has no triple with a group, of shape (n_people, n_groups): an index into `reasons`, 0 for
         one who has, -1 for the person's own group.
     reference_row
         The row of the reference that each person is, -1 for someone outside it, of shape (n_people,).
@@ -90,14 +90,14 @@ class PlaceboPairs:
 
     @property
     def nodes(self) -> Ints:
-        """The three people of each comparison as codes for `inference.excess`, of shape (n_comparisons, 3)."""
+        """The three people of each triple as codes for `inference.excess`, of shape (n_triples, 3)."""
         shift = 0 if self.is_same_people else len(self.reason)
         row = self.reference_row[self.person]
         return np.column_stack([np.where(row >= 0, row + shift, self.person), self.other + shift, self.own + shift])
 
     @property
     def rank(self) -> Ints:
-        """Place of each comparison among those of its person with its group, from 1 for the nearest."""
+        """Place of each triple among those of its person with its group, from 1 for the nearest."""
         key = self.person * self.reason.shape[1] + self.other_group  # sorted, nearest first within
         first = np.flatnonzero(np.r_[True, key[1:] != key[:-1]]) if len(key) else np.zeros(0, dtype=np.int64)
         return np.arange(len(key)) - np.repeat(first, np.diff(np.r_[first, len(key)])) + 1
@@ -109,29 +109,27 @@ class PlaceboPairs:
 
     @property
     def common_support(self) -> float:
-        """Share of (person, other group) that has a comparison; NaN if there is no one."""
+        """Share of (person, other group) that has a triple; NaN if there is no one."""
         return float((self.reason == 0).sum() / self.n_asked) if self.n_asked else float("nan")
 
     @property
     def without_support(self) -> dict[str, int]:
-        """How many (person, other group) have no comparison, by reason."""
+        """How many (person, other group) have no triple, by reason."""
         return {text: int((self.reason == code).sum()) for code, text in enumerate(_REASONS) if code}
 
     def person_mean(self, values: ArrayLike) -> Floats:
-        """Mean of a value per comparison over each person's comparisons with each group.
+        """Mean of a value per triple over each person's triples with each group.
 
         Returns
         -------
-        ndarray of shape (n_people, n_groups); NaN where a person has no comparison with that group.
+        ndarray of shape (n_people, n_groups); NaN where a person has no triple with that group.
         """
-        per_comparison = np.asarray(values, dtype=np.float64)
-        if per_comparison.shape != self.person.shape:
-            raise InvalidInputError(
-                f"`values` must hold one per comparison ({len(self)}), got shape {per_comparison.shape}."
-            )
+        per_triple = np.asarray(values, dtype=np.float64)
+        if per_triple.shape != self.person.shape:
+            raise InvalidInputError(f"`values` must hold one per triple ({len(self)}), got shape {per_triple.shape}.")
         cell = self.person * self.reason.shape[1] + self.other_group
         count = np.bincount(cell, minlength=self.reason.size)
-        total = np.bincount(cell, per_comparison, minlength=self.reason.size)
+        total = np.bincount(cell, per_triple, minlength=self.reason.size)
         mean = np.full(self.reason.size, np.nan)
         np.divide(total, count, out=mean, where=count > 0)
         return mean.reshape(self.reason.shape)
@@ -149,14 +147,14 @@ def placebo_pairs(
     max_distance: float | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> PlaceboPairs:
-    """Distance-balanced comparisons of each person with every other group.
+    """Distance-balanced triples of each person with every other group.
 
     Candidates are a person's nearest neighbors of the same label in the other group and in their own. Where one
     of the two groups has over twice as many people, neighbors among a random few of it, as many as the
     smaller has, are candidates too: else a large group would have no one as far away as a small group's
-    nearest. A candidate of one kind and a candidate of the other become a comparison when each is the
+    nearest. A candidate of one kind and a candidate of the other become a triple when each is the
     nearest *in distance* to the other and the two distances agree within `tolerance`; the `n_pairs`
-    nearest comparisons are kept. Among people at one and the same point the choice is random.
+    nearest triples are kept. Among people at one and the same point the choice is random.
 
     Parameters
     ----------
@@ -169,11 +167,11 @@ def placebo_pairs(
     n_neighbors
         Number of candidates of each kind.
     n_pairs
-        Most comparisons of a person with a group.
+        Most triples of a person with a group.
     tolerance
         Largest relative difference of the two distances.
     max_distance
-        Largest distance of a comparison; None sets no limit.
+        Largest distance of a triple; None sets no limit.
     random_state
         Seed or generator.
 
@@ -270,7 +268,7 @@ class PlaceboReference:
         tolerance: float = 0.05,
         max_distance: float | None = None,
     ) -> PlaceboPairs:
-        """Comparisons of people: see `placebo_pairs`.
+        """Triples of people: see `placebo_pairs`.
 
         Parameters
         ----------
@@ -311,7 +309,7 @@ class PlaceboReference:
                 )
                 found.append(np.column_stack([who[part][which], np.full(len(which), target), other_row, own_row]))
         table = np.concatenate(found)
-        # Stable, so that the nearest comparison of a person with a group stays first.
+        # Stable, so that the nearest triple of a person with a group stays first.
         person, other_group, others, owns = table[np.lexsort((table[:, 1], table[:, 0]))].T
         reason[person, other_group] = 0
         return PlaceboPairs(
@@ -447,7 +445,7 @@ class _Search:
 def _balanced(
     other: _Neighbors, own: _Neighbors, n_pairs: int, tolerance: float, slack: float, limit: float
 ) -> tuple[Ints, Ints, Ints]:
-    """Person, other row and own row of each comparison.
+    """Person, other row and own row of each triple.
 
     On the line of a person's sorted distances, a candidate of each kind that are nearest to each other
     stand side by side.

@@ -1,9 +1,9 @@
-"""Many excesses at once from comparisons that are kept in parts, with the standard errors of `inference.excess`.
+"""Many excesses at once from triples that are kept in parts, with the standard errors of `inference.excess`.
 
 The parts may lie on disk. Three passes are made over them: for the regressions, for what concerns each person, and for
-what concerns every two people of the reference. The first two go by part, where all comparisons of a person are; the
-third goes by ranges of the reference, as two of its people may meet in comparisons of any part. Memory grows with the
-reference and not with the number of comparisons.
+what concerns every two people of the reference. The first two go by part, where all triples of a person are; the
+third goes by ranges of the reference, as two of its people may meet in triples of any part. Memory grows with the
+reference and not with the number of triples.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_SUMS = 1 << 25  # of the reference's people times estimates held at once: 
 
 
 class Part(Protocol):
-    """Some comparisons: a person, someone of another group and a placebo, the last two rows of the reference."""
+    """Some triples: a person, someone of another group and a placebo, the last two rows of the reference."""
 
     @property
     def person(self) -> Ints:
@@ -71,7 +71,7 @@ P_contra = TypeVar("P_contra", bound=Part, contravariant=True)
 
 
 class Parts(Protocol[P_co]):
-    """Comparisons in parts, to be gone through as often as needed."""
+    """Triples in parts, to be gone through as often as needed."""
 
     @property
     def n_reference(self) -> int:
@@ -80,28 +80,28 @@ class Parts(Protocol[P_co]):
 
     @property
     def n_left_out(self) -> int:
-        """Comparisons that could not be used and are in no part."""
+        """Triples that could not be used and are in no part."""
         ...
 
     def parts(self) -> Iterator[P_co]:
-        """Parts; all comparisons of a person are in one."""
+        """Parts; all triples of a person are in one."""
         ...
 
     def ranges(self) -> Iterator[tuple[P_co, int, int]]:
-        """Comparisons in which a couple of the reference has its lower row in a range, with the range's two ends."""
+        """Triples in which a couple of the reference has its lower row in a range, with the range's two ends."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """What is averaged over which comparisons of a part.
+    """What is averaged over which triples of a part.
 
     Attributes
     ----------
     rows
-        The comparisons; None for all.
+        The triples; None for all.
     share
-        One over the number of the person's selected comparisons, in all parts.
+        One over the number of the person's selected triples, in all parts.
     control
         Control of each, of shape (n,).
     difference
@@ -115,7 +115,7 @@ class Selection:
 
 
 class Question(Protocol[P_contra]):
-    """A selection of comparisons and columns, the same for every part."""
+    """A selection of triples and columns, the same for every part."""
 
     @property
     def n_columns(self) -> int:
@@ -129,7 +129,7 @@ class Question(Protocol[P_contra]):
 
 @dataclass(frozen=True, eq=False)
 class InMemory(Generic[P]):
-    """Comparisons in a single part."""
+    """Triples in a single part."""
 
     part: P
     n_reference: int
@@ -145,7 +145,7 @@ class InMemory(Generic[P]):
 
 
 def smallest_row(part: Part) -> Ints:
-    """The lower row of the couple that a comparison of someone outside the reference makes."""
+    """The lower row of the couple that a triple of someone outside the reference makes."""
     return np.minimum(part.other, part.own)
 
 
@@ -154,14 +154,14 @@ def estimate_excesses(
 ) -> list[tuple[ExcessEstimate, ...]]:
     """The excess of each column of each question.
 
-    The estimates are those of `inference.excess_columns` for all comparisons at once, up to rounding.
+    The estimates are those of `inference.excess_columns` for all triples at once, up to rounding.
 
     Parameters
     ----------
     questions
         What to average.
     parts
-        The comparisons.
+        The triples.
     n_threads
         Questions answered at the same time; the estimates are the same to the last bit for any number.
     """
@@ -284,7 +284,7 @@ class _Index:
 
 @dataclass(frozen=True, eq=False)
 class _PeopleOfPart:
-    """Who is in the comparisons of a part, and what those outside the reference share with whom."""
+    """Who is in the triples of a part, and what those outside the reference share with whom."""
 
     code: Ints
     n_people: int
@@ -317,7 +317,7 @@ class _PeopleOfPart:
         )
 
     def over_reference(self, residual: Floats, n_reference: int) -> Floats:
-        """Sum of a value per comparison over the comparisons that contain each person of the reference."""
+        """Sum of a value per triple over the triples that contain each person of the reference."""
         total = np.bincount(self.other, residual, minlength=n_reference)
         total += np.bincount(self.own, residual, minlength=n_reference)
         total += np.bincount(self.inside_row, residual[self.inside], minlength=n_reference)
@@ -357,13 +357,13 @@ class _ClusterSums:
     Attributes
     ----------
     leverage
-        Weight of the comparisons of each person of the reference.
+        Weight of the triples of each person of the reference.
     over_reference
         Sum of their residuals, of shape (n_columns, n_reference).
     outside_squares, n_outside
         Squared sums over people outside the reference, and their number.
     person_squares
-        Squared sums over the people that comparisons are about.
+        Squared sums over the people that triples are about.
     shared_squares
         What is counted more than once.
     """
@@ -415,7 +415,7 @@ class _ClusterSums:
 
 
 def _residuals(fit: ExcessFit, chosen: Selection, n: int) -> Iterator[tuple[int, Floats]]:
-    """Residuals of each column over all n comparisons of a part, 0 for those that were not selected."""
+    """Residuals of each column over all n triples of a part, 0 for those that were not selected."""
     column = 0
     for block in _column_blocks(chosen.difference):
         part = ExcessFit(fit.n_people, fit.inverse, fit.coefficients[:, column : column + block.shape[1]])

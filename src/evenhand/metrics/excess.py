@@ -1,8 +1,8 @@
-"""Excess, intervals and p-values for comparisons that share people.
+"""Excess, intervals and p-values for triples that share people.
 
-A comparison is a person, their match in another group and their placebo in their own. One person can be the
-match or the placebo of many, so comparisons are not independent; the standard errors here sum over every two
-comparisons with a person in common, in time that grows with the number of comparisons and not with its square.
+A triple is a person, their match in another group and their placebo in their own. One person can be the
+match or the placebo of many, so triples are not independent; the standard errors here sum over every two
+triples with a person in common, in time that grows with the number of triples and not with its square.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ExcessEstimate:
     p_value
         One-sided, of no excess: small when pairs across groups score more than placebo pairs.
     standard_error
-        Standard error that respects people who serve in several comparisons.
+        Standard error that respects people who serve in several triples.
     n
         Number of people compared.
     n_effective
@@ -112,30 +112,30 @@ def excess(
 ) -> ExcessEstimate:
     r"""Mean excess of `delta` over `placebo_delta`, with interval and one-sided p-value.
 
-    People weigh equally, whatever their number of comparisons. With a control c, the estimate is the intercept of
-    the regression of the difference on c: comparisons are in effect re-weighted until the control has mean 0.
+    People weigh equally, whatever their number of triples. With a control c, the estimate is the intercept of
+    the regression of the difference on c: triples are in effect re-weighted until the control has mean 0.
 
-    The variance is that of deleting one person at a time with every comparison they serve in, less what is
+    The variance is that of deleting one person at a time with every triple they serve in, less what is
     counted twice:
 
     .. math:: V = \sum_v \left(\frac{S_v}{1 - c_v}\right)^2 - \sum_{u < v} S_{uv}^2 + \sum_{u < v < w} S_{uvw}^2
 
-    where :math:`S_v` sums the weighted residuals of the comparisons that contain person v, :math:`S_{uv}` of those
-    that contain both, and :math:`c_v` is the weight of v's comparisons. Without the :math:`c_v` this is the sum of
-    products of residuals over every two comparisons with anyone in common. It is never taken below the
+    where :math:`S_v` sums the weighted residuals of the triples that contain person v, :math:`S_{uv}` of those
+    that contain both, and :math:`c_v` is the weight of v's triples. Without the :math:`c_v` this is the sum of
+    products of residuals over every two triples with anyone in common. It is never taken below the
     variance that ignores sharing. Degrees of freedom: :math:`(\sum c_v^2)^2 / \sum c_v^4 - 1`.
 
     Parameters
     ----------
     delta, placebo_delta
-        A score of each comparison's pair and of its placebo pair, of shape (n_comparisons,). Comparisons with NaN
+        A score of each triple's pair and of its placebo pair, of shape (n_triples,). Triples with NaN
         in either, or in the control, are left out and counted in the note.
     nodes
-        The people of each comparison, of shape (n_comparisons,) or (n_comparisons, m), m up to 3, as non-negative
-        codes. The first column is the person the comparison is about; the others their match and placebo.
+        The people of each triple, of shape (n_triples,) or (n_triples, m), m up to 3, as non-negative
+        codes. The first column is the person the triple is about; the others their match and placebo.
     control
         What is known to differ between pair and placebo for reasons other than the group, as pair minus
-        placebo, of shape (n_comparisons,) or (n_comparisons, q). Must have expectation 0 when pair and
+        placebo, of shape (n_triples,) or (n_triples, q). Must have expectation 0 when pair and
         placebo are alike; the difference of the financial gaps is the one the audit uses.
     confidence
         Coverage of the interval.
@@ -174,7 +174,7 @@ def excess_columns(
 ) -> tuple[ExcessEstimate, ...]:
     """Excess of each column of `delta` over the same column of `placebo_delta`; see `excess`.
 
-    All columns share the weights of the comparisons. So when the columns of `delta` add up to a score (the
+    All columns share the weights of the triples. So when the columns of `delta` add up to a score (the
     contributions of the features), their excesses add up to that score's excess, with a control too.
 
     Raises
@@ -213,7 +213,7 @@ def excess_columns(
 
 @dataclass(frozen=True, eq=False)
 class ExcessMoments:
-    """Sums over comparisons that estimates of an excess follow from; the sums of parts add up.
+    """Sums over triples that estimates of an excess follow from; the sums of parts add up.
 
     Attributes
     ----------
@@ -231,12 +231,12 @@ class ExcessMoments:
 
     @classmethod
     def of(cls, share: Floats, control: Floats, difference: Floats) -> ExcessMoments:
-        """Sums over comparisons.
+        """Sums over triples.
 
         Parameters
         ----------
         share
-            One over the number of comparisons of the person, of shape (n,).
+            One over the number of triples of the person, of shape (n,).
         control, difference
             Of shape (n, q) and (n, n_columns).
         """
@@ -256,7 +256,7 @@ class ExcessMoments:
 
 @dataclass(frozen=True, eq=False)
 class ExcessFit:
-    """Regressions of differences on controls: what is estimated, and what each comparison adds to its error.
+    """Regressions of differences on controls: what is estimated, and what each triple adds to its error.
 
     Attributes
     ----------
@@ -279,7 +279,7 @@ class ExcessFit:
         return intercept
 
     def residuals(self, share: Floats, control: Floats, difference: Floats) -> Floats:
-        """What each comparison adds to the error of each estimate; the arguments are those of `ExcessMoments.of`."""
+        """What each triple adds to the error of each estimate; the arguments are those of `ExcessMoments.of`."""
         design = _design(control)
         # The estimate is linear in the differences, with these weights.
         linear = share / self.n_people * (design @ self.inverse[0])
@@ -301,7 +301,7 @@ def excess_by(
     confidence: float = 0.95,
     min_people: int = MIN_PEOPLE,
 ) -> dict[object, ExcessEstimate]:
-    """Excess within each value of `by` (group, label, decision, any column), of shape (n_comparisons,).
+    """Excess within each value of `by` (group, label, decision, any column), of shape (n_triples,).
 
     Each value has its own weights and control slope. A value with too few people is present, with NaN.
 
@@ -315,7 +315,7 @@ def excess_by(
     scores, floor, people = np.asarray(delta), np.asarray(placebo_delta), np.asarray(nodes)
     if not len(values) == len(scores) == len(floor) == len(people):
         raise InvalidInputError(
-            f"`by` must hold one value per comparison, got {len(values)} values and {len(scores)} comparisons."
+            f"`by` must hold one value per triple, got {len(values)} values and {len(scores)} triples."
         )
     adjust = None if control is None else np.asarray(control)
     found: dict[object, ExcessEstimate] = {}
@@ -334,7 +334,7 @@ def excess_by(
 
 @dataclass(frozen=True, eq=False)
 class _Overlap:
-    """Who shares comparisons with whom, indexed once for every score that is averaged over them."""
+    """Who shares triples with whom, indexed once for every score that is averaged over them."""
 
     person: Ints
     singles: Ints
@@ -343,7 +343,7 @@ class _Overlap:
 
     @classmethod
     def of(cls, people: Ints, weight: Floats) -> _Overlap:
-        """Index the single people, the couples and the triple of every comparison."""
+        """Index the single people, the couples and the triple of every triple."""
         codes: Ints = np.unique(people, return_inverse=True)[1].reshape(people.shape).astype(np.int64)
         ordered = np.sort(codes, axis=1)
         n_codes = int(codes.max()) + 1
@@ -382,11 +382,11 @@ def deleted_squares(sums: Floats, leverage: Floats | float) -> float:
     Parameters
     ----------
     sums
-        Sum of the residuals of each person's comparisons.
+        Sum of the residuals of each person's triples.
     leverage
-        Weight of each person's comparisons.
+        Weight of each person's triples.
     """
-    # A person in every comparison cannot be deleted; the bound only keeps the division defined.
+    # A person in every triple cannot be deleted; the bound only keeps the division defined.
     change = sums / np.maximum(1 - leverage, 0.1)
     return float(change @ change)
 
@@ -422,8 +422,8 @@ def estimated(value: float, error: float, n: int, n_effective: float, confidence
 
 
 def left_out_note(n: int) -> str:
-    """How many comparisons could not be used, in words; empty for none."""
-    return f"{n} comparisons without a score left out" if n else ""
+    """How many triples could not be used, in words; empty for none."""
+    return f"{n} triples without a score left out" if n else ""
 
 
 def not_estimated(n: int, note: str) -> ExcessEstimate:
@@ -435,7 +435,7 @@ def not_estimated(n: int, note: str) -> ExcessEstimate:
 def too_few(n: int, min_people: int, note: str = "") -> ExcessEstimate:
     """No estimate, as fewer people were compared than are needed."""
     needed = max(min_people, 2)
-    return not_estimated(n, _joined(f"not estimated: {n} people with a comparison, at least {needed} needed", note))
+    return not_estimated(n, _joined(f"not estimated: {n} people with a triple, at least {needed} needed", note))
 
 
 def _joined(*notes: str) -> str:
@@ -451,7 +451,7 @@ def _equal_share_per_person(person: Ints) -> Floats:
 def holm(p_values: ArrayLike) -> Floats:
     """p-values adjusted for their number (Holm 1979); the chance of any false alarm is controlled.
 
-    NaN, for a comparison that could not be made, stays NaN and is not counted.
+    NaN, for a triple that could not be made, stays NaN and is not counted.
 
     Examples
     --------
@@ -694,7 +694,7 @@ def _checked(
     adjust = adjust[:, None] if adjust.ndim == 1 else adjust
     if scores.ndim != 2 or scores.shape != floor.shape or not len(scores) == len(people) == len(adjust):
         raise InvalidInputError(
-            "`delta`, `placebo_delta`, `nodes` and `control` must have one row per comparison, "
+            "`delta`, `placebo_delta`, `nodes` and `control` must have one row per triple, "
             f"got shapes {scores.shape}, {floor.shape}, {people.shape} and {adjust.shape}."
         )
     if people.dtype.kind not in "iu" or people.ndim != 2 or not 1 <= people.shape[1] <= 3 or people.min(initial=0) < 0:
@@ -704,7 +704,7 @@ def _checked(
         )
     ordered = np.sort(people, axis=1)
     if (ordered[:, 1:] == ordered[:, :-1]).any():
-        raise InvalidInputError("`nodes` names one person twice in a comparison; the people of a row must differ.")
+        raise InvalidInputError("`nodes` names one person twice in a triple; the people of a row must differ.")
     difference: NDArray[np.floating] = scores - floor
     return difference, people.astype(np.int64), adjust
 

@@ -421,7 +421,7 @@ def _matching(data: Record) -> Sheet:
     if data["evidence"]:
         evidence = data["evidence"]
         records += [
-            {"figure": "comparisons with a placebo", "value": evidence["n_comparisons"]},
+            {"figure": "comparisons with a placebo", "value": evidence["n_triples"]},
             {"figure": "common support", "value": evidence["common_support"], "note": "people who have a comparison"},
         ]
         records += [

@@ -119,7 +119,7 @@ class Simulation:
     regime_b
         Share of people in Regime B by the paper's rule.
     common_support
-        Share of people with a comparison.
+        Share of people with a triple.
     """
 
     audit: ExcessEstimate

@@ -143,7 +143,7 @@ def procedure_of(
     Parameters
     ----------
     compared
-        The fold, its matches and its placebo comparisons.
+        The fold, its matches and its placebo triples.
     sight
         Its people as the model sees them.
     model
@@ -232,7 +232,7 @@ def _matched(match: Ints) -> tuple[Ints, Ints]:
 
 
 def _person_weights(pairs: PlaceboPairs, kept: Ints) -> NDArray[np.float64]:
-    """Weights of the kept comparisons that sum to 1, equal in total for every person."""
+    """Weights of the kept triples that sum to 1, equal in total for every person."""
     _, code, count = np.unique(pairs.person[kept], return_inverse=True, return_counts=True)
     return 1 / (count[code] * float(max(1, len(count))))
 

@@ -144,9 +144,9 @@ class NetworkFamily:
         folds = [compared.fold for compared in self.compared]
         if not (settings.uses_placebo and any(settings.of_member("cec_weight"))):
             return stack_tables(folds)
-        comparisons = [compared.comparisons for compared in self.compared]
-        assert all(rows is not None for rows in comparisons)
-        return stack_tables(folds, [rows for rows in comparisons if rows is not None])
+        triples = [compared.triples for compared in self.compared]
+        assert all(rows is not None for rows in triples)
+        return stack_tables(folds, [rows for rows in triples if rows is not None])
 
     def _sight(self, fold: Fold) -> Sight:
         return sight_of(fold, self.is_financial, self.device)

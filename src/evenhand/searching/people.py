@@ -125,19 +125,19 @@ class SearchPeople:
         """Encoding of the people searched on, the same in every fold: no label or group plays a part in it."""
         return TableEncoder.fit(self.table.iloc[self.searched], encoding)
 
-    def compared_folds(self, judging: Judging, *, has_training_comparisons: bool) -> list[ComparedFold]:
+    def compared_folds(self, judging: Judging, *, has_training_triples: bool) -> list[ComparedFold]:
         """Folds of the people searched on."""
         y, group = self.labels[self.searched], self.groups.codes[self.searched]
         split = stratified_folds(y, group, judging.folds, judging.random_state)
         parts = [(self.searched[train], self.searched[test]) for train, test in split]
-        return self._compared(parts, judging, has_training_comparisons)
+        return self._compared(parts, judging, has_training_triples)
 
     def confirming_fold(self, judging: Judging) -> ComparedFold:
         """The people held out, compared with all those searched on."""
-        return self._compared([(self.searched, self.confirming)], judging, has_training_comparisons=False)[0]
+        return self._compared([(self.searched, self.confirming)], judging, has_training_triples=False)[0]
 
     def _compared(
-        self, parts: list[tuple[Ints, Ints]], judging: Judging, has_training_comparisons: bool
+        self, parts: list[tuple[Ints, Ints]], judging: Judging, has_training_triples: bool
     ) -> list[ComparedFold]:
         encoder = self.encoder(judging.encoding)
         x = encoder.transform(self.table)
@@ -151,7 +151,7 @@ class SearchPeople:
             compared = compare_fold(
                 fold,
                 F,
-                has_training_comparisons=has_training_comparisons,
+                has_training_triples=has_training_triples,
                 max_distance=judging.max_distance,
                 random_state=judging.random_state,
             )
@@ -160,7 +160,7 @@ class SearchPeople:
 
 
 def _of_some(compared: ComparedFold, judging: Judging) -> ComparedFold:
-    """The fold with matches and comparisons of a random part of its test people, where there are many."""
+    """The fold with matches and triples of a random part of its test people, where there are many."""
     n = len(compared.fold.y_test)
     if n <= judging.n_compared:
         return compared
@@ -171,4 +171,4 @@ def _of_some(compared: ComparedFold, judging: Judging) -> ComparedFold:
     pairs, kept = compared.test_pairs, is_compared[compared.test_pairs.person]
     names = ("person", "other", "own", "other_distance", "own_distance", "other_group")
     some = replace(pairs, **{name: getattr(pairs, name)[kept] for name in names})
-    return ComparedFold(fold, compared.comparisons, some)
+    return ComparedFold(fold, compared.triples, some)

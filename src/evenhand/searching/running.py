@@ -140,7 +140,7 @@ def search(
     people = SearchPeople.of(X, y, sensitive_features, financial_features, confirmation, random_state)
     where = device_of(device)
     uses_placebo = family == "network" and any(_uses_placebo(candidate) for candidate in candidates)
-    compared = people.compared_folds(judging, has_training_comparisons=uses_placebo)
+    compared = people.compared_folds(judging, has_training_triples=uses_placebo)
     runs = _family(family, people, compared, judging, where)
     run = _fingerprint(people, judging, family, where)
     scored = _run_blocks(runs, candidates, BlockStore(store, run), judging, verbose)

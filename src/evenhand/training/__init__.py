@@ -3,7 +3,7 @@
 from evenhand.training.data import TrainingData, ValidationData
 from evenhand.training.engine.loop import Trainer, TrainingDivergedError, train
 from evenhand.training.engine.state import TrainerState
-from evenhand.training.excess_objective import balanced_weights, excess_gain, training_comparisons
+from evenhand.training.excess_objective import balanced_weights, excess_gain, training_triples
 from evenhand.training.losses import bce_loss, cec_loss, cec_term, equalized_odds_loss, squared_reasoning_gap
 from evenhand.training.network import StackedNetwork
 from evenhand.training.settings import TrainingSettings
@@ -24,5 +24,5 @@ __all__ = [
     "excess_gain",
     "squared_reasoning_gap",
     "train",
-    "training_comparisons",
+    "training_triples",
 ]

@@ -31,7 +31,7 @@ from evenhand.system.progress import progress
 from evenhand.training.data import TrainingData, ValidationData
 from evenhand.training.engine.loop import Trainer
 from evenhand.training.engine.state import TrainerState
-from evenhand.training.excess_objective import training_comparisons
+from evenhand.training.excess_objective import training_triples
 from evenhand.training.model_file import read_model, write_model
 from evenhand.training.settings import Monitor, Procedure, TrainingMethod, TrainingSettings
 
@@ -68,7 +68,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     encoding
         Categories as ``"onehot"`` columns, or as integer codes, ``"ordinal"``, the paper's choice.
     max_distance
-        Farthest match, or comparison, that enters the term of `cec_weight`; None for no limit.
+        Farthest match, or triple, that enters the term of `cec_weight`; None for no limit.
     validation_fraction
         Share of the people held out of training, to follow the figures of each epoch; 0 for none.
     patience
@@ -102,7 +102,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     group_names_
         Groups seen at fit.
     n_unmatched_
-        Comparisons at fit that had no match; with an objective that goes by placebo pairs, no placebo comparison.
+        Triples at fit that had no match; with an objective that goes by placebo pairs, no placebo triple.
     n_features_in_, feature_names_in_
         Columns seen at fit; names only where the table had some.
 
@@ -314,8 +314,8 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         x = self.encoder_.transform(table)
         F = DifferentiableModel(torch.nn.Identity(), "", self.encoder_).financial_table(table, financial)
         match = self._matches(F, labels, groups, train, train)
-        comparisons, of_held_out = self._comparisons(F, labels, groups, train, held_out)
-        partner = match if comparisons is None else comparisons[:, :, 0, 0]
+        triples, of_held_out = self._triples(F, labels, groups, train, held_out)
+        partner = match if triples is None else triples[:, :, 0, 0]
         self.n_unmatched_ = int((partner < 0).sum()) if self.cec_weight else 0
         validation = None
         if len(held_out):
@@ -325,7 +325,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 group=_one_table(groups.codes[held_out]),
                 match=_one_table(self._matches(F, labels, groups, held_out, train)),
                 weight=_one_table(weight[held_out]),
-                comparisons=None if of_held_out is None else _one_table(of_held_out),
+                triples=None if of_held_out is None else _one_table(of_held_out),
             )
         joined = len(self.encoder_.encoded_names) > len(self.encoder_.columns)
         return TrainingData(
@@ -337,7 +337,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weight=_one_table(weight[train]),
             join=torch.as_tensor(self.encoder_.join_matrix) if joined else None,
             validation=validation,
-            comparisons=None if comparisons is None else _one_table(comparisons),
+            triples=None if triples is None else _one_table(triples),
         )
 
     def _matches(
@@ -362,7 +362,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return pairs.match.reshape(len(people), -1)
 
-    def _comparisons(
+    def _triples(
         self,
         F: Any,  # noqa: ANN401
         labels: NDArray[np.int64],
@@ -370,18 +370,18 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         train: NDArray[np.int64],
         held_out: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
-        """Placebo comparisons of those trained on and of those held out; None where no objective asks for them."""
+        """Placebo triples of those trained on and of those held out; None where no objective asks for them."""
         if not self.cec_weight or not str(self.objective).endswith("excess"):
             return None, None
         space = MatchingSpace.fit(F.iloc[train], missing="indicator")
         points = space.transform(F)
         pool = (points[train], labels[train], groups.codes[train])
         options: dict[str, Any] = {"max_distance": self.max_distance}
-        comparisons = training_comparisons(*pool, len(groups.names), **options)
+        triples = training_triples(*pool, len(groups.names), **options)
         if not len(held_out):
-            return comparisons, None
+            return triples, None
         asking = (points[held_out], labels[held_out], groups.codes[held_out])
-        return comparisons, training_comparisons(*asking, len(groups.names), pool, **options)
+        return triples, training_triples(*asking, len(groups.names), pool, **options)
 
     def _financial_names(self, columns: list[str]) -> list[str]:
         if self.financial_features is None:
@@ -467,7 +467,7 @@ class _Checkpoint:
         # Epochs may grow between the two calls, and where it runs changes nothing of what is learned.
         decisive = {k: v for k, v in settings.to_dict().items() if k not in ("epochs", "device", "n_threads")}
         digest = hashlib.sha256(repr(sorted(decisive.items())).encode())
-        for tensor in (data.X, data.y, data.group, data.match, data.baselines, data.weights, data.comparisons):
+        for tensor in (data.X, data.y, data.group, data.match, data.baselines, data.weights, data.triples):
             if tensor is not None:
                 digest.update(tensor.numpy().tobytes())
         return cls(Path(folder) / f"fit-{digest.hexdigest()[:16]}.safetensors")

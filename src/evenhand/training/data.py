@@ -25,8 +25,8 @@ class ValidationData:
         For each person and other group, the matched row of the *training* table, -1 for none; (D, n, M).
     weight
         Of shape (D, n), 0 for padding; None for 1 each.
-    comparisons
-        Rows of the *training* table, as `TrainingData.comparisons`.
+    triples
+        Rows of the *training* table, as `TrainingData.triples`.
     """
 
     X: Tensor
@@ -34,10 +34,10 @@ class ValidationData:
     group: Tensor
     match: Tensor
     weight: Tensor | None = None
-    comparisons: Tensor | None = None
+    triples: Tensor | None = None
 
     def __post_init__(self) -> None:
-        integers = {"y": torch.int64, "group": torch.int64, "match": torch.int64, "comparisons": torch.int64}
+        integers = {"y": torch.int64, "group": torch.int64, "match": torch.int64, "triples": torch.int64}
         _convert(self, X=torch.float32, weight=torch.float32, **integers)
         _check_people(self)
 
@@ -70,9 +70,9 @@ class TrainingData:
         compared; None to compare column by column.
     validation
         People held out; needed for validation figures and early stopping.
-    comparisons
-        For each person, other group and one of C comparisons, the row of someone of that group and of a placebo of the
-        own, -1 for none; of shape (D, n, M, C, 2), as `training_comparisons` makes them. Needed by the objectives that
+    triples
+        For each person, other group and one of C triples, the row of someone of that group and of a placebo of the
+        own, -1 for none; of shape (D, n, M, C, 2), as `training_triples` makes them. Needed by the objectives that
         go by placebo pairs.
 
     Raises
@@ -98,11 +98,11 @@ class TrainingData:
     weight: Tensor | None = None
     join: Tensor | None = None
     validation: ValidationData | None = None
-    comparisons: Tensor | None = None
+    triples: Tensor | None = None
 
     def __post_init__(self) -> None:
         floats = {"X": torch.float32, "baselines": torch.float32, "weight": torch.float32, "join": torch.float32}
-        _convert(self, y=torch.int64, group=torch.int64, match=torch.int64, comparisons=torch.int64, **floats)
+        _convert(self, y=torch.int64, group=torch.int64, match=torch.int64, triples=torch.int64, **floats)
         _check_people(self)
         n_tables, n_rows, n_columns = self.X.shape
         if (
@@ -123,7 +123,7 @@ class TrainingData:
             raise InvalidInputError(f"`match` must hold rows below {n_rows}, got {int(self.match.max())}.")
         for people in (self, self.validation):
             if people is not None:
-                _check_comparisons(people, n_rows)
+                _check_triples(people, n_rows)
         if self.join is not None and (self.join.dim() != 2 or len(self.join) != n_columns):
             raise InvalidInputError(f"`join` must have shape ({n_columns}, n_features), got {tuple(self.join.shape)}.")
         if (self.n_rows == 0).any():
@@ -181,17 +181,17 @@ class TrainingData:
         return torch.where(self.weights > 0, position, 0).amax(1)
 
 
-def _check_comparisons(people: TrainingData | ValidationData, n_rows: int) -> None:
-    rows = people.comparisons
+def _check_triples(people: TrainingData | ValidationData, n_rows: int) -> None:
+    rows = people.triples
     if rows is None:
         return
     if rows.dim() != 5 or rows.shape[:3] != people.match.shape or rows.shape[3] < 1 or rows.shape[4] != 2:
         raise InvalidInputError(
-            f"`comparisons` must have shape {(*people.match.shape, 'n_comparisons', 2)}, got {tuple(rows.shape)}."
+            f"`triples` must have shape {(*people.match.shape, 'n_triples', 2)}, got {tuple(rows.shape)}."
         )
     if rows.numel() and (int(rows.max()) >= n_rows or ((rows < 0).any(-1) != (rows < 0).all(-1)).any()):
         raise InvalidInputError(
-            f"`comparisons` must hold rows below {n_rows}, or -1 for both people of a comparison that is not there; "
+            f"`triples` must hold rows below {n_rows}, or -1 for both people of a triple that is not there; "
             f"the largest is {int(rows.max())}."
         )
 

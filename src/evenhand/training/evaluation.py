@@ -67,10 +67,10 @@ def training_excess(
 ) -> Tensor:
     """What pairs have over placebo pairs in each member's table, of shape (K,), in the squares of the objective.
 
-    Judged by all comparisons of everyone, or of some thousand people drawn for this epoch: those of one epoch alone are
+    Judged by all triples of everyone, or of some thousand people drawn for this epoch: those of one epoch alone are
     a noisy sample.
     """
-    assert data.comparisons is not None
+    assert data.triples is not None
     found = torch.zeros(len(parameters), device=parameters.device)
     table_of = np.asarray(settings.table)
     for table in np.unique(table_of).tolist():
@@ -79,13 +79,13 @@ def training_excess(
             rows = np.random.default_rng([epoch, table]).choice(len(rows), _MOST_JUDGED, replace=False)
         people = torch.from_numpy(rows)
         one = slice(table, table + 1)
-        is_compared = data.comparisons[one, :, :, 0, 0] >= 0
+        is_compared = data.triples[one, :, :, 0, 0] >= 0
         share = balanced_weights(data.y[one], data.group[one], data.weights[one], is_compared)[0]
-        comparisons = data.comparisons[table][people]  # (n, M, C, 2)
-        is_there = comparisons[..., 0] >= 0
+        triples = data.triples[table][people]  # (n, M, C, 2)
+        is_there = triples[..., 0] >= 0
         each = (share[people] * data.weights[table][people].unsqueeze(-1)).unsqueeze(-1) * is_there
         each = (each / is_there.sum(-1, keepdim=True).clamp_min(1)).flatten(1).t()
-        partner = comparisons.flatten(1, 2).movedim(0, 1)  # (M * C, n, 2)
+        partner = triples.flatten(1, 2).movedim(0, 1)  # (M * C, n, 2)
         compared = _Compared.trained_on(data, table, people)
         n_values = (
             len(people) * (1 + 2 * len(partner)) * max((settings.n_steps + 1) * max(layout.widths) // 4, data.n_columns)
@@ -201,8 +201,8 @@ def _partners(data: TrainingData, settings: TrainingSettings, table: int) -> tup
     if not settings.uses_placebo:
         match = held_out.match[table].t()
         return match, (match >= 0) * weight
-    assert held_out.comparisons is not None
-    nearest = held_out.comparisons[table, :, :, 0]  # (n, M, 2)
+    assert held_out.triples is not None
+    nearest = held_out.triples[table, :, :, 0]  # (n, M, 2)
     one = slice(table, table + 1)
     is_compared = nearest[None, ..., 0] >= 0
     share = balanced_weights(held_out.y[one], held_out.group[one], held_out.weights[one], is_compared)[0].t()

@@ -1,4 +1,4 @@
-r"""Placebo comparisons of the people trained on, and how much each counts.
+r"""Placebo triples of the people trained on, and how much each counts.
 
 The objectives ``excess`` and ``reasoning_excess`` lower what pairs across groups have over placebo pairs. For squared
 distances between vectors :math:`\phi` the difference has a closed form. With X, X' of group g and Y, Y' of group h,
@@ -36,27 +36,27 @@ from torch import Tensor
 
 from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
 
-__all__ = ["balanced_weights", "comparison_rows", "comparisons_in_turn", "excess_gain", "training_comparisons"]
+__all__ = ["balanced_weights", "excess_gain", "training_triples", "triple_rows", "triples_in_turn"]
 
-N_COMPARISONS = 4
-"""Comparisons kept for each person and other group; epochs take them in turn."""
+N_TRIPLES = 4
+"""Triples kept for each person and other group; epochs take them in turn."""
 
 FULL_GAIN_EXCESS = 0.01
 """Excess, in squared scores, from which on the objective lowers it with its full weight."""
 
 
-def training_comparisons(
+def training_triples(
     points: ArrayLike,
     labels: ArrayLike,
     groups: ArrayLike,
     n_groups: int,
     reference: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
     *,
-    n_comparisons: int = N_COMPARISONS,
+    n_triples: int = N_TRIPLES,
     max_distance: float | None = None,
     random_state: int = 0,
 ) -> NDArray[np.int64]:
-    """Placebo comparisons of each person as rows of the reference.
+    """Placebo triples of each person as rows of the reference.
 
     Parameters
     ----------
@@ -64,8 +64,8 @@ def training_comparisons(
         As in `evenhand.matching.placebos.placebo_pairs`.
     n_groups
         Number of groups G.
-    n_comparisons
-        Most comparisons of a person with a group.
+    n_triples
+        Most triples of a person with a group.
     max_distance
         Farthest person that is compared; None for no limit.
     random_state
@@ -73,12 +73,12 @@ def training_comparisons(
 
     Returns
     -------
-    Of shape (n, G - 1, n_comparisons, 2): the row of someone of another group and, as far away, of someone of the own;
-    other groups in their order, nearest comparison first, -1 for none.
+    Of shape (n, G - 1, n_triples, 2): the row of someone of another group and, as far away, of someone of the own;
+    other groups in their order, nearest triple first, -1 for none.
 
     Examples
     --------
-    >>> training_comparisons([[0.0], [1.0], [1.0], [5.0]], [1, 1, 1, 1], [0, 0, 1, 1], 2, n_comparisons=1).tolist()
+    >>> training_triples([[0.0], [1.0], [1.0], [5.0]], [1, 1, 1, 1], [0, 0, 1, 1], 2, n_triples=1).tolist()
     [[[[2, 1]]], [[[-1, -1]]], [[[-1, -1]]], [[[1, 2]]]]
     """
     pairs = placebo_pairs(
@@ -86,18 +86,16 @@ def training_comparisons(
         labels,
         groups,
         reference,
-        n_pairs=n_comparisons,
+        n_pairs=n_triples,
         max_distance=max_distance,
         random_state=random_state,
     )
-    return comparison_rows(pairs, np.asarray(groups, dtype=np.int64), n_groups, n_comparisons)
+    return triple_rows(pairs, np.asarray(groups, dtype=np.int64), n_groups, n_triples)
 
 
-def comparison_rows(
-    pairs: PlaceboPairs, groups: NDArray[np.int64], n_groups: int, n_comparisons: int
-) -> NDArray[np.int64]:
-    """Comparisons laid out by person: see `training_comparisons`."""
-    rows = np.full((len(groups), n_groups - 1, n_comparisons, 2), -1, dtype=np.int64)
+def triple_rows(pairs: PlaceboPairs, groups: NDArray[np.int64], n_groups: int, n_triples: int) -> NDArray[np.int64]:
+    """Triples laid out by person: see `training_triples`."""
+    rows = np.full((len(groups), n_groups - 1, n_triples, 2), -1, dtype=np.int64)
     own = groups[pairs.person]
     column = pairs.other_group - (pairs.other_group > own)
     key = pairs.person * n_groups + pairs.other_group  # sorted, nearest first within
@@ -108,7 +106,7 @@ def comparison_rows(
 
 
 def balanced_weights(y: Tensor, group: Tensor, weight: Tensor, is_compared: Tensor) -> Tensor:
-    """How much each comparison counts so that both directions between two groups count alike; (D, n, M).
+    """How much each triple counts so that both directions between two groups count alike; (D, n, M).
 
     A direction that no one goes leaves out the opposite one. Over a table the weights, times the people's own, add up
     to the sum of the people's own, unless no one is compared.
@@ -118,7 +116,7 @@ def balanced_weights(y: Tensor, group: Tensor, weight: Tensor, is_compared: Tens
     y, group, weight
         Labels, group codes and people's own weights, of shape (D, n).
     is_compared
-        Whether a person has a comparison with each other group, of shape (D, n, M).
+        Whether a person has a triple with each other group, of shape (D, n, M).
 
     Examples
     --------
@@ -144,20 +142,20 @@ def balanced_weights(y: Tensor, group: Tensor, weight: Tensor, is_compared: Tens
     return torch.where(sums > 0, factor * people / sums.clamp_min(1e-300), 0.0).float()
 
 
-def comparisons_in_turn(comparisons: Tensor, n_comparisons: Tensor, row: Tensor, epoch: int) -> Tensor:
-    """The comparison that each person takes in an epoch, of shape (..., M, 2), from theirs, (..., M, C, 2).
+def triples_in_turn(triples: Tensor, n_triples: Tensor, row: Tensor, epoch: int) -> Tensor:
+    """The triple that each person takes in an epoch, of shape (..., M, 2), from theirs, (..., M, C, 2).
 
     Parameters
     ----------
-    comparisons, n_comparisons
-        Rows of the comparisons, and how many of the C there are, of shape (..., M).
+    triples, n_triples
+        Rows of the triples, and how many of the C there are, of shape (..., M).
     row
         Number of each person, (...,): people take theirs in turn, and do not all start with the first.
     epoch
         Its number.
     """
-    turn = (epoch + row.unsqueeze(-1)) % n_comparisons.clamp_min(1)
-    return comparisons.gather(-2, turn[..., None, None].expand(*turn.shape, 1, 2)).squeeze(-2)
+    turn = (epoch + row.unsqueeze(-1)) % n_triples.clamp_min(1)
+    return triples.gather(-2, turn[..., None, None].expand(*turn.shape, 1, 2)).squeeze(-2)
 
 
 def excess_gain(excess: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Folds as plain arrays: encoded people, their matches, comparisons and baselines, found in the training fold."""
+"""Folds as plain arrays: encoded people, their matches, triples and baselines, found in the training fold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evenhand.attribution import label_group_baselines
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching import MatchingSpace, match_pairs
 from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
-from evenhand.training import TrainingData, training_comparisons
+from evenhand.training import TrainingData, training_triples
 
 __all__ = ["ComparedFold", "Fold", "compare_fold", "match_fold", "stack_tables"]
 
@@ -64,21 +64,21 @@ class Fold:
 
 @dataclass(frozen=True, eq=False)
 class ComparedFold:
-    """A fold with the placebo comparisons of its people.
+    """A fold with the placebo triples of its people.
 
     Attributes
     ----------
     fold
         People and matches.
-    comparisons
-        Those of the training people among themselves, as `training_comparisons` lays them out; None if no candidate
+    triples
+        Those of the training people among themselves, as `training_triples` lays them out; None if no candidate
         is trained on them.
     test_pairs
         Those of the test people in the training fold.
     """
 
     fold: Fold
-    comparisons: Ints | None
+    triples: Ints | None
     test_pairs: PlaceboPairs
 
 
@@ -128,22 +128,22 @@ def compare_fold(
     fold: Fold,
     F: pd.DataFrame,
     *,
-    has_training_comparisons: bool,
+    has_training_triples: bool,
     max_distance: float | None = None,
     random_state: int = 0,
 ) -> ComparedFold:
-    """Find the placebo comparisons of a fold's people in its training part."""
+    """Find the placebo triples of a fold's people in its training part."""
     space = MatchingSpace.fit(F.iloc[fold.train], missing="indicator")
     pool = (space.transform(F.iloc[fold.train]), fold.y_train, fold.group_train)
     asking = (space.transform(F.iloc[fold.test]), fold.y_test, fold.group_test)
-    comparisons = None
-    if has_training_comparisons:
-        comparisons = training_comparisons(*pool, fold.n_groups, max_distance=max_distance, random_state=random_state)
+    triples = None
+    if has_training_triples:
+        triples = training_triples(*pool, fold.n_groups, max_distance=max_distance, random_state=random_state)
     pairs = placebo_pairs(*asking, pool, max_distance=max_distance, random_state=random_state)
-    return ComparedFold(fold, comparisons, pairs)
+    return ComparedFold(fold, triples, pairs)
 
 
-def stack_tables(folds: Sequence[Fold], comparisons: Sequence[Ints] | None = None) -> TrainingData:
+def stack_tables(folds: Sequence[Fold], triples: Sequence[Ints] | None = None) -> TrainingData:
     """All training folds as the tables of one stack, padded to the longest with rows of weight 0.
 
     Raises
@@ -174,5 +174,5 @@ def stack_tables(folds: Sequence[Fold], comparisons: Sequence[Ints] | None = Non
         baselines=torch.from_numpy(np.stack([fold.baselines for fold in folds])),
         weight=torch.stack([(torch.arange(n_rows) < len(fold.y_train)).float() for fold in folds]),
         join=torch.from_numpy(join) if join.shape[0] > join.shape[1] else None,
-        comparisons=None if comparisons is None else padded(comparisons, -1),
+        triples=None if triples is None else padded(triples, -1),
     )

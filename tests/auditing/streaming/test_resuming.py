@@ -134,8 +134,8 @@ def test_damaged_files_of_a_batch_are_named(begun):
     with pytest.raises(StreamError, match=r"000000\.npz' cannot be read .* have its batch audited again"):
         go(resume=True)
     (out / "batches" / "000000.npz").unlink()
-    (out / "batches" / "000002.comparisons.npy").write_bytes(b"\x93NUMPY")
-    with pytest.raises(StreamError, match=r"000002\.comparisons\.npy' cannot be read"):
+    (out / "batches" / "000002.triples.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(StreamError, match=r"000002\.triples\.npy' cannot be read"):
         go(resume=True)
     (out / "batches" / "000002.npz").unlink()
     assert repr(go(resume=True).to_dict()) == repr(first.to_dict())

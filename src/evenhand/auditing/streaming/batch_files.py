@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from evenhand.auditing.streaming import codec
 from evenhand.auditing.streaming.batches import BatchOutput, PairNulls
-from evenhand.auditing.streaming.triple_files import by_smallest_row, encode_comparisons, encode_index
+from evenhand.auditing.streaming.triple_files import by_smallest_row, encode_index, encode_triples
 
 __all__ = ["BatchFiles", "batch_file", "encode_batch", "pairs_file"]
 
@@ -43,9 +43,9 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
         contents[pairs_file(number)] = _parquet(table)
     if output.screened is not None and output.screened_groups is not None and len(output.screened):
         contents[batch_file(number, "screened.parquet")] = _screened(output.screened, pa.array(output.screened_groups))
-    if output.comparisons is not None and output.nulls is not None:
-        ordered, n_outside = by_smallest_row(output.comparisons)
-        contents[batch_file(number, "comparisons.npy")] = pa.py_buffer(encode_comparisons(ordered))
+    if output.triples is not None and output.nulls is not None:
+        ordered, n_outside = by_smallest_row(output.triples)
+        contents[batch_file(number, "triples.npy")] = pa.py_buffer(encode_triples(ordered))
         contents[batch_file(number, "index.npy")] = pa.py_buffer(encode_index(ordered))
         nulls = {f.name: getattr(output.nulls, f.name) for f in fields(PairNulls)}
         contents[batch_file(number, "nulls.npz")] = pa.py_buffer(codec.encode(nulls))

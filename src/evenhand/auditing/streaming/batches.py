@@ -17,7 +17,7 @@ from evenhand.auditing.evidence import strata
 from evenhand.auditing.people import people_of
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.sums import AuditSums
-from evenhand.auditing.triples import Comparisons
+from evenhand.auditing.triples import Triples
 from evenhand.inputs.roles import Columns
 from evenhand.system.hashing import person_hash
 
@@ -77,7 +77,7 @@ class BatchOutput:
         The pair table; people are rows of the source, and q-values are not known yet.
     distributions
         Histograms of the pairs.
-    comparisons, nulls
+    triples, nulls
         Of the evidence; None without.
     screened, screened_groups
         Features and groups of the people who are screened for proxies.
@@ -88,7 +88,7 @@ class BatchOutput:
     sums: AuditSums | None
     pairs: pd.DataFrame | None
     distributions: dict[str, Any] | None
-    comparisons: Comparisons | None
+    triples: Triples | None
     nulls: PairNulls | None
     screened: pd.DataFrame | None
     screened_groups: Ints | None
@@ -141,7 +141,7 @@ def run_batch(context: BatchContext, number: int, first_row: int, table: pa.Tabl
         sums=found.sums,
         pairs=pairs,
         distributions=pair_distributions(pairs),
-        comparisons=None if found.evidence is None else found.evidence.comparisons,
+        triples=None if found.evidence is None else found.evidence.triples,
         nulls=nulls,
         screened=people.table.iloc[screened],
         screened_groups=people.groups.codes[screened],

@@ -24,8 +24,8 @@ from evenhand.auditing.streaming.pair_choice import choose_pairs
 from evenhand.auditing.streaming.quantiles import quantiles_of_parts
 from evenhand.auditing.streaming.result import StreamedAudit
 from evenhand.auditing.streaming.source import Source
-from evenhand.auditing.streaming.store import Store, StoredComparisons
-from evenhand.auditing.streaming.triple_files import read_comparisons
+from evenhand.auditing.streaming.store import Store, StoredTriples
+from evenhand.auditing.streaming.triple_files import read_triples
 from evenhand.auditing.sums import AuditSums
 from evenhand.exceptions import StreamError
 from evenhand.inputs.roles import Columns
@@ -209,13 +209,13 @@ def _evidence(
         }
         for number, by in merged.by_values.items()
     }
-    parts = StoredComparisons(store, merged.n_outside, codes, len(reference.pool), merged.sums.evidence.n_left_out)
+    parts = StoredTriples(store, merged.n_outside, codes, len(reference.pool), merged.sums.evidence.n_left_out)
     limits: list[float] = []
     if any(len(store.distances(number)) for number in merged.numbers):
         limits = quantiles_of_parts(lambda: (store.distances(n) for n in merged.numbers), DISTANCE_SHARES)
 
     def write_near(number: int) -> None:
-        store.write_near(number, read_comparisons([store.comparisons(number, codes[number])]).within(limits).n_near)
+        store.write_near(number, read_triples([store.triples(number, codes[number])]).within(limits).n_near)
 
     for _ in in_order(write_near, merged.numbers, n_threads):
         pass

@@ -1,4 +1,4 @@
-"""The folder of a streamed audit: what each finished batch left, and the comparisons read back from it."""
+"""The folder of a streamed audit: what each finished batch left, and the triples read back from it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from evenhand.auditing.streaming import codec
 from evenhand.auditing.streaming.batch_files import BatchFiles, batch_file, pairs_file
 from evenhand.auditing.streaming.batches import PairNulls
 from evenhand.auditing.streaming.row_files import RowFile
-from evenhand.auditing.streaming.triple_files import Slice, read_comparisons, taken
+from evenhand.auditing.streaming.triple_files import Slice, read_triples, taken
 from evenhand.auditing.sums import AuditSums
-from evenhand.auditing.triples import Comparisons
+from evenhand.auditing.triples import Triples
 from evenhand.exceptions import InvalidInputError, StreamError
 from evenhand.metrics.clustering import smallest_row
 from evenhand.system.files import write_atomically
 
-__all__ = ["BatchRecord", "Store", "StoredComparisons", "writing"]
+__all__ = ["BatchRecord", "Store", "StoredTriples", "writing"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -123,25 +123,25 @@ class Store:
         with write_atomically(path) as temporary:
             pq.write_table(table, temporary)
 
-    def comparisons(self, number: int, codes: Mapping[str, Ints]) -> Slice:
-        """All comparisons of a batch; `codes` turns its codes of the columns to split by into those of all batches."""
+    def triples(self, number: int, codes: Mapping[str, Ints]) -> Slice:
+        """All triples of a batch; `codes` turns its codes of the columns to split by into those of all batches."""
         near = self._file(number, "near.npy")
-        file = RowFile.open(self._file(number, "comparisons.npy"))
+        file = RowFile.open(self._file(number, "triples.npy"))
         return Slice(file, RowFile.open(near) if near.exists() else None, 0, file.n_rows, codes)
 
     def write_near(self, number: int, n_near: Ints) -> None:
-        """Keep the numbers of comparisons within the limits of distance."""
+        """Keep the numbers of triples within the limits of distance."""
         with write_atomically(self._file(number, "near.npy")) as temporary, temporary.open("wb") as file:
             np.save(file, n_near.astype(np.int16))
 
     def distances(self, number: int) -> Floats:
-        """Distances of the comparisons of a batch."""
+        """Distances of the triples of a batch."""
         file = RowFile.open(self._file(number, "index.npy"))
         found: Floats = np.ascontiguousarray(file.rows(0, file.n_rows)["distance"])
         return found
 
     def smallest_rows(self, number: int, n_outside: int) -> Ints:
-        """The lower of the two rows of the reference in each comparison of someone outside it, ascending."""
+        """The lower of the two rows of the reference in each triple of someone outside it, ascending."""
         file = RowFile.open(self._file(number, "index.npy"))
         rows: Ints = file.rows(0, n_outside)["smallest_row"].astype(np.int64)
         return rows
@@ -193,15 +193,15 @@ class Store:
 
 
 @dataclass(frozen=True, eq=False)
-class StoredComparisons:
-    """The comparisons of all batches: a `clustering.Parts`.
+class StoredTriples:
+    """The triples of all batches: a `clustering.Parts`.
 
     Attributes
     ----------
     store
         Where they are.
     n_outside
-        By batch with comparisons, how many are of people outside the reference.
+        By batch with triples, how many are of people outside the reference.
     codes
         By batch, what turns its codes of the columns to split by into those of all batches.
     """
@@ -214,16 +214,16 @@ class StoredComparisons:
 
     @cached_property
     def _files(self) -> dict[int, Slice]:
-        """All comparisons of each batch."""
-        return {number: self.store.comparisons(number, self.codes[number]) for number in self.n_outside}
+        """All triples of each batch."""
+        return {number: self.store.triples(number, self.codes[number]) for number in self.n_outside}
 
-    def parts(self) -> Iterator[Comparisons]:
-        """The comparisons of each batch."""
+    def parts(self) -> Iterator[Triples]:
+        """The triples of each batch."""
         for part in self._files.values():
-            yield read_comparisons([part])
+            yield read_triples([part])
 
-    def ranges(self) -> Iterator[tuple[Comparisons, int, int]]:
-        """Comparisons by ranges of the reference."""
+    def ranges(self) -> Iterator[tuple[Triples, int, int]]:
+        """Triples by ranges of the reference."""
         limits = self._limits
         places = {
             number: np.searchsorted(self.store.smallest_rows(number, n), limits).tolist()
@@ -233,13 +233,13 @@ class StoredComparisons:
             slices = [
                 replace(self._files[number], start=place[k], stop=place[k + 1]) for number, place in places.items()
             ]
-            part = read_comparisons(slices, self._inside_between(low, high))
+            part = read_triples(slices, self._inside_between(low, high))
             if len(part):
                 yield part, low, high
 
     @cached_property
     def _limits(self) -> list[int]:
-        """Ends of ranges of the reference with about as many comparisons each."""
+        """Ends of ranges of the reference with about as many triples each."""
         counts = np.zeros(self.n_reference, dtype=np.int64)
         for number, n in self.n_outside.items():
             counts += np.bincount(self.store.smallest_rows(number, n), minlength=self.n_reference)
@@ -249,11 +249,11 @@ class StoredComparisons:
         return [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), self.n_reference]
 
     @cached_property
-    def _inside(self) -> Comparisons:
-        """Comparisons of people of the reference, who are no more than it has."""
-        return read_comparisons([replace(self._files[number], start=n) for number, n in self.n_outside.items()])
+    def _inside(self) -> Triples:
+        """Triples of people of the reference, who are no more than it has."""
+        return read_triples([replace(self._files[number], start=n) for number, n in self.n_outside.items()])
 
-    def _inside_between(self, low: int, high: int) -> Comparisons:
+    def _inside_between(self, low: int, high: int) -> Triples:
         part = self._inside
         pairs = ((part.other, part.own), (part.person_row, part.other), (part.person_row, part.own))
         lower = [np.minimum(first, second) for first, second in pairs]

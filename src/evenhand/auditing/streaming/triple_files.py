@@ -1,4 +1,4 @@
-"""Comparisons of a batch as a file of rows, written once and read back in slices, from one file or many."""
+"""Triples of a batch as a file of rows, written once and read back in slices, from one file or many."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.auditing.streaming.row_files import RowFile
-from evenhand.auditing.triples import Comparisons
+from evenhand.auditing.triples import Triples
 from evenhand.metrics.clustering import smallest_row
 
-__all__ = ["Slice", "by_smallest_row", "encode_comparisons", "encode_index", "read_comparisons", "taken"]
+__all__ = ["Slice", "by_smallest_row", "encode_index", "encode_triples", "read_triples", "taken"]
 
 Ints = NDArray[np.int64]
 
@@ -37,17 +37,17 @@ _IN_MEMORY = {
     **dict.fromkeys(("group", "other_group"), np.int32),
 }
 _NO_LIMITS = np.dtype((np.int16, (0,)))
-_KEPT = tuple(f.name for f in fields(Comparisons) if f.name not in ("by", "n_near"))
+_KEPT = tuple(f.name for f in fields(Triples) if f.name not in ("by", "n_near"))
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Rows of a file of comparisons.
+    """Rows of a file of triples.
 
     Attributes
     ----------
     file, near
-        The comparisons, and the numbers of them within the limits of distance, once they are known.
+        The triples, and the numbers of them within the limits of distance, once they are known.
     start, stop
         The first row, and the one after the last.
     codes
@@ -64,28 +64,28 @@ class Slice:
         return self.stop - self.start
 
 
-def by_smallest_row(part: Comparisons) -> tuple[Comparisons, int]:
-    """People outside the reference first, by the lower row of their couple; how many comparisons are theirs."""
+def by_smallest_row(part: Triples) -> tuple[Triples, int]:
+    """People outside the reference first, by the lower row of their couple; how many triples are theirs."""
     is_inside = part.person_row >= 0
     order = np.lexsort((np.arange(len(part)), smallest_row(part), is_inside))
     return taken(part, order), int((~is_inside).sum())
 
 
-def taken(part: Comparisons, rows: Ints) -> Comparisons:
-    """Some of the comparisons."""
+def taken(part: Triples, rows: Ints) -> Triples:
+    """Some of the triples."""
     plain = {f.name: getattr(part, f.name)[rows] for f in fields(part) if f.name != "by"}
-    return Comparisons(**plain, by={name: codes[rows] for name, codes in part.by.items()})
+    return Triples(**plain, by={name: codes[rows] for name, codes in part.by.items()})
 
 
-def encode_index(part: Comparisons) -> bytes:
-    """Of each comparison its distance and the lower row of its couple: what is looked for among all of them."""
+def encode_index(part: Triples) -> bytes:
+    """Of each triple its distance and the lower row of its couple: what is looked for among all of them."""
     index = np.empty(len(part), dtype=[("distance", np.float64), ("smallest_row", np.int32)])
     index["distance"], index["smallest_row"] = part.distance, smallest_row(part)
     return _npy(index)
 
 
-def encode_comparisons(part: Comparisons) -> bytes:
-    """The content of the file of comparisons; columns to split by are kept in their order, without names."""
+def encode_triples(part: Triples) -> bytes:
+    """The content of the file of triples; columns to split by are kept in their order, without names."""
     columns = {name: getattr(part, name) for name in _KEPT}
     columns |= {_by_name(place): codes for place, codes in enumerate(part.by.values())}
     kinds = [
@@ -97,15 +97,15 @@ def encode_comparisons(part: Comparisons) -> bytes:
     return _npy(records)
 
 
-def read_comparisons(slices: Sequence[Slice], before: Comparisons | None = None) -> Comparisons:
-    """The comparisons of several slices, one after the other, and after those of `before`.
+def read_triples(slices: Sequence[Slice], before: Triples | None = None) -> Triples:
+    """The triples of several slices, one after the other, and after those of `before`.
 
     Parameters
     ----------
     slices
         At least one, all with the same columns.
     before
-        Comparisons that are in memory already.
+        Triples that are in memory already.
     """
     first = 0 if before is None else len(before)
     n = first + sum(len(part) for part in slices)
@@ -135,7 +135,7 @@ def read_comparisons(slices: Sequence[Slice], before: Comparisons | None = None)
             for k, (name, codes) in enumerate(part.codes.items()):
                 by[name][place] = codes[records[_by_name(k)]]
             first = place.stop
-    return Comparisons(**columns, n_near=n_near, by=by)
+    return Triples(**columns, n_near=n_near, by=by)
 
 
 def _npy(records: NDArray[Any]) -> bytes:

@@ -15,7 +15,7 @@ from evenhand.training.data import TrainingData
 from evenhand.training.engine.consistency import Pairs
 from evenhand.training.engine.optimizer import adam_rates
 from evenhand.training.engine.step import Batch
-from evenhand.training.excess_objective import balanced_weights, comparisons_in_turn
+from evenhand.training.excess_objective import balanced_weights, triples_in_turn
 from evenhand.training.losses import bce_loss, cell_shares, equalized_odds_form
 from evenhand.training.settings import TrainingSettings
 
@@ -174,13 +174,13 @@ class BatchSource:
         self._match = data.match.flatten(0, 1).to(device)
         self._uses_placebo = uses_cec and settings.uses_placebo
         if self._uses_placebo:
-            assert data.comparisons is not None
-            comparisons = data.comparisons.flatten(0, 1).to(device)
-            self._comparisons = comparisons
-            self._n_comparisons = (comparisons[..., 0] >= 0).sum(-1)
-            is_compared = data.comparisons[..., 0, 0] >= 0
+            assert data.triples is not None
+            triples = data.triples.flatten(0, 1).to(device)
+            self._triples = triples
+            self._n_triples = (triples[..., 0] >= 0).sum(-1)
+            is_compared = data.triples[..., 0, 0] >= 0
             balanced = balanced_weights(data.y, data.group, data.weights, is_compared)
-            self._comparison_weight = balanced.flatten(0, 1).to(device)
+            self._triple_weight = balanced.flatten(0, 1).to(device)
         self._table = members.table.to(device)
         self._cec_weight = members.cec_weight.to(device, torch.float32)
         self._odds_weight = members.equalized_odds_weight.to(device, torch.float32)
@@ -272,11 +272,11 @@ class BatchSource:
         return Block(fields, len(order), has_pairs, weight, is_active, odds_form, pair_weight, n_unmatched, n_left_out)
 
     def _compared(self, flat: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
-        """Rows of others and then placebos, (S, K, 2M, m), and how much the comparisons count, (S, K, M, m)."""
+        """Rows of others and then placebos, (S, K, 2M, m), and how much the triples count, (S, K, M, m)."""
         row = flat % self._rows_per_table
-        rows = comparisons_in_turn(self._comparisons[flat], self._n_comparisons[flat], row, epoch)  # (S, K, m, M, 2)
+        rows = triples_in_turn(self._triples[flat], self._n_triples[flat], row, epoch)  # (S, K, m, M, 2)
         partner = rows.movedim((-1, -2), (-3, -2)).flatten(-3, -2)
-        return partner, self._comparison_weight[flat].transpose(-1, -2)
+        return partner, self._triple_weight[flat].transpose(-1, -2)
 
     def _pairs(self, person: Tensor, match: Tensor, cell: Tensor) -> dict[str, Tensor]:
         """Inputs of people (S, K, q), their partners (S, K, M, q) and the baselines, and what goes with them."""

@@ -300,11 +300,11 @@ def _check(data: TrainingData, settings: TrainingSettings) -> None:
     if any(settings.of_member("cec_weight")) and data.match.shape[2] < 1:
         raise InvalidInputError("`cec_weight` needs matches, `match` has none for anyone; set it to 0.")
     people = {"the training data": data, "`validation`": data.validation}
-    lacking = [name for name, part in people.items() if part is not None and part.comparisons is None]
+    lacking = [name for name, part in people.items() if part is not None and part.triples is None]
     if any(settings.of_member("cec_weight")) and settings.uses_placebo and lacking:
         raise InvalidInputError(
-            f"objective={settings.objective!r} needs placebo comparisons, which {' and '.join(lacking)} lack; "
-            "make `comparisons` with `training_comparisons`."
+            f"objective={settings.objective!r} needs placebo triples, which {' and '.join(lacking)} lack; "
+            "make `triples` with `training_triples`."
         )
 
 
