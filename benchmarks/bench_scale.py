@@ -54,8 +54,8 @@ def audit(source: Path, out: Path, **settings) -> None:
     from evenhand.auditing.streaming import audit_stream
 
     audit_stream(
-        source,
         network(),
+        source,
         label="y",
         group="group",
         financial_features=[f"x{j}" for j in range(FINANCIAL)],
@@ -134,7 +134,7 @@ def people_rows(sizes, **settings) -> list[dict]:
 
 
 def dask_rows(n: int, **settings) -> list[dict]:
-    one, two = (measured(n, engine="dask", workers=k, **settings)["seconds"] for k in (1, 2))
+    one, two = (measured(n, engine="dask", n_jobs=k, **settings)["seconds"] for k in (1, 2))
     return [
         {
             "what": f"{n:,} people on two Dask workers of one thread, against one",

@@ -105,8 +105,8 @@ def whole_audit():
     for device in ("cpu", "cuda"):
         start = time.perf_counter()
         done = audit_stream(
-            folder / "people.parquet",
             network(),
+            folder / "people.parquet",
             label="y",
             group="group",
             device=device,

@@ -43,7 +43,17 @@ def people():
 
 
 @pytest.fixture(scope="session")
-def result():
+def with_people():
+    """A function that gives an audit in memory other pairs, people or attributions than it found."""
+
+    def changed(found, **people):
+        return replace(found, source=replace(found.source, **people))
+
+    return changed
+
+
+@pytest.fixture(scope="session")
+def result(with_people):
     """Two groups, a model that weighs them unlike, some numbers and some categories."""
     planted = eh.make_planted_bias(300, strength=1.0, random_state=0)
     people = planted.dataset
@@ -58,11 +68,11 @@ def result():
     table = found.table.copy()
     first = table.columns[0]
     table[first] = pd.Categorical(np.where(table[first] > 0, "own home", "rented"))
-    return replace(found, table=table, reference_table=table)
+    return with_people(found, table=table, reference_table=table)
 
 
 @pytest.fixture(scope="session")
-def without_evidence(result):
+def without_evidence(result, with_people):
     features = result.features.drop(columns=[c for c in result.features if c.startswith("excess")])
     pairs = result.pairs.assign(placebo_cec=np.nan, q_value=np.nan)
-    return replace(result, evidence=None, proxies=None, features=features, pairs=pairs)
+    return with_people(replace(result, evidence=None, proxies=None, features=features), pairs=pairs)

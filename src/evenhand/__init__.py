@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evenhand.auditing.audit import audit, sensitivity
     from evenhand.auditing.history import compare_audits
     from evenhand.auditing.result import AuditResult
+    from evenhand.auditing.settings import AuditSettings
     from evenhand.auditing.streaming import audit_stream
     from evenhand.datasets import Dataset, load_dataset, make_planted_bias, make_synthetic
     from evenhand.exceptions import EvenhandError, EvenhandWarning
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditResult",
+    "AuditSettings",
     "CECClassifier",
     "Dataset",
     "EvenhandError",
@@ -59,6 +61,7 @@ __all__ = [
 # Where each public name lives. Loaded on first use: `evenhand --help` must not wait for torch.
 _HOME = {
     "AuditResult": "evenhand.auditing.result",
+    "AuditSettings": "evenhand.auditing.settings",
     "CECClassifier": "evenhand.training.classifier",
     "Dataset": "evenhand.datasets",
     "EvenhandError": "evenhand.exceptions",

@@ -63,7 +63,7 @@ def test_the_audit_equals_scikit_learn_and_captum(rng, people, with_reference):
     model = network().double()
     ours = eh.audit(
         model, X, y, sensitive_features=group, financial_features=FINANCIAL, reference=reference,
-        method="midpoint", n_steps=32,
+        settings=eh.AuditSettings(method="midpoint", n_steps=32),
     ).pairs  # fmt: skip
     slow = audit_the_slow_way(model, X, y, group, reference or (X, y, group), 32)
     assert ours["match"].tolist() == slow["match"].tolist()
@@ -186,7 +186,9 @@ def test_too_few_steps_are_noticed(people):
             return (x**5).sum(-1)
 
     with pytest.warns(EvenhandWarning, match="raise `n_steps`"):
-        eh.audit(Cube(), X, y, sensitive_features=group, financial_features=FINANCIAL, n_steps=1)
+        eh.audit(
+            Cube(), X, y, sensitive_features=group, financial_features=FINANCIAL, settings=eh.AuditSettings(n_steps=1)
+        )
 
 
 def test_columns_that_tell_the_group_are_named(people):
@@ -214,7 +216,13 @@ def test_points_passed_off_as_log_odds_are_noticed(people):
         return 600 + 50 * np.asarray(rows)[:, 0]
 
     result = eh.audit(
-        points, table, y, sensitive_features=group, financial_features=FINANCIAL, output="log-odds", evidence=False
+        points,
+        table,
+        y,
+        sensitive_features=group,
+        financial_features=FINANCIAL,
+        settings=eh.AuditSettings(output="log-odds"),
+        evidence=False,
     )
     assert any("40 of 40 people is 0 or 1 to the last digit" in warning for warning in result.warnings)
 
@@ -267,7 +275,7 @@ def test_ordinal_models_are_matched_on_integer_codes(rng):
 def test_json_is_valid_and_whole(result, tmp_path):
     result.to_json(tmp_path / "sub" / "audit.json")
     data = json.loads((tmp_path / "sub" / "audit.json").read_text(), parse_constant=pytest.fail)
-    assert data["schema"] == "evenhand.audit/1"
+    assert data["schema"] == "evenhand.audit/2"
     assert data["cec"]["mean"] == pytest.approx(result.to_dict()["cec"]["mean"])
     assert [p.name for p in (tmp_path / "sub").iterdir()] == ["audit.json"]
 
@@ -315,8 +323,12 @@ def test_a_model_in_training_mode_is_audited_without_dropout_and_left_in_it(resu
         ({"financial_features": ["x9"]}, InvalidInputError, "financial_features names columns absent"),
         ({"financial_features": []}, InvalidInputError, "names no column"),
         ({"sensitive_features": None}, InvalidInputError, "groups are needed"),
-        ({"decision_threshold": 2}, InvalidInputError, "`decision_threshold` must be"),
-        ({"consistency_threshold": -1}, InvalidInputError, "`consistency_threshold` must be"),
+        ({"decision_threshold": 2}, InvalidInputError, "`decision_threshold` \\(--decision-threshold\\) must be"),
+        (
+            {"consistency_threshold": -1},
+            InvalidInputError,
+            "`consistency_threshold` .* must be",
+        ),
         ({"max_distance": -1}, InvalidInputError, "max_distance"),
         ({"y": np.zeros(40)}, InvalidInputError, "only the label"),
         ({"model": "model.pkl"}, InvalidTypeError, "Cannot audit a str"),

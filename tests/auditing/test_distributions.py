@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenhand.auditing.distributions import merge_distributions, pair_distributions
-from evenhand.auditing.figures import _json_ready
+from evenhand.auditing.summary import _json_ready
 from evenhand.exceptions import InvalidInputError
 
 

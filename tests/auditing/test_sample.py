@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.auditing.sample import draw_pair_sample
+from evenhand.auditing.sample import PairsInMemory, cases_of, draw_pair_sample, strongest_pairs
 from evenhand.exceptions import InvalidInputError
 
 
@@ -15,6 +15,7 @@ def many_pairs(n=5000, seed=0):
             "person": np.arange(n),
             "match": rng.permutation(n),
             "group": np.where(rng.random(n) < 0.02, "few", "many"),
+            "other_group": "other",
             "regime": rng.choice(list("ABCD"), n, p=[0.6, 0.3, 0.09, 0.01]),
             "cec": rng.random(n),
             "placebo_cec": rng.random(n),
@@ -31,7 +32,7 @@ def many_pairs(n=5000, seed=0):
 def drawn(max_pairs, random_state=0):
     pairs, table, attributions = many_pairs()
     return pairs, draw_pair_sample(
-        pairs, table, table, attributions, -attributions, max_pairs=max_pairs, random_state=random_state
+        PairsInMemory(pairs, table, table, attributions, -attributions), max_pairs, random_state
     )
 
 
@@ -99,3 +100,34 @@ def test_without_evidence_the_highest_scores_come_first(without_evidence):
 def test_a_sample_of_nothing_is_refused(result):
     with pytest.raises(InvalidInputError, match="`max_pairs` must be at least 1, got 0"):
         result.pair_sample(0)
+
+
+class InParts(PairsInMemory):
+    """Pairs that come in parts, as those of a streamed audit do."""
+
+    def parts(self):
+        for rows in np.array_split(np.arange(len(self.pairs)), 7):
+            yield self.pairs.iloc[rows]
+
+
+@pytest.mark.parametrize("max_pairs", [30, 500, 2000, 6000])
+@pytest.mark.parametrize("random_state", [0, 5])
+def test_pairs_in_parts_give_the_same_sample_and_cases(max_pairs, random_state):
+    pairs, table, attributions = many_pairs()
+    whole, parts = (kind(pairs, table, table, attributions, -attributions) for kind in (PairsInMemory, InParts))
+    first, second = (draw_pair_sample(source, max_pairs, random_state) for source in (whole, parts))
+    pd.testing.assert_frame_equal(first.pairs, second.pairs)
+    np.testing.assert_array_equal(first.match_attributions, second.match_attributions)
+    assert (first.n_pairs, first.n_scored, first.n_strongest, first.how) == (
+        second.n_pairs,
+        second.n_scored,
+        second.n_strongest,
+        second.how,
+    )
+    pd.testing.assert_frame_equal(strongest_pairs(whole, max_pairs), strongest_pairs(parts, max_pairs))
+
+
+def test_cases_are_those_of_all_pairs(result):
+    strongest = result.pairs.assign(over=result.pairs["cec"] - result.pairs["placebo_cec"])
+    strongest = strongest.sort_values(["q_value", "over"], ascending=[True, False])["person"].head(3)
+    assert cases_of(result.source, 3)["person"].unique().tolist() == strongest.tolist()

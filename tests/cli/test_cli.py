@@ -171,13 +171,19 @@ def test_a_crossed_gate_exits_with_one_and_writes_the_result(evenhand, loans, tm
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--label", "outcme"], "--label names columns absent from the data: ['outcme']. Did you mean 'outcome'?"),
+        (
+            ["--label", "outcme"],
+            "(--label) names columns absent from the data: ['outcme']. Did you mean 'outcome'?",
+        ),
         (["--financial", "incme"], "financial_features names columns absent from the data: ['incme']"),
         (["--positive-label", "yes"], "'yes' does not occur in the label, which has ['Approved', 'denied']"),
         (["--model", "nowhere"], "There is no model file 'nowhere'"),
         (["--reference", "x.csv"], "--reference goes with --model"),
         (["--fail-on", "nonsense"], "A gate reads like"),
-        (["--decision-threshold", "3"], "`decision_threshold` must be a number in [0, 1], got 3.0"),
+        (
+            ["--decision-threshold", "3"],
+            "(--decision-threshold) must be a number in [0, 1], got 3.0",
+        ),
         (["--config", "nowhere.toml"], "There is no file 'nowhere.toml'"),
         (["--max-distance", "far"], "Invalid value for '--max-distance'"),
         (["--unknown", "1"], "No such option"),
@@ -292,12 +298,12 @@ def fitted(loans, tmp_path_factory):
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     from evenhand.cli.jobs import train_table
+    from evenhand.cli.options import TablePlan
 
     folder = tmp_path_factory.mktemp("models")
-    options = {"label": "outcome", "group": ["sex"], "financial": ["income", "debt"], "drop": ["id"]}
-    model, _ = train_table(
-        loans, **options, positive_label="Approved", drop_missing=True, cec_weight=0, equalized_odds_weight=0, epochs=5
-    )
+    roles = {"label": "outcome", "group": ("sex",), "positive_label": "Approved", "drop": ("id",)}
+    plan = TablePlan(**roles, financial_features=("income", "debt"), drop_missing=True)
+    model, _ = train_table(loans, plan, cec_weight=0, equalized_odds_weight=0, epochs=5)
     model.save(folder / "network")
     table = pd.read_csv(loans).dropna(subset=["sex", "outcome", "debt"])
     encoder = make_column_transformer(
@@ -348,7 +354,7 @@ def test_batches_are_matched_in_the_people_of_a_reference_file(evenhand, loans, 
     [
         (["--resume"], "--resume speaks of batches: give --stream too"),
         (["--stream"], "An audit in batches needs --model"),
-        (["--stream", "--engine", "cloud"], "An audit in batches needs --model"),
+        (["--stream", "--engine", "cloud"], "`engine` (--engine) must be 'local' or 'dask', got 'cloud'"),
     ],
 )
 def test_options_of_batches_need_batches_and_a_model(evenhand, loans, tmp_path, change, message):

@@ -2,15 +2,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.exceptions import DataFileError, InvalidInputError
-from evenhand.inputs.tables import applicants, read_table
+from evenhand.exceptions import DataFileError
+from evenhand.inputs.tables import read_table
 
 TABLE = pd.DataFrame(
     {
-        "id": [1, 2, 3, 4],
         "income": [1.0, 2.0, 3.0, 4.0],
         "sex": ["m", "f", None, "m"],
-        "paid": ["Yes ", "No", "Yes", None],
     }
 )
 
@@ -48,34 +46,3 @@ def test_other_files_are_refused(tmp_path, name, content, message):
 def test_an_absent_file_is_named():
     with pytest.raises(DataFileError, match=r"no file 'nowhere\.csv'"):
         read_table("nowhere.csv")
-
-
-def test_columns_are_sorted_into_their_parts():
-    found = applicants(TABLE, label="paid", group=["sex"], drop=["id"], positive_label="Yes", drop_missing=True)
-    assert list(found.X.columns) == ["income"]
-    assert found.y.tolist() == [1, 0]
-    assert found.group["sex"].tolist() == ["m", "f"]
-    assert found.exclusions == {"no value in 'paid'": 1, "no value in 'sex'": 1}
-
-
-def test_the_group_may_be_a_feature():
-    assert list(applicants(TABLE, label="paid", group=["sex"], keep_group=True).X.columns) == ["id", "income", "sex"]
-
-
-def test_a_missing_label_stays_missing_unless_dropped():
-    assert applicants(TABLE, label="paid", group=["sex"], positive_label="Yes").y.isna().sum() == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"label": "payd", "group": ["sex"]}, "--label names columns absent .* Did you mean 'paid'"),
-        ({"label": "paid", "group": ["sx"]}, "--group names columns absent"),
-        ({"label": "paid", "group": ["sex"], "drop": ["no"]}, "--drop names columns absent"),
-        ({"label": "paid", "group": ["sex"], "features": ["age"]}, "The model names columns absent"),
-        ({"label": "paid", "group": ["sex"], "positive_label": "maybe"}, "'maybe' does not occur in the label"),
-    ],
-)
-def test_wrong_names_are_refused(options, message):
-    with pytest.raises(InvalidInputError, match=message):
-        applicants(TABLE, **options)

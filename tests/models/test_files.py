@@ -41,6 +41,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import evenhand as eh
 from evenhand.cli.jobs import audit_table
+from evenhand.cli.options import AuditPlan
 from evenhand.exceptions import EvenhandError, InvalidInputError, ModelFileError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.files import load_model
@@ -167,9 +168,16 @@ def test_a_table_is_audited_with_a_model_from_a_file(name, saved, people, tmp_pa
     if name == "linear.onnx":  # has no names for its columns
         table = table.drop(columns="note")[["repaid", *COLUMNS, "group"]]
         table.to_csv(tmp_path / "people.csv", index=False)
-    settings = {"label": "repaid", "group": ["group"], "financial": ["income"], "evidence": False}
     path, expected = saved[name]
-    result = audit_table(tmp_path / "people.csv", model=path, trust_pickle=name.endswith(".joblib"), **settings)
+    plan = AuditPlan(
+        label="repaid",
+        group=("group",),
+        financial_features=("income",),
+        evidence=False,
+        model=str(path),
+        trust_pickle=name.endswith(".joblib"),
+    )
+    result = audit_table(tmp_path / "people.csv", plan)
     scores = result.pairs.groupby("person")["score"].first()
     np.testing.assert_allclose(scores, expected, atol=1e-4)
 

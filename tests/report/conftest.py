@@ -21,7 +21,7 @@ HOSTILE = (
 
 
 @pytest.fixture(scope="session")
-def hostile():
+def hostile(with_people):
     """Five groups and sixty features whose names, and some values, would like to be code; some values are missing."""
     rng = np.random.default_rng(5)
     n, d = 400, 60
@@ -43,6 +43,5 @@ def hostile():
     table.loc[table.index % 7 == 0, "feature_1"] = None
     table.loc[table.index % 5 == 0, "feature_2"] = math.nan
     provenance = replace(found.provenance, model=HOSTILE[1], exclusions={HOSTILE[2]: 3})
-    return replace(
-        found, table=table, reference_table=table, provenance=provenance, warnings=(*found.warnings, *HOSTILE)
-    )
+    found = replace(found, provenance=provenance, warnings=(*found.warnings, *HOSTILE))
+    return with_people(found, table=table, reference_table=table)

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from evenhand.auditing.figures import SCHEMA
 
 import evenhand as eh
 from evenhand.auditing.distributions import pair_distributions
-from evenhand.auditing.figures import SCHEMA
 from evenhand.report.schema import load_schema
 
 
@@ -157,7 +157,7 @@ def test_a_missing_key_is_refused_at_every_fixed_level(validator, with_evidence,
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("schema",), "evenhand.audit/2"),
+        (("schema",), "evenhand.audit/3"),
         (("cec", "mean"), 1.5),
         (("cec", "mean"), "0.3"),
         (("cec", "excess_ci"), [0.1]),

@@ -1,22 +1,29 @@
-"""Figures, tables and reservations of an audit from the sums of its batches."""
+"""The result of an audit from what its batches left."""
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from evenhand.auditing.evidence import Evidence
-from evenhand.auditing.figures import Outcome, Provenance
+from evenhand.auditing.evidence import Evidence, gather_evidence
+from evenhand.auditing.finished import FinishedBatches, Merged
+from evenhand.auditing.q_values import write_q_values
+from evenhand.auditing.quantiles import quantiles_of_parts
 from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.reservations import reservations_of
+from evenhand.auditing.result import AuditResult
+from evenhand.auditing.sample import PairSource
+from evenhand.auditing.summary import Outcome, PairMetrics, Provenance
 from evenhand.auditing.sums import AuditSums
-from evenhand.exceptions import EvenhandWarning
-from evenhand.inputs.validation import text_columns
 from evenhand.matching import MatchDiagnostics
+from evenhand.matching.diagnostics import QUANTILES
 from evenhand.metrics.disparity import (
     approval_disparity,
     approval_disparity_by_cutoff,
@@ -25,45 +32,123 @@ from evenhand.metrics.disparity import (
     score_disparity,
     segmented_approvals,
 )
-from evenhand.metrics.outcomes import Figure, group_outcomes, outcome_figures
+from evenhand.metrics.outcomes import group_outcomes, outcome_figures
 from evenhand.metrics.proxies import ProxyScreen, proxy_screen
 from evenhand.system.hashing import person_hash
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+__all__ = ["FINISHING_STEPS", "PROXY_PEOPLE", "assemble", "screened_people"]
 
-__all__ = [
-    "PROXY_PEOPLE",
-    "feature_table",
-    "outcome_of",
-    "provenance_of",
-    "reservations_of",
-    "screen_for_proxies",
-    "screened_people",
-]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FINISHING_STEPS = 5
+"""How often `assemble` says that a step is done."""
 
 PROXY_PEOPLE = 5_000
 """The screen for proxies is a screen: a sample will do."""
 
-_SMALL_GROUP = 30
 _PROXY_FOLDS, _PROXY_TREES = 3, 25
-_LOW_COVERAGE = 0.9
-_LARGE_GAP = 0.05  # completeness gap, as a share of the logit's distance from the baseline's
-_LARGE_ERROR = 0.2  # standard error of sampled attributions, as a share of their size
-_SURE, _MANY_SURE = 1e-15, 0.25
-_MOST_TEXTS = 50
-_PROTECTED_WORDS = frozenset(
-    {"age", "sex", "gender", "race", "ethnicity", "religion", "marital", "nationality", "national", "color"}
-)
 
 
-def outcome_of(sums: AuditSums, names: tuple[str, ...], random_state: int) -> Outcome:
+def assemble(
+    reference: AuditReference,
+    batches: FinishedBatches,
+    merged: Merged,
+    source: PairSource,
+    *,
+    n_reference: int | None,
+    fingerprint: str,
+    hashes: Mapping[str, str],
+    stream: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
+    stacklevel: int = 4,
+    advance: Callable[[str], None] = lambda step: None,
+) -> AuditResult:
+    """The result of an audit.
+
+    Parameters
+    ----------
+    reference
+        What was fitted once.
+    batches, merged
+        What the batches left, and their records together; q-values are put into their pair tables.
+    source
+        Where the pairs and their people are kept.
+    n_reference
+        People of the reference; None where they are the audited people.
+    fingerprint, hashes
+        SHA-256 of the audited people, and of what else was read.
+    stream, folder
+        Of a streamed audit.
+    stacklevel
+        Of Python warnings, so that they point to whoever called the audit.
+    advance
+        Called with a few words after each of `FINISHING_STEPS` steps.
+    """
+    sums, settings = merged.sums, reference.settings
+    names = reference.pool.groups.names
+    matching = _matching(reference, batches, merged)
+    quantiles = quantiles_of_parts(lambda: _scores(batches, merged.numbers), (0.5, 0.9))
+    advance("quantiles")
+    outcome = _outcome(sums, names, settings.random_state)
+    advance("outcomes")
+    evidence = screen = None
+    if sums.evidence is not None:
+        write_q_values(batches, merged.numbers, len(names))
+        advance("q-values")
+        evidence = gather_evidence(reference, batches, merged)
+        advance("excess")
+        screen = _screen_for_proxies(batches, merged.numbers, names, settings.random_state)
+        advance("proxies")
+    provenance = _provenance(sums, reference.model.kind, names, n_reference, merged.exclusions, fingerprint, hashes)
+    reservations = reservations_of(
+        sums, provenance, reference, matching, outcome.metrics, evidence, stacklevel=stacklevel
+    )
+    return AuditResult(
+        features=_feature_table(sums, [str(c) for c in reference.pool.table.columns], names, evidence),
+        outcome=outcome,
+        matching=matching,
+        evidence=evidence,
+        proxies=screen,
+        settings=asdict(settings),
+        provenance=provenance,
+        warnings=tuple(reservations),
+        pair_metrics=PairMetrics.of(sums, names, (quantiles[0], quantiles[1]), merged.distributions),
+        source=source,
+        stream=stream,
+        folder=folder,
+    )
+
+
+def _matching(reference: AuditReference, batches: FinishedBatches, merged: Merged) -> MatchDiagnostics:
+    def distances() -> Iterator[Floats]:
+        for number in merged.numbers:
+            match, distance = batches.pair_column(number, "match", "distance")
+            yield distance[match >= 0]
+
+    matcher = reference.matcher
+    return merged.sums.matching.diagnostics(
+        dict(zip(QUANTILES, quantiles_of_parts(distances, QUANTILES), strict=True)),
+        matcher.points,
+        matcher.groups,
+        matcher.group_names,
+        matcher.space,
+    )
+
+
+def _scores(batches: FinishedBatches, numbers: Sequence[int]) -> Iterator[Floats]:
+    for number in numbers:
+        (cec,) = batches.pair_column(number, "cec")
+        yield cec[~np.isnan(cec)]
+
+
+def _outcome(sums: AuditSums, names: tuple[str, ...], random_state: int) -> Outcome:
     """What the model decides, by group."""
     rows = sums.scores
     labels, decision, score, codes, times = rows.label, rows.decision, rows.score, rows.group, rows.count
     outcomes = group_outcomes(labels, decision, score, codes, names, times)
     return Outcome(
-        figures=outcome_figures(labels, decision, score, outcomes, times),
+        metrics=outcome_figures(labels, decision, score, outcomes, times),
         groups=tuple(outcomes),
         gaps=outcome_gaps(labels, decision, codes, names=names, frequency=times, random_state=random_state),
         approvals=approval_disparity(decision, codes, names=names, frequency=times),
@@ -82,12 +167,14 @@ def _segments(counts: Mapping[str, NDArray[np.int64]], names: tuple[str, ...]) -
     return tuple(segmented_approvals(decision, group, segment, names=names, frequency=times))
 
 
-def provenance_of(
+def _provenance(
     sums: AuditSums,
     model: str,
     names: tuple[str, ...],
     n_reference: int | None,
-    exclusions: Mapping[str, int] | None = None,
+    exclusions: Mapping[str, int],
+    fingerprint: str,
+    hashes: Mapping[str, str],
 ) -> Provenance:
     """What was audited."""
     n_people = int(sums.n_people.sum())
@@ -102,7 +189,9 @@ def provenance_of(
         completeness_gap=sums.completeness_gap / sums.moved if sums.moved > 0 else 0.0,
         attribution_error=_sampling_error(sums),
         n_without_baseline=sums.n_without_baseline,
-        exclusions=dict(exclusions or {}),
+        exclusions=dict(exclusions),
+        fingerprint=fingerprint,
+        hashes=dict(hashes),
     )
 
 
@@ -124,7 +213,7 @@ def _columns_that_tell_the_group(sums: AuditSums, n_people: int) -> list[str]:
     ]
 
 
-def feature_table(
+def _feature_table(
     sums: AuditSums, features: list[str], names: tuple[str, ...], evidence: Evidence | None
 ) -> pd.DataFrame:
     """Each feature's mean part of the CEC score, its share, its part of the excess, its mean attribution by group."""
@@ -156,14 +245,16 @@ def screened_people(person: NDArray[np.int64], random_state: int) -> NDArray[np.
     return order[np.argsort(person[order])]
 
 
-def screen_for_proxies(
-    table: pd.DataFrame, codes: NDArray[np.int64], names: tuple[str, ...], random_state: int
+def _screen_for_proxies(
+    batches: FinishedBatches, numbers: Sequence[int], names: tuple[str, ...], random_state: int
 ) -> ProxyScreen | None:
     """Screen some people for proxies; None where fewer than two groups have people enough to hold some out."""
+    parts = [part for part in map(batches.screened, numbers) if part is not None]
+    codes = np.concatenate([np.zeros(0, dtype=np.int64), *(part for _, part in parts)])
     if (np.bincount(codes, minlength=len(names)) >= 2 * _PROXY_FOLDS).sum() < 2:
         return None
     return proxy_screen(
-        table,
+        pd.concat([table for table, _ in parts], ignore_index=True),
         codes,
         names=names,
         n_folds=_PROXY_FOLDS,
@@ -171,89 +262,3 @@ def screen_for_proxies(
         max_people=PROXY_PEOPLE,
         random_state=random_state,
     )
-
-
-def _n_beyond_logits(sums: AuditSums) -> int:
-    """People whose probability is 0 or 1 but for rounding."""
-    rows = sums.scores
-    return int(rows.count[np.minimum(rows.score, 1 - rows.score) < _SURE].sum())
-
-
-def _singular_texts(table: pd.DataFrame) -> list[str]:
-    """Text columns in which most people have a value that is only theirs."""
-    return [str(c) for c in text_columns(table) if table[c].nunique() > max(_MOST_TEXTS, len(table) / 2)]
-
-
-def reservations_of(
-    sums: AuditSums,
-    provenance: Provenance,
-    reference: AuditReference,
-    diagnostics: MatchDiagnostics,
-    figures: Mapping[str, Figure],
-    evidence: Evidence | None,
-    *,
-    stacklevel: int = 3,
-) -> list[str]:
-    """What a careful reader must know before using the figures; the grave ones are also Python warnings."""
-    settings = reference.settings
-    grave: list[str] = []
-    other: list[str] = []
-    if figures["positive_rate"].note:
-        grave.append(f"The model's {figures['positive_rate'].note}.")
-    n_sure = _n_beyond_logits(sums)
-    if reference.model.output == "log-odds" and n_sure > _MANY_SURE * provenance.n_people:
-        grave.append(
-            f"The probability of {n_sure:,} of {provenance.n_people:,} people is 0 or 1 to the last digit, which makes "
-            "their log-odds alike, so that decisions and AUC say little; a score in points is no log-odds until it is "
-            "scaled to them."
-        )
-    singular = _singular_texts(reference.pool.table)
-    if singular:
-        grave.append(
-            f"Text columns with a value of its own for most people, such as an identifier, a date or a number written "
-            f"as text: {singular}; a model cannot learn from them. Leave them out, or turn them into numbers."
-        )
-    if diagnostics.coverage < _LOW_COVERAGE:
-        grave.append(f"Only {diagnostics.coverage:.1%} of people have a match in another group.")
-    if provenance.completeness_gap > _LARGE_GAP:
-        grave.append(
-            f"Attributions miss {provenance.completeness_gap:.1%} of the change in the logit they should sum to; "
-            "raise `n_steps`."
-        )
-    if provenance.attribution_error is not None:
-        message = (
-            "Attributions are sampled, with standard errors of "
-            f"{provenance.attribution_error:.1%} of their size; raise `n_permutations` for less."
-        )
-        (grave if provenance.attribution_error > _LARGE_ERROR else other).append(message)
-    if sums.n_negligible:
-        share = sums.n_negligible / max(1, int(sums.n_scored.sum()))
-        message = f"{sums.n_negligible} pairs ({share:.1%}) have an attribution too short to have a direction."
-        (grave if share > 0.05 else other).append(message)
-    if provenance.n_without_baseline:
-        other.append(
-            f"{provenance.n_without_baseline} people are left out: no one of their label and group to explain from."
-        )
-    small = {name: n for name, n in provenance.groups.items() if n < _SMALL_GROUP}
-    if small:
-        other.append(f"Groups with fewer than {_SMALL_GROUP} people, whose figures are unstable: {small}.")
-    protected = [
-        f for f in settings.financial_features if _PROTECTED_WORDS & set(f.lower().replace("-", "_").split("_"))
-    ]
-    if protected:
-        other.append(f"Financial features that may be protected characteristics themselves: {protected}.")
-    if diagnostics.constant_features:
-        constant = list(diagnostics.constant_features)
-        other.append(f"Financial features that are constant, and so play no part in matching: {constant}.")
-    if evidence is not None and evidence.cec.note:
-        other.append(f"The excess: {evidence.cec.note}.")
-    if evidence is not None and evidence.common_support < _LOW_COVERAGE:
-        other.append(
-            f"Only {evidence.common_support:.1%} of people have a match and a placebo at the same distance; "
-            "the excess describes those alone."
-        )
-    if evidence is not None and evidence.hangs_on:
-        other.append(f"The verdict on the excess would be another with {'; with '.join(evidence.hangs_on)}.")
-    for message in grave:
-        warnings.warn(message, EvenhandWarning, stacklevel=stacklevel)
-    return grave + other

@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 
-from evenhand.attribution.gradients import Method
-from evenhand.auditing.assemble import (
-    feature_table,
-    outcome_of,
-    provenance_of,
-    reservations_of,
-    screen_for_proxies,
-    screened_people,
-)
+from evenhand.auditing.assemble import assemble, screened_people
 from evenhand.auditing.batch import BatchFindings, audit_batch
-from evenhand.auditing.evidence import Design, gather_evidence
+from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.people import People
-from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.reference import AuditReference, audited_model
 from evenhand.auditing.result import AuditResult
-from evenhand.auditing.settings import AuditSettings
-from evenhand.auditing.sums import text_codes
+from evenhand.auditing.sample import PairsInMemory
+from evenhand.auditing.settings import AuditOptions, AuditSettings
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
-from evenhand.inputs.validation import as_groups, as_labels, as_table, check_columns, check_fraction
-from evenhand.matching.diagnostics import distance_quantiles
-from evenhand.models.dispatch import AttributionChoice, as_audited_model
-from evenhand.models.protocol import AuditedModel, Output
+from evenhand.inputs.validation import as_groups, as_labels, as_table, check_columns
+from evenhand.models.dispatch import AttributionChoice
+from evenhand.models.protocol import AuditedModel
 
-__all__ = ["AuditSettings", "audit", "sensitivity"]
+__all__ = ["audit", "sensitivity"]
 
 
 def audit(
@@ -44,17 +36,14 @@ def audit(
     sensitive_features: Any,  # noqa: ANN401 - any column or table
     financial_features: Sequence[str],
     reference: tuple[Any, Any, Any] | None = None,
-    decision_threshold: float = 0.5,
-    consistency_threshold: float = 0.3,
-    max_distance: float | None = None,
-    random_state: int = 0,
-    n_steps: int = 8,
-    method: Method = "segments",
-    attribution: AttributionChoice = "auto",
-    output: Output | None = None,
-    n_permutations: int = 32,
+    decision_threshold: float = AuditOptions.decision_threshold,
+    consistency_threshold: float = AuditOptions.consistency_threshold,
+    max_distance: float | None = AuditOptions.max_distance,
+    attribution: AttributionChoice = AuditOptions.attribution,
     by: Any = None,  # noqa: ANN401 - any column or table
-    evidence: bool = True,
+    evidence: bool = AuditOptions.evidence,
+    random_state: int = AuditOptions.random_state,
+    settings: AuditSettings | None = None,
 ) -> AuditResult:
     """Audit how a model reasons about comparable people of different groups.
 
@@ -85,22 +74,18 @@ def audit(
         CEC score above which the reasoning counts as different.
     max_distance
         Matches farther than this, in standard deviations of the financial features, are left out; None for no limit.
-    random_state
-        Seed of everything drawn at random.
-    n_steps, method
-        How attributions are integrated: see `integrated_gradients`.
     attribution
         ``"auto"`` for the exact way where the model has one; or one of ``"integrated_gradients"``, ``"linear"``,
         ``"tree_shap"`` and ``"sampled_shapley"``. The result's settings say which was used.
-    output
-        Whether the score of a black box is its ``"probability"`` or ``"log-odds"``; None for what the model offers.
-    n_permutations
-        Of sampled Shapley values: more for smaller standard errors.
     by
         Further columns of the audited people within whose values the excess is wanted, such as product or state.
     evidence
         Whether to compare with placebo pairs and to screen for proxies. Without, the audit takes less than half the
         time and says nothing of noise.
+    random_state
+        Seed of everything drawn at random.
+    settings
+        Further choices: steps of integration, what the model's score is, permutations of sampled Shapley values.
 
     Returns
     -------
@@ -123,32 +108,23 @@ def audit(
     True
     """
     table = as_table(X)
-    audited = as_audited_model(
-        model,
+    options = AuditOptions(
+        **vars(settings or AuditSettings()),
+        decision_threshold=decision_threshold,
+        consistency_threshold=consistency_threshold,
+        max_distance=max_distance,
         attribution=attribution,
-        output=output,
-        n_permutations=n_permutations,
+        evidence=evidence,
         random_state=random_state,
-        table=table,
     )
+    audited = audited_model(model, options, table)
     table = audited.aligned(table)
     financial = check_columns(financial_features, list(table.columns), "financial_features")
-    settings = AuditSettings(
-        financial_features=tuple(financial),
-        decision_threshold=check_fraction(decision_threshold, "decision_threshold"),
-        consistency_threshold=check_fraction(consistency_threshold, "consistency_threshold"),
-        max_distance=max_distance,
-        n_steps=n_steps,
-        method=method,
-        random_state=random_state,
-        attribution=audited.attribution,
-        n_permutations=n_permutations,
-    )
+    options = replace(options, financial_features=tuple(financial), attribution=audited.attribution)
     people, pool = _checked_people(audited, table, y, sensitive_features, reference)
-    columns = _by_columns(by, len(people))
-    fitted = AuditReference.of(audited, settings, pool, evidence=evidence)
-    found = audit_batch(fitted, people, columns)
-    return _assembled(fitted, found, columns)
+    fitted = AuditReference.of(audited, options, pool)
+    found = audit_batch(fitted, people, _by_columns(by, len(people)))
+    return _assembled(fitted, found)
 
 
 def sensitivity(
@@ -159,7 +135,7 @@ def sensitivity(
     financial_features: Sequence[str],
     **settings: Any,  # noqa: ANN401 - passed on to `audit`
 ) -> pd.DataFrame:
-    """How the figures move when each financial feature is left out of the matching.
+    """How the metrics move when each financial feature is left out of the matching.
 
     Parameters
     ----------
@@ -188,17 +164,17 @@ def sensitivity(
     def row(left_out: str) -> dict[str, Any]:
         kept = [feature for feature in features if feature != left_out]
         result = audit(model, X, y, financial_features=kept, **settings)
-        figures = result.to_dict()
-        low, high = figures["cec"].get("excess_ci", (np.nan, np.nan))
+        found = result.to_dict()
+        low, high = found["cec"].get("excess_ci", (np.nan, np.nan))
         return {
             "left_out": left_out,
-            "cec": figures["cec"]["mean"],
-            "excess": figures["cec"].get("excess", np.nan),
+            "cec": found["cec"]["mean"],
+            "excess": found["cec"].get("excess", np.nan),
             "ci_low": low,
             "ci_high": high,
-            "p_value": figures["cec"].get("p_value", np.nan),
-            "regime_b": figures["regimes"]["B"],
-            "regime_b_excess": figures["cec"].get("regime_b_excess", np.nan),
+            "p_value": found["cec"].get("p_value", np.nan),
+            "regime_b": found["regimes"]["B"],
+            "regime_b_excess": found["cec"].get("regime_b_excess", np.nan),
             "median_distance": result.matching.distance_quantiles[0.5],
         }
 
@@ -256,55 +232,25 @@ def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
     }
 
 
-def _assembled(reference: AuditReference, found: BatchFindings, by: Mapping[str, NDArray[np.str_]]) -> AuditResult:
-    """Tables and figures of people who were audited in one batch."""
-    people, pool, settings, names = found.people, reference.pool, reference.settings, found.people.groups.names
-    features = [str(column) for column in people.table.columns]
-    evidence = screen = None
-    if found.evidence is not None:
-        design = Design(
-            features=tuple(features),
-            groups=names,
-            by={name: text_codes(values)[0] for name, values in by.items()},
-            consistency_threshold=settings.consistency_threshold,
-            without_weight=tuple(reference.model.category_columns(features)),
-        )
-        evidence = gather_evidence(found.evidence, people, len(pool), design)
-        chosen = screened_people(np.arange(len(people)), settings.random_state)
-        screen = screen_for_proxies(
-            people.table.iloc[chosen], people.groups.codes[chosen], names, settings.random_state
-        )
-    matcher = reference.matcher
-    diagnostics = found.sums.matching.diagnostics(
-        distance_quantiles(found.pairs.distance[found.pairs.is_matched]),
-        matcher.points,
-        matcher.groups,
-        matcher.group_names,
-        matcher.space,
-    )
-    outcome = outcome_of(found.sums, names, settings.random_state)
-    provenance = provenance_of(found.sums, reference.model.kind, names, None if pool is people else len(pool))
-    pairs = found.pair_table(settings.decision_threshold, None if evidence is None else evidence.q_value)
-    hashes = {"scores": fingerprint_numbers(pairs["person"], pairs["score"])}
-    if pool is not people:
-        hashes["reference"] = _fingerprint(pool)
-    provenance = replace(provenance, fingerprint=_fingerprint(people), hashes=hashes)
-    return AuditResult(
-        pairs=pairs,
-        features=feature_table(found.sums, features, names, evidence),
-        outcome=outcome,
-        matching=diagnostics,
-        evidence=evidence,
-        proxies=screen,
-        settings=asdict(settings),
-        provenance=provenance,
-        warnings=tuple(
-            reservations_of(found.sums, provenance, reference, diagnostics, outcome.figures, evidence, stacklevel=4)
-        ),
-        table=people.table,
-        reference_table=pool.table,
-        attributions=found.attributions,
-        match_attributions=found.scored.match_attributions,
+def _assembled(reference: AuditReference, found: BatchFindings) -> AuditResult:
+    """The result of people who were audited in one batch."""
+    people, pool = found.people, reference.pool
+    screened = screened_people(np.arange(len(people)), reference.settings.random_state)
+    output = BatchOutput.of(found, screened=screened)
+    batches = OneBatch(output, n_threads=torch.get_num_threads())
+    merged = merge_batches(batches)
+    assert merged is not None
+    assert output.pairs is not None
+    hashes = {"scores": fingerprint_numbers(output.pairs["person"], output.pairs["score"])}
+    return assemble(
+        reference,
+        batches,
+        merged,
+        PairsInMemory(output.pairs, people.table, pool.table, found.attributions, found.scored.match_attributions),
+        n_reference=None if pool is people else len(pool),
+        fingerprint=_fingerprint(people),
+        hashes=hashes if pool is people else {**hashes, "reference": _fingerprint(pool)},
+        stacklevel=5,
     )
 
 

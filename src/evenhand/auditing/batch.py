@@ -34,8 +34,8 @@ class BatchFindings:
     ----------
     people, own, score, decision
         The batch, its attributions, probabilities of the favorable outcome and decisions.
-    pairs, scored, regime
-        Its pairs, their figures and regimes; None for a pair without a score.
+    pairs, scored, match_decision, regime
+        Its pairs, their scores, the match's decisions and regimes; None for a pair without a score.
     attributions
         Of the people, by feature.
     evidence
@@ -50,17 +50,17 @@ class BatchFindings:
     decision: Ints
     pairs: Pairs
     scored: ScoredPairs
+    match_decision: Ints
     regime: NDArray[np.object_]
     attributions: NDArray[np.float32]
     evidence: BatchEvidence | None
     sums: AuditSums
 
-    def pair_table(self, decision_threshold: float, q_value: Floats | None = None) -> pd.DataFrame:
-        """The table of pairs: see `AuditResult`. People are numbered from 0."""
+    def pair_table(self) -> pd.DataFrame:
+        """The table of pairs: see `AuditResult`. People are numbered from 0, and q-values are not known yet."""
         pairs, scored = self.pairs, self.scored
         cell = (pairs.person, pairs.other_group)
         names = np.asarray(self.people.groups.names, dtype=object)
-        match_decision = (scored.match_score >= decision_threshold).astype(np.int64)
         return pd.DataFrame(
             {
                 "person": pairs.person,
@@ -72,14 +72,14 @@ class BatchFindings:
                 "score": self.score[pairs.person],
                 "match_score": scored.match_score,
                 "decision": self.decision[pairs.person],
-                "match_decision": pd.Series(match_decision, dtype="Int64").mask(~scored.is_scored),
+                "match_decision": pd.Series(self.match_decision, dtype="Int64").mask(~scored.is_scored),
                 "cec": scored.cec,
                 "placebo_cec": np.nan if self.evidence is None else self.evidence.placebo_cec[cell],
                 "input_gap": scored.input_gap,
                 "reasoning_gap": scored.reasoning_gap,
                 "regime": self.regime,
                 "shared_reasons": scored.shared_reasons,
-                "q_value": np.nan if q_value is None else q_value[cell],
+                "q_value": np.nan,
                 "is_negligible": scored.is_negligible,
             }
         )
@@ -126,9 +126,10 @@ def audit_batch(
     decision = (score >= settings.decision_threshold).astype(np.int64)
     regime = np.full(len(pairs), None, dtype=object)
     done = scored.is_scored
+    match_decision = (scored.match_score >= settings.decision_threshold).astype(np.int64)
     regime[done] = assign_regimes(
         decision[pairs.person[done]],
-        (scored.match_score[done] >= settings.decision_threshold).astype(np.int64),
+        match_decision[done],
         scored.cec[done],
         settings.consistency_threshold,
     )
@@ -152,7 +153,9 @@ def audit_batch(
     sums = AuditSums.of(
         reference, people, own, score, decision, pairs, points, scored, regime, attributions, evidence, by
     )
-    return BatchFindings(people, own, score, decision, pairs, scored, regime, attributions, evidence, sums)
+    return BatchFindings(
+        people, own, score, decision, pairs, scored, match_decision, regime, attributions, evidence, sums
+    )
 
 
 def _matched(reference: AuditReference, people: People, F: pd.DataFrame) -> Pairs:

@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from evenhand.auditing.people import People
-from evenhand.auditing.triples import BatchEvidence, EvidenceSums, Triples
-from evenhand.metrics.clustering import InMemory, Parts, Question, Selection, estimate_excesses
+from evenhand.auditing.finished import FinishedBatches, Merged
+from evenhand.auditing.quantiles import quantiles_of_parts
+from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.triples import EvidenceSums, Triples
+from evenhand.metrics.clustering import Parts, Question, Selection, estimate_excesses
 from evenhand.metrics.excess import (
     ExcessEstimate,
-    NullScores,
     holm,
     practical_significance,
     statistical_significance,
@@ -30,9 +30,6 @@ __all__ = [
     "WeightDifference",
     "estimate_evidence",
     "gather_evidence",
-    "looked_up",
-    "null_scores",
-    "strata",
 ]
 
 Floats = NDArray[np.float64]
@@ -41,8 +38,6 @@ Bools = NDArray[np.bool_]
 
 _LEVEL = 0.05
 _THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
-# Placebo scores that a person's are ranked among: all, until there are more than can be kept.
-_MOST_NULL, _LEAST_NULL = 2_000_000, 10_000
 
 
 @dataclass(frozen=True)
@@ -108,9 +103,6 @@ class Evidence:
         Each feature's contribution to the excess; weights that differ by group.
     common_support, without_support
         Share of (person, other group) with a triple, and why others have none.
-    placebo_cec, q_value
-        For each (person, other group): mean CEC of the placebo pairs, and the false-discovery rate at which the
-        person's own excess would be called; NaN without triple. Of shape (n_people, n_groups).
     by_distance, by_matches, regime_b_by_threshold
         The excess with triples within growing distances, and with the nearest 1, 2, ... triples of each person;
         the excess share in Regime B at other consistency thresholds.
@@ -130,8 +122,6 @@ class Evidence:
     common_support: float
     without_support: dict[str, int]
     n_triples: int
-    placebo_cec: Floats
-    q_value: Floats
     by_distance: tuple[tuple[float, ExcessEstimate], ...]
     by_matches: tuple[tuple[int, ExcessEstimate], ...]
     regime_b_by_threshold: tuple[tuple[float, ExcessEstimate], ...]
@@ -160,7 +150,7 @@ class Evidence:
         return statistical_significance(self.cec), practical_significance(self.cec)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, without the values of each person."""
+        """Plain data for JSON."""
         figures = ("cec", "input_gap", "reasoning_gap", "regime_b", "reason_overlap")
         return {
             **{name: asdict(getattr(self, name)) for name in figures},
@@ -337,8 +327,6 @@ def estimate_evidence(
     design: Design,
     distance_limits: Sequence[float],
     *,
-    placebo_cec: Floats | None = None,
-    q_value: Floats | None = None,
     n_threads: int = 1,
 ) -> Evidence:
     """The evidence, from triples in one part or many.
@@ -353,8 +341,6 @@ def estimate_evidence(
         What to split by.
     distance_limits
         Quarters of the distances: see `DISTANCE_SHARES`.
-    placebo_cec, q_value
-        For each (person, other group), where they are to be kept in the result.
     n_threads
         Estimates that are made at the same time.
     """
@@ -384,7 +370,6 @@ def estimate_evidence(
     )
     by_distance = tuple((float(limit), next(answers)[0]) for limit in distance_limits)
     by_matches = tuple((k, next(answers)[0]) for k in range(1, present.largest_rank + 1))
-    nothing = np.zeros((0, n_groups))
     return Evidence(
         cec=cec,
         input_gap=input_gap,
@@ -400,8 +385,6 @@ def estimate_evidence(
         common_support=_ratio(sums.n_supported, sums.n_asked),
         without_support=dict(sums.without_support),
         n_triples=sums.n_triples,
-        placebo_cec=nothing if placebo_cec is None else placebo_cec,
-        q_value=nothing if q_value is None else q_value,
         by_distance=by_distance,
         by_matches=by_matches,
         regime_b_by_threshold=by_threshold,
@@ -412,59 +395,23 @@ DISTANCE_SHARES = (0.25, 0.5, 0.75, 1.0)
 """Shares of the triples, nearest first, within which the excess is given."""
 
 
-def gather_evidence(found: BatchEvidence, people: People, n_reference: int, design: Design) -> Evidence:
-    """The evidence of people who were compared in a single batch."""
-    triples = found.triples
-    limits = np.quantile(triples.distance, DISTANCE_SHARES).tolist() if len(triples) else []
-    return estimate_evidence(
-        InMemory(triples.within(limits), n_reference, found.sums.n_left_out),
-        found.sums,
-        design,
-        limits,
-        placebo_cec=found.placebo_cec,
-        q_value=_q_values(found, people),
-        n_threads=torch.get_num_threads(),
+def gather_evidence(reference: AuditReference, batches: FinishedBatches, merged: Merged) -> Evidence:
+    """The evidence of everyone who was compared."""
+    sums, numbers = merged.sums, merged.numbers
+    assert sums.evidence is not None
+    features = tuple(str(column) for column in reference.pool.table.columns)
+    limits: list[float] = []
+    if any(len(batches.distances(number)) for number in numbers):
+        limits = quantiles_of_parts(lambda: (batches.distances(number) for number in numbers), DISTANCE_SHARES)
+    design = Design(
+        features=features,
+        groups=reference.pool.groups.names,
+        by={name: tuple(counts) for name, counts in sums.approvals.items()},
+        consistency_threshold=reference.settings.consistency_threshold,
+        without_weight=tuple(reference.model.category_columns(list(features))),
     )
-
-
-def strata(cells: Ints, n_groups: int) -> Ints:
-    """The stratum of each (person, other group) in which excesses over placebo pairs are ranked, from the cells."""
-    return cells[:, None] * n_groups + np.arange(n_groups)
-
-
-def null_scores(score: Floats, stratum: Ints, person: Ints, n_groups: int) -> NullScores:
-    """What placebo pairs' scores have over what unlike finances give, by stratum; a random sample of very many.
-
-    Parameters
-    ----------
-    score, stratum, person
-        Of each (person, other group), of shape (n,); the person by number.
-    n_groups
-        Number of groups.
-    """
-    most = max(_LEAST_NULL, _MOST_NULL // (2 * n_groups * (n_groups - 1)))
-    return NullScores.of(score, stratum, person, 2 * n_groups * n_groups, most)
-
-
-def _q_values(found: BatchEvidence, people: People) -> Floats:
-    """False-discovery rate at which each person's excess over a placebo pair would be called."""
-    n_groups = found.over_gap.shape[1]
-    shape = found.over_gap.shape
-    stratum = strata(people.cells, n_groups).ravel()
-    person = np.repeat(np.arange(len(people)), n_groups)
-    null = null_scores(found.placebo_over_gap.ravel(), stratum, person, n_groups)
-    n_at_least = null.n_at_least(found.over_gap.ravel(), stratum)
-    table = null.q_values(null.counts(n_at_least, stratum))
-    return looked_up(table, n_at_least, stratum).reshape(shape)
-
-
-def looked_up(table: Sequence[Floats], n_at_least: Ints, stratum: Ints) -> Floats:
-    """q-values of scores from the table of `NullScores.q_values`; NaN where the number is -1."""
-    found = np.full(len(n_at_least), np.nan)
-    for code, values in enumerate(table):
-        asked = (stratum == code) & (n_at_least >= 0)
-        found[asked] = values[n_at_least[asked]]
-    return found
+    triples = batches.triples(merged, limits, len(reference.pool))
+    return estimate_evidence(triples, sums.evidence, design, limits, n_threads=batches.n_threads)
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.auditing.people import Explainer, People
-from evenhand.auditing.settings import AuditSettings
+from evenhand.auditing.settings import AuditOptions
 from evenhand.auditing.triples import EvidenceReference
 from evenhand.matching import MatchReference
 from evenhand.matching.space import Missing
+from evenhand.models.dispatch import as_audited_model
 from evenhand.models.protocol import AuditedModel
 
-__all__ = ["AuditReference"]
+__all__ = ["AuditReference", "audited_model"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -38,14 +41,14 @@ class AuditReference:
     """
 
     model: AuditedModel
-    settings: AuditSettings
+    settings: AuditOptions
     pool: People
     explainer: Explainer
     matcher: MatchReference
     evidence: EvidenceReference | None
 
     @classmethod
-    def of(cls, model: AuditedModel, settings: AuditSettings, pool: People, *, evidence: bool) -> AuditReference:
+    def of(cls, model: AuditedModel, settings: AuditOptions, pool: People) -> AuditReference:
         """Fit standardization, neighbors and baselines on a pool."""
         financial = list(settings.financial_features)
         # A bare network refuses missing values anyway; a model with an encoder of its own has a place for them.
@@ -62,6 +65,18 @@ class AuditReference:
             explainer=Explainer.of(model, pool, settings.n_steps, settings.method),
             matcher=matcher,
             evidence=EvidenceReference.of(pool, matcher.points, is_financial, settings.random_state)
-            if evidence
+            if settings.evidence
             else None,
         )
+
+
+def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> AuditedModel:  # noqa: ANN401 - any model
+    """The model as the audit sees it, explained as the options say; `table` holds people it is to be asked about."""
+    return as_audited_model(
+        model,
+        attribution=options.attribution,
+        output=options.output,
+        n_permutations=options.n_permutations,
+        random_state=options.random_state,
+        table=table,
+    )

@@ -1,41 +1,53 @@
-"""What an audit of people in memory found."""
+"""What an audit found, in memory or streamed, and everything that is shown and written from it."""
 
 from __future__ import annotations
 
+import io
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from rich.console import Console, RenderableType
 
-from evenhand.auditing.cases import strongest_cases
-from evenhand.auditing.figures import AuditFigures, PairFigures
-from evenhand.metrics.regimes import regime_shares
+from evenhand.auditing.evidence import Evidence
+from evenhand.auditing.sample import (
+    MAX_PAIRS,
+    PairSample,
+    PairsInMemory,
+    PairSource,
+    cases_of,
+    draw_pair_sample,
+)
+from evenhand.auditing.summary import SCHEMA, Outcome, PairMetrics, Provenance, library_versions, write_json
+from evenhand.auditing.terminal import summary_rows, terminal_summary
+from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.encoding import TableEncoder
+from evenhand.matching import MatchDiagnostics
+from evenhand.metrics.proxies import ProxyScreen
+from evenhand.metrics.related import procedural_metrics
 from evenhand.system.files import write_atomically
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from evenhand.auditing.sample import PairSample
     from evenhand.report.plots import Plots
 
 __all__ = ["AuditResult"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AuditResult(AuditFigures):
-    """Result of `audit`.
+class AuditResult:
+    """Result of `audit` and of `audit_stream`.
 
     Attributes
     ----------
-    pairs
-        One row per person and other group: person (row of `X`), match (row of the reference, -1 where unmatched),
-        distance, group, other_group, label, score, match_score, decision, match_decision, cec, placebo_cec,
-        input_gap, reasoning_gap, regime, shared_reasons, q_value, is_negligible. A pair that could not be scored has
-        missing values.
     features
         One row per feature: its mean contribution to the CEC score, the share that is of the whole, its contribution
         to the excess with interval, and its mean attribution in each group; largest contribution first.
@@ -48,44 +60,103 @@ class AuditResult(AuditFigures):
     proxies
         How well features tell the group; None if evidence was not asked for.
     settings
-        Every choice that moves a figure.
+        Every choice that moves a metric.
     provenance
         What was audited.
     warnings
         Reservations, in words.
-    table, reference_table
-        The audited people's columns, and those of the people they were matched in.
-    attributions, match_attributions
-        By feature: of each audited person, of shape (n_people, n_features), and of the match of each pair, of shape
-        (n_pairs, n_features), both from the person's baseline.
+    pair_metrics
+        Metrics of all scored pairs.
+    source
+        Where the pairs and their people are kept.
+    stream
+        Of a streamed audit: how it was cut into batches, and how the reference was chosen.
+    folder
+        Of a streamed audit: where everything was written.
     """
 
-    reference_table: pd.DataFrame
-    attributions: NDArray[np.float32]
-    match_attributions: NDArray[np.float32]
+    features: pd.DataFrame
+    outcome: Outcome
+    matching: MatchDiagnostics
+    evidence: Evidence | None
+    proxies: ProxyScreen | None
+    settings: Mapping[str, Any]
+    provenance: Provenance
+    warnings: tuple[str, ...]
+    pair_metrics: PairMetrics
+    source: PairSource
+    stream: Mapping[str, Any] | None = None
+    folder: Path | None = None
 
-    def pair_figures(self) -> PairFigures:
-        """Figures of all scored pairs."""
-        from evenhand.auditing.distributions import pair_distributions
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """Table with a row per person and other group.
 
-        scored = self.pairs[self.pairs["cec"].notna()]
-        cec = scored["cec"].to_numpy()
-        by_group = scored.groupby("group", sort=True)[["cec", "shared_reasons"]].mean()
-        names = [str(name) for name in by_group.index]
-        return PairFigures(
-            n_pairs=len(scored),
-            n_negligible=int(scored["is_negligible"].sum()),
-            cec=_mean(cec),
-            cec_median=float(np.median(cec)) if len(cec) else math.nan,
-            cec_p90=float(np.quantile(cec, 0.9)) if len(cec) else math.nan,
-            input_gap=_mean(scored["input_gap"].to_numpy()),
-            reasoning_gap=_mean(scored["reasoning_gap"].to_numpy()),
-            shared_reasons=_mean(scored["shared_reasons"].to_numpy()),
-            cec_by_group=dict(zip(names, by_group["cec"].tolist(), strict=True)),
-            shared_reasons_by_group=dict(zip(names, by_group["shared_reasons"].tolist(), strict=True)),
-            regimes=regime_shares(scored["regime"]),
-            distributions=pair_distributions(self.pairs),
-        )
+        Columns: person (row of the audited table), match (row of the reference, -1 where unmatched), distance, group,
+        other_group, label, score, match_score, decision, match_decision, cec, placebo_cec, input_gap, reasoning_gap,
+        regime, shared_reasons, q_value, is_negligible. A pair that could not be scored has missing values.
+
+        Of a streamed audit all pairs are read from disk: for very many, read the files at `pairs_path` instead.
+        """
+        parts = list(self.source.parts())
+        return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
+
+    @property
+    def pairs_path(self) -> Path | None:
+        """Folder of the pair table of a streamed audit, a Parquet file for each batch; None for one in memory."""
+        return None if self.folder is None else self.folder / "pairs"
+
+    @cached_property
+    def pairs_sample(self) -> PairSample:
+        """Up to 2,000 pairs to look at one by one: see `pair_sample`."""
+        return draw_pair_sample(self.source)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The audited people's columns; only of an audit in memory."""
+        return self._in_memory.table
+
+    @property
+    def reference_table(self) -> pd.DataFrame:
+        """Columns of the people they were matched in; only of an audit in memory."""
+        return self._in_memory.reference_table
+
+    @property
+    def attributions(self) -> NDArray[np.float32]:
+        """Attributions of each audited person by feature, (n_people, n_features); only of an audit in memory."""
+        return self._in_memory.attributions
+
+    @property
+    def match_attributions(self) -> NDArray[np.float32]:
+        """The same of the match of each pair, (n_pairs, n_features), from the person's baseline."""
+        return self._in_memory.match_attributions
+
+    @property
+    def _in_memory(self) -> PairsInMemory:
+        if not isinstance(self.source, PairsInMemory):
+            raise InvalidInputError(
+                "A streamed audit does not keep the values and attributions of everyone; `pair_sample` and `cases` "
+                "have those of some people, and `evenhand.audit` keeps all."
+            )
+        return self.source
+
+    def pair_sample(self, max_pairs: int = MAX_PAIRS, random_state: int = 0) -> PairSample:
+        """Pairs to look at one by one: a fifth are the strongest cases, the rest are drawn over regimes and groups.
+
+        Parameters
+        ----------
+        max_pairs
+            Most pairs to take.
+        random_state
+            Seed of the draw.
+
+        Returns
+        -------
+        The pairs, the values and attributions of the two people of each, and in words how they were drawn.
+        """
+        if (max_pairs, random_state) == (MAX_PAIRS, 0):
+            return self.pairs_sample
+        return draw_pair_sample(self.source, max_pairs, random_state)
 
     def cases(self, n: int = 20) -> pd.DataFrame:
         """The people with the strongest evidence beside their matches, feature by feature.
@@ -102,9 +173,100 @@ class AuditResult(AuditFigures):
         the place of the feature among the four that told most against the one and the other. Pairs of the lowest
         `q_value` come first: the false-discovery rate of a list that ends with them.
         """
-        return strongest_cases(
-            self.pairs, self.table, self.reference_table, self.attributions, self.match_attributions, n
-        )
+        return cases_of(self.source, n)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the pairs as plain data; a metric that could not be estimated is NaN with a note."""
+        pairs, evidence = self.pair_metrics, self.evidence
+        summary = {
+            "schema": SCHEMA,
+            "versions": library_versions(),
+            "settings": dict(self.settings),
+            "data": asdict(self.provenance),
+            "cec": self._cec(),
+            "regimes": dict(pairs.regimes),
+            "reasons": {
+                "shared": pairs.shared_reasons,
+                "placebo_shared": math.nan if evidence is None else evidence.placebo_overlap,
+                "by_group": dict(pairs.shared_reasons_by_group),
+            },
+            "outcome": {**self.outcome.to_dict(), "pfr": pairs.regimes["C"] + pairs.regimes["D"]},
+            "matching": self.matching.to_dict(),
+            "features": self.features.to_dict("records"),
+            "evidence": None if evidence is None else evidence.to_dict(),
+            "proxies": None if self.proxies is None else self.proxies.to_dict(),
+            "distributions": dict(pairs.distributions),
+            "warnings": list(self.warnings),
+        }
+        return summary if self.stream is None else {**summary, "stream": dict(self.stream)}
+
+    def _cec(self) -> dict[str, Any]:
+        pairs, found = self.pair_metrics, self.evidence
+        metrics: dict[str, Any] = {
+            "mean": pairs.cec,
+            "median": pairs.cec_median,
+            "p90": pairs.cec_p90,
+            "input_gap": pairs.input_gap,
+            "reasoning_gap": pairs.reasoning_gap,
+            "n_pairs": pairs.n_pairs,
+            "n_negligible": pairs.n_negligible,
+            "by_group": dict(pairs.cec_by_group),
+        }
+        if found is not None:
+            metrics |= {
+                "placebo": found.placebo_mean,
+                "excess": found.cec.value,
+                "excess_ci": [found.cec.ci_low, found.cec.ci_high],
+                "p_value": found.cec.p_value,
+                "reasoning_gap_excess": found.reasoning_gap.value,
+                "input_gap_excess": found.input_gap.value,
+                "regime_b_excess": found.regime_b.value,
+            }
+        return metrics
+
+    def summary(self) -> pd.DataFrame:
+        """The metrics of the audit: a table with columns metric, value, ci_low, ci_high, note."""
+        return pd.DataFrame(summary_rows(self.to_dict()), columns=["metric", "value", "ci_low", "ci_high", "note"])
+
+    def to_json(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_dict` and the time as JSON, whole or not at all; a missing number is null."""
+        write_json(self.to_dict(), path)
+
+    def to_html(self, path: str | os.PathLike[str], *, title: str | None = None, pairs_file: str | None = None) -> None:
+        """Write the report as one HTML file that needs no network, whole or not at all.
+
+        Parameters
+        ----------
+        path
+            Of the file.
+        title
+            Of the page; by default it names the model.
+        pairs_file
+            Name of the file of `to_parquet`, if it lies beside the page.
+        """
+        from evenhand.report.contents import pairs_to_show, report_contents
+        from evenhand.report.page import render_page
+
+        sample = self.pair_sample(pairs_to_show(self.provenance.n_features))
+        text = render_page(report_contents(self.to_dict(), sample, title=title, pairs_file=pairs_file))
+        with write_atomically(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+    def to_excel(self, path: str | os.PathLike[str]) -> None:
+        """Write the metrics and tables as an Excel workbook, whole or not at all; needs the extra `excel`."""
+        from evenhand.report.excel import write_workbook
+
+        write_workbook(self, path)
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write the pair table as one Parquet file, whole or not at all."""
+        parts = (pa.Table.from_pandas(part, preserve_index=False) for part in self.source.parts())
+        with write_atomically(path) as temporary:
+            first = next(parts)
+            with pq.ParquetWriter(temporary, first.schema) as writer:
+                writer.write_table(first)
+                for part in parts:
+                    writer.write_table(part.cast(first.schema))
 
     def related_metrics(
         self, score_function: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None, random_state: int = 0
@@ -122,9 +284,6 @@ class AuditResult(AuditFigures):
         -------
         Table with columns name, value, p_value, direction, note.
         """
-        from evenhand.inputs.encoding import TableEncoder
-        from evenhand.metrics.related import procedural_metrics
-
         person = self.pairs.drop_duplicates("person").set_index("person").sort_index()
         names, group = np.unique(person["group"].to_numpy(dtype=str), return_inverse=True)
         numbers = self.table.to_numpy(dtype=float) if score_function is not None else None
@@ -141,53 +300,54 @@ class AuditResult(AuditFigures):
         )
         return pd.DataFrame([asdict(metric) for metric in found])
 
-    def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write the pair table as Parquet, whole or not at all."""
-        with write_atomically(path) as temporary:
-            self.pairs.to_parquet(temporary, index=False)
-
-    def pair_sample(self, max_pairs: int = 2000, random_state: int = 0) -> PairSample:
-        """Pairs to look at one by one: a fifth are the strongest cases, the rest are drawn over regimes and groups.
-
-        Parameters
-        ----------
-        max_pairs
-            Most pairs to take.
-        random_state
-            Seed of the draw.
-
-        Returns
-        -------
-        The pairs, the values and attributions of the two people of each, and in words how they were drawn.
-        """
-        return self._sample(self.pairs, self.match_attributions, max_pairs, random_state)
-
-    def _sample(
-        self, pairs: pd.DataFrame, match_attributions: NDArray[np.float32], max_pairs: int, random_state: int = 0
-    ) -> PairSample:
-        from evenhand.auditing.sample import draw_pair_sample
-
-        return draw_pair_sample(
-            pairs,
-            self.table,
-            self.reference_table,
-            self.attributions,
-            match_attributions,
-            max_pairs=max_pairs,
-            random_state=random_state,
-        )
-
     @property
     def plot(self) -> Plots:
         """Charts of the result by name, such as `result.plot.regimes()`; they show in notebooks and can be saved."""
         from evenhand.report.plots import Plots
 
         def sample_of(person: int) -> PairSample:
-            rows = np.flatnonzero(self.pairs["person"].to_numpy() == person)
-            return self._sample(self.pairs.iloc[rows], self.match_attributions[rows], max(1, len(rows)))
+            of_person = self.source.of_person(person)
+            return draw_pair_sample(_SomePairs(self.source, of_person), max(1, len(of_person)))
 
         return Plots(self.to_dict(), sample_of)
 
+    def _repr_html_(self) -> str:
+        """A card for notebooks: the verdict, the key metrics and the warnings."""
+        from evenhand.report.page import render_card
 
-def _mean(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-    return float(values.mean()) if len(values) else math.nan
+        return render_card(self.to_dict())
+
+    def __repr__(self) -> str:
+        data = self.to_dict()
+        return (
+            f"{type(self).__name__}({self.provenance.n_people} people, {data['cec']['n_pairs']} pairs, "
+            f"cec={data['cec']['mean']:.3f}, excess={data['cec'].get('excess', math.nan):.3f}, "
+            f"regime_b={data['regimes']['B']:.1%}, auc={data['outcome']['auc']:.3f})"
+        )
+
+    def __str__(self) -> str:
+        """The summary as plain text."""
+        console = Console(file=io.StringIO(), width=120, record=True)
+        console.print(self)
+        return console.export_text().rstrip()
+
+    def __rich__(self) -> RenderableType:
+        """The summary for a terminal."""
+        return terminal_summary(self.to_dict())
+
+
+@dataclass(frozen=True, eq=False)
+class _SomePairs:
+    """A few pairs of a source."""
+
+    source: PairSource
+    pairs: pd.DataFrame
+
+    def parts(self) -> Any:  # noqa: ANN401
+        yield self.pairs
+
+    def of_person(self, person: int) -> pd.DataFrame:
+        return self.pairs[self.pairs["person"] == person]
+
+    def explained(self, pairs: pd.DataFrame) -> Any:  # noqa: ANN401
+        return self.source.explained(pairs)

@@ -1,22 +1,107 @@
-"""Pairs to look at one by one: the strongest cases, and others at random."""
+"""Pairs to look at one by one: the strongest, and others at random; the same however the pairs are kept."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.cec import N_REASONS
+from evenhand.system.hashing import person_hash
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["MAX_PAIRS", "PairSample", "draw_pair_sample"]
+__all__ = [
+    "MAX_PAIRS",
+    "ExplainedPairs",
+    "PairSample",
+    "PairSource",
+    "PairsInMemory",
+    "cases_of",
+    "draw_pair_sample",
+    "strongest_pairs",
+]
 
 MAX_PAIRS = 2000
 _STRONGEST_SHARE = 0.2
+_CASE_COLUMNS = ["person", "match", "group", "other_group", "q_value", "cec", "placebo_cec", "score", "match_score"]
+
+
+@dataclass(frozen=True, eq=False)
+class ExplainedPairs:
+    """Everything about the two people of some pairs.
+
+    Attributes
+    ----------
+    values, match_values
+        Columns of the person and of the match, a row per pair.
+    attributions, match_attributions
+        By feature, of shape (n_pairs, n_features), both from the person's baseline.
+    """
+
+    values: pd.DataFrame
+    match_values: pd.DataFrame
+    attributions: NDArray[np.float32]
+    match_attributions: NDArray[np.float32]
+
+
+class PairSource(Protocol):
+    """Where the pairs of an audit are kept: in memory, or in the folder of a streamed audit."""
+
+    def parts(self) -> Iterator[pd.DataFrame]:
+        """The pair table in parts, in order of person."""
+        ...
+
+    def of_person(self, person: int) -> pd.DataFrame:
+        """The pairs of one person."""
+        ...
+
+    def explained(self, pairs: pd.DataFrame) -> ExplainedPairs:
+        """Values and attributions of some rows of the parts."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PairsInMemory:
+    """Pairs of people in memory.
+
+    Attributes
+    ----------
+    pairs
+        The pair table.
+    table, reference_table
+        The audited people's columns, and those of the people they were matched in.
+    attributions, match_attributions
+        By feature: of each audited person, of shape (n_people, n_features), and of the match of each pair, of shape
+        (n_pairs, n_features).
+    """
+
+    pairs: pd.DataFrame
+    table: pd.DataFrame
+    reference_table: pd.DataFrame
+    attributions: NDArray[np.float32]
+    match_attributions: NDArray[np.float32]
+
+    def parts(self) -> Iterator[pd.DataFrame]:
+        """The pair table, whole."""
+        yield self.pairs
+
+    def of_person(self, person: int) -> pd.DataFrame:
+        """The pairs of one person."""
+        return self.pairs[self.pairs["person"] == person]
+
+    def explained(self, pairs: pd.DataFrame) -> ExplainedPairs:
+        """Values and attributions of some rows of the pair table."""
+        person, match = pairs["person"].to_numpy(), pairs["match"].to_numpy()
+        return ExplainedPairs(
+            values=self.table.iloc[person].reset_index(drop=True),
+            match_values=self.reference_table.iloc[match].reset_index(drop=True),
+            attributions=self.attributions[person],
+            match_attributions=self.match_attributions[pairs.index.to_numpy()],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,25 +138,18 @@ class PairSample:
         return len(self.pairs)
 
 
-def draw_pair_sample(
-    pairs: pd.DataFrame,
-    table: pd.DataFrame,
-    reference_table: pd.DataFrame,
-    attributions: NDArray[np.float32],
-    match_attributions: NDArray[np.float32],
-    *,
-    max_pairs: int = MAX_PAIRS,
-    random_state: int = 0,
-) -> PairSample:
+def draw_pair_sample(source: PairSource, max_pairs: int = MAX_PAIRS, random_state: int = 0) -> PairSample:
     """A sample of scored pairs.
 
     A fifth of it are the pairs with the lowest `q_value`, ties by CEC score over placebo score. The others are drawn
-    at random, as nearly as possible the same number from every regime and group, so that rare ones can be seen too.
+    at random, as nearly as possible the same number from every regime and group, so that rare ones can be seen too: of
+    each regime and group those of the people with the lowest hashes, one in turn. A person's hash depends on their
+    number and the seed alone, so pairs read in parts give the sample that they give at once.
 
     Parameters
     ----------
-    pairs, table, reference_table, attributions, match_attributions
-        As in `AuditResult`.
+    source
+        The pairs.
     max_pairs
         Most pairs to take; all are taken when there are no more.
     random_state
@@ -84,44 +162,105 @@ def draw_pair_sample(
     """
     if max_pairs < 1:
         raise InvalidInputError(f"`max_pairs` must be at least 1, got {max_pairs}.")
-    scored = np.flatnonzero(pairs["cec"].notna().to_numpy())
-    ranked = _by_strength(pairs, scored)
-    n_strongest = len(scored) if len(scored) <= max_pairs else int(np.ceil(max_pairs * _STRONGEST_SHARE))
-    rows = ranked[:n_strongest]
-    if len(scored) > max_pairs:
-        rng = np.random.default_rng(random_state)
-        others = _spread(pairs, ranked[n_strongest:], max_pairs - n_strongest, rng)
-        place = np.empty(len(pairs), dtype=np.int64)
-        place[ranked] = np.arange(len(ranked))
-        rows = np.concatenate([rows, others[np.argsort(place[others])]])
-    chosen = pairs.iloc[rows].reset_index(drop=True)
+    n_pairs = n_scored = 0
+    kept = pd.DataFrame()
+    for part in source.parts():
+        scored = part[part["cec"].notna()]
+        n_pairs, n_scored = n_pairs + len(part), n_scored + len(scored)
+        kept = _candidates(pd.concat([kept, scored]) if len(kept) else scored, max_pairs, random_state)
+    ranked = _by_strength(kept)
+    n_strongest = n_scored if n_scored <= max_pairs else int(np.ceil(max_pairs * _STRONGEST_SHARE))
+    chosen = ranked[:n_strongest]
+    if n_scored > max_pairs:
+        others = kept.iloc[ranked[n_strongest:]]
+        turn = np.lexsort((person_hash(_person(others), random_state), _turn(others, random_state)))
+        drawn = np.sort(turn[: max_pairs - n_strongest])  # back in order of strength
+        chosen = np.concatenate([chosen, ranked[n_strongest:][drawn]])
+    pairs = kept.iloc[chosen]
     return PairSample(
-        pairs=chosen,
-        values=table.iloc[chosen["person"].to_numpy()].reset_index(drop=True),
-        match_values=reference_table.iloc[chosen["match"].to_numpy()].reset_index(drop=True),
-        attributions=attributions[chosen["person"].to_numpy()],
-        match_attributions=match_attributions[rows],
-        n_pairs=len(pairs),
-        n_scored=len(scored),
+        pairs=pairs.reset_index(drop=True),
+        **vars(source.explained(pairs)),
+        n_pairs=n_pairs,
+        n_scored=n_scored,
         n_strongest=n_strongest,
-        how=_how(len(rows), n_strongest, len(scored), random_state),
+        how=_how(len(pairs), n_strongest, n_scored, random_state),
     )
 
 
-def _by_strength(pairs: pd.DataFrame, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    part = pairs.iloc[rows]
-    over = (part["cec"] - part["placebo_cec"].fillna(0)).to_numpy(dtype=float)
-    q_value = part["q_value"].to_numpy(dtype=float)
-    # NaN sorts last; the row itself makes the order total.
-    return rows[np.lexsort((rows, -over, q_value))]
+def strongest_pairs(source: PairSource, n: int) -> pd.DataFrame:
+    """The n scored pairs with the strongest evidence, strongest first."""
+    kept = pd.DataFrame()
+    for part in source.parts():
+        scored = part[part["cec"].notna()]
+        kept = pd.concat([kept, scored]) if len(kept) else scored
+        kept = kept.iloc[_by_strength(kept)[:n]]
+    return kept
 
 
-def _spread(pairs: pd.DataFrame, rows: NDArray[np.intp], n: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Random rows, as evenly as possible over regimes and groups: one of each in turn until there are enough."""
-    rows = rng.permutation(rows)
-    part = pairs.iloc[rows]
-    turn = part.groupby(["regime", "group"], sort=False).cumcount().to_numpy()
-    return rows[np.argsort(turn, kind="stable")[:n]]
+def cases_of(source: PairSource, n: int) -> pd.DataFrame:
+    """The n pairs with the strongest evidence, a row for each feature: see `AuditResult.cases`."""
+    pairs = strongest_pairs(source, n)
+    found = source.explained(pairs)
+    parts = [
+        pd.DataFrame(
+            {
+                **{column: pair[column] for column in _CASE_COLUMNS},
+                "feature": list(found.values.columns),
+                "value": found.values.iloc[k].astype(object).to_numpy(),
+                "match_value": found.match_values.iloc[k].astype(object).to_numpy(),
+                "attribution": found.attributions[k],
+                "match_attribution": found.match_attributions[k],
+                "reason": _reason_places(found.attributions[k]),
+                "match_reason": _reason_places(found.match_attributions[k]),
+            }
+        )
+        for k, (_, pair) in enumerate(pairs.iterrows())
+    ]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=_CASE_COLUMNS)
+
+
+def _candidates(scored: pd.DataFrame, max_pairs: int, random_state: int) -> pd.DataFrame:
+    """The pairs of a table that can be in the sample of a larger one."""
+    if len(scored) <= max_pairs:
+        return scored
+    is_kept = _turn(scored, random_state) < max_pairs
+    is_kept[_by_strength(scored)[:max_pairs]] = True
+    return scored[is_kept]
+
+
+def _turn(pairs: pd.DataFrame, random_state: int) -> NDArray[np.int64]:
+    """Place of each pair among those of its regime and group, in order of the people's hashes."""
+    order = np.lexsort((_order_of_rows(pairs), person_hash(_person(pairs), random_state)))
+    turn = np.empty(len(pairs), dtype=np.int64)
+    turn[order] = pairs.iloc[order].groupby(["regime", "group"], sort=False).cumcount().to_numpy()
+    return turn
+
+
+def _by_strength(pairs: pd.DataFrame) -> NDArray[np.intp]:
+    over = (pairs["cec"] - pairs["placebo_cec"].fillna(0)).to_numpy(dtype=float)
+    q_value = pairs["q_value"].to_numpy(dtype=float)
+    # NaN sorts last; person and other group make the order total.
+    return np.lexsort((_order_of_rows(pairs), -over, q_value))
+
+
+def _person(pairs: pd.DataFrame) -> NDArray[np.int64]:
+    return pairs["person"].to_numpy(dtype=np.int64)
+
+
+def _order_of_rows(pairs: pd.DataFrame) -> NDArray[np.intp]:
+    """Rank of each pair by person and other group."""
+    order = np.lexsort((pairs["other_group"].to_numpy(dtype=str), _person(pairs)))
+    rank = np.empty(len(pairs), dtype=np.intp)
+    rank[order] = np.arange(len(pairs))
+    return rank
+
+
+def _reason_places(attributions: NDArray[np.float32]) -> list[int | None]:
+    """Place of each feature among the principal reasons, from 1; None for one that is not."""
+    places: list[int | None] = [None] * len(attributions)
+    for place, feature in enumerate(np.argsort(attributions, kind="stable")[:N_REASONS], start=1):
+        places[feature] = place
+    return places
 
 
 def _how(n: int, n_strongest: int, n_scored: int, random_state: int) -> str:

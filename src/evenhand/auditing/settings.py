@@ -1,32 +1,147 @@
-"""Every choice that moves a metric of the audit."""
+"""Every option of an audit, defined once: Python, the command line and TOML files read names, defaults and help here.
+
+Nothing heavy is imported, so that the command line can show its help at once.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
+from evenhand.exceptions import InvalidInputError
 
-from evenhand.attribution.gradients import Method
-from evenhand.models.protocol import AttributionName
+if TYPE_CHECKING:
+    from evenhand.attribution.gradients import Method
+    from evenhand.models.dispatch import AttributionChoice
+    from evenhand.models.protocol import Output
 
-__all__ = ["AuditSettings"]
+__all__ = ["AuditOptions", "AuditSettings", "Engine", "RoleOptions", "StreamOptions"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+Engine = Literal["local", "dask"]
 
 
-@dataclass(frozen=True)
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditSettings:
-    """Every choice that moves a figure of the audit."""
+    """Choices of an audit that few people change; `settings=` of `audit` and `audit_stream`.
 
-    financial_features: tuple[str, ...]
-    decision_threshold: float
-    consistency_threshold: float
-    max_distance: float | None
-    n_steps: int
-    method: Method
-    random_state: int
-    attribution: AttributionName
-    n_permutations: int
+    Attributes
+    ----------
+    n_steps, method
+        How integrated gradients are integrated: see `integrated_gradients`.
+    output
+        Whether the score of a black box is its ``"probability"`` or ``"log-odds"``; None for what the model offers.
+    n_permutations
+        Of sampled Shapley values: more for smaller standard errors.
+
+    Examples
+    --------
+    >>> AuditSettings(n_permutations=64).n_steps
+    8
+    >>> AuditSettings(n_steps=0)
+    Traceback (most recent call last):
+    ...
+    evenhand.exceptions.InvalidInputError: `n_steps` (--n-steps) must be a whole number of at least 1, got 0.
+    """
+
+    n_steps: int = field(default=8, metadata=_help("Segments of the paths of integrated gradients."))
+    method: Method = field(default="segments", metadata=_help("How paths are integrated: segments, midpoint or exact."))
+    output: Output | None = field(
+        default=None, metadata=_help("What the model's score is, if it does not tell: log-odds or probability.")
+    )
+    n_permutations: int = field(default=32, metadata=_help("Orders in which sampled_shapley adds features."))
+
+    def __post_init__(self) -> None:
+        _check_counts(self, "n_steps", "n_permutations")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(AuditSettings):
+    """Every choice that moves a metric of an audit."""
+
+    financial_features: tuple[str, ...] = field(
+        default=(), metadata=_help("Columns on which people are comparable: a,b,c.")
+    )
+    decision_threshold: float = field(default=0.5, metadata=_help("Probability from which the decision is favorable."))
+    consistency_threshold: float = field(default=0.3, metadata=_help("CEC score above which reasoning differs."))
+    max_distance: float | None = field(
+        default=None, metadata=_help("Farthest match that counts, in standard deviations.")
+    )
+    attribution: AttributionChoice = field(
+        default="auto",
+        metadata=_help(
+            "auto, integrated_gradients, linear, tree_shap or sampled_shapley; by default what fits the model."
+        ),
+    )
+    evidence: bool = field(
+        default=True, metadata=_help("Compare with placebo pairs; without, the audit is faster and blind to noise.")
+    )
+    random_state: int = field(default=0, metadata=_help("Seed."))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("decision_threshold", "consistency_threshold"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 <= value <= 1:
+                raise InvalidInputError(f"{_named(name)} must be a number in [0, 1], got {value!r}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleOptions:
+    """Which column of a table plays which part."""
+
+    label: str = field(default="", metadata=_help("Column of the true outcome."))
+    group: tuple[str, ...] = field(
+        default=(), metadata=_help("Column of the protected attribute; a,b for an intersection.")
+    )
+    drop: tuple[str, ...] = field(default=(), metadata=_help("Columns to leave out: a,b."))
+    positive_label: str | None = field(
+        default=None, metadata=_help("Value of the label that is the favorable outcome.")
+    )
+    keep_group: bool = field(default=False, metadata=_help("The model also sees the group."))
+    drop_missing: bool = field(default=False, metadata=_help("Leave out, and count, rows without label or group."))
+    by: tuple[str, ...] = field(default=(), metadata=_help("Columns within whose values the excess is wanted: a,b."))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions:
+    """How a streamed audit is cut and where it runs."""
+
+    resume: bool = field(default=False, metadata=_help("Go on with the batches that are finished in the folder."))
+    batch_rows: int = field(default=25_000, metadata=_help("Most people in a batch."))
+    reference_people: int = field(
+        default=200_000, metadata=_help("Without --reference: people drawn at random to match in.")
+    )
+    evidence_people: int | None = field(
+        default=None, metadata=_help("Compare only so many people with placebo pairs, drawn at random.")
+    )
+    engine: Engine = field(default="local", metadata=_help("Of batches: local, or dask for several processes."))
+    scheduler: str | None = field(default=None, metadata=_help("Address of a Dask scheduler."))
+    n_jobs: int | None = field(
+        default=None, metadata=_help("Batches audited at the same time; by default one for each core.")
+    )
+    device: str | None = field(default=None, metadata=_help("Where a torch model computes: cpu or cuda."))
+
+    def __post_init__(self) -> None:
+        _check_counts(self, "batch_rows", "n_jobs", "evidence_people")
+        if self.engine not in ("local", "dask"):
+            raise InvalidInputError(f"{_named('engine')} must be 'local' or 'dask', got {self.engine!r}.")
+        if self.scheduler is not None and self.engine != "dask":
+            raise InvalidInputError(
+                f'A scheduler, {self.scheduler!r}, is only used by Dask: pass `engine="dask"` (--engine dask) with it.'
+            )
+
+
+def _named(name: str) -> str:
+    return f"`{name}` (--{name.replace('_', '-')})"
+
+
+def _check_counts(options: Any, *names: str) -> None:  # noqa: ANN401 - any of the dataclasses
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value < 1):
+            raise InvalidInputError(f"{_named(name)} must be a whole number of at least 1, got {value!r}.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from evenhand.cli.names import names_in
+from evenhand.cli.options import names_in
 from evenhand.exceptions import InvalidInputError
 
 __all__ = ["data_app"]
@@ -79,7 +79,7 @@ def data_fetch(
     from evenhand.datasets.hmda import fetch_hmda
 
     if name == "hmda":
-        for path in fetch_hmda(names_in(state) or (), year):
+        for path in fetch_hmda(names_in(state), year):
             typer.echo(str(path))
         return
     if name in dataset_descriptions():

@@ -1,27 +1,31 @@
-"""Whole jobs: the demonstration, and an audit from files."""
+"""Whole jobs: the demonstration, and audits, searches and trainings from files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 
 from evenhand import load_model
 from evenhand.auditing.audit import audit
+from evenhand.auditing.settings import AuditOptions, AuditSettings, RoleOptions, StreamOptions
+from evenhand.auditing.streaming import audit_stream
+from evenhand.cli.options import AuditPlan, TablePlan
 from evenhand.datasets import load_dataset
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_file
+from evenhand.inputs.roles import Columns, Rows
 from evenhand.inputs.splitting import split_people
-from evenhand.inputs.tables import Applicants, applicants, read_table
+from evenhand.inputs.tables import read_table
 from evenhand.inputs.validation import as_groups, as_labels
 from evenhand.training.classifier import CECClassifier
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
-    from evenhand.auditing.streaming import StreamedAudit
     from evenhand.searching import SearchResult
 
 __all__ = ["audit_demo", "audit_table", "search_table", "stream_table", "train_table"]
@@ -31,74 +35,122 @@ _TRAIN_SHARE = 0.7
 
 def audit_demo(random_state: int = 0) -> AuditResult:
     """A plain network on German Credit, audited on held-out people."""
-    import pandas as pd
-
     data = load_dataset("german")
-    people = Applicants(data.X, pd.Series(data.y), pd.DataFrame({data.group_name: data.group}))
-    return _fit_and_audit(people, tuple(data.financial_features), random_state, {})
+    return _fit_and_audit(data.X, data.y, data.group, tuple(data.financial_features), {"random_state": random_state})
 
 
-def audit_table(
-    path: str | Path,
-    *,
-    label: str,
-    group: Sequence[str],
-    financial: Sequence[str],
-    model: str | Path | None = None,
-    trust_pickle: bool = False,
-    reference: str | Path | None = None,
-    drop: Sequence[str] = (),
-    positive_label: str | None = None,
-    keep_group: bool = False,
-    drop_missing: bool = False,
-    by: Sequence[str] = (),
-    random_state: int = 0,
-    **settings: Any,  # noqa: ANN401 - passed on to `audit`
-) -> AuditResult:
+def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
     """Audit the applicants of a file.
 
-    Without a `model` a plain network is fitted on 70 % of the people and audited on the rest, matched in the 70 %.
-    A `model` is a file or folder that `evenhand.models.files.load_model` reads. The other parameters are those of
-    `evenhand.inputs.tables.applicants` and `evenhand.audit`.
+    Without a model a plain network is fitted on 70 % of the people and audited on the rest, matched in the 70 %.
     """
-    fitted = None if model is None else load_model(model, trust_pickle=trust_pickle)
+    fitted = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
     features = None if fitted is None else _input_columns(fitted)
-
-    def people_of(file: str | Path) -> Applicants:
-        return applicants(
-            read_table(file),
-            label=label,
-            group=group,
-            features=features,
-            drop=drop,
-            positive_label=positive_label,
-            keep_group=keep_group,
-            drop_missing=drop_missing,
-            by=by,
-        )
-
-    people = people_of(path)
+    people = _applicants(path, plan, features)
+    assert people.table is not None
+    by = pd.DataFrame(people.by) if people.by else None
     if fitted is None:
-        if reference is not None:
+        if plan.reference is not None:
             raise InvalidInputError("--reference goes with --model: without a model, people are split by themselves.")
-        result = _fit_and_audit(people, financial, random_state, settings)
+        result = _fit_and_audit(
+            people.table, people.labels, _names(people), plan.financial_features, _audit_options(plan), by
+        )
     else:
-        pool = None if reference is None else people_of(reference)
+        pool = None if plan.reference is None else _applicants(Path(plan.reference), plan, features)
         result = audit(
             fitted,
-            people.X,
-            people.y,
-            sensitive_features=people.group,
-            financial_features=financial,
-            reference=None if pool is None else (pool.X, pool.y, pool.group),
-            by=people.by,
-            random_state=random_state,
-            **settings,
+            people.table,
+            people.labels,
+            sensitive_features=_names(people),
+            financial_features=plan.financial_features,
+            reference=None if pool is None else (pool.table, pool.labels, _names(pool)),
+            by=by,
+            **_audit_options(plan),
         )
-    files = {"data file": path, "model file": model, "reference file": reference}
+    files = {"data file": path, "model file": plan.model, "reference file": plan.reference}
     hashes = {what: fingerprint_file(file) for what, file in files.items() if file is not None}
     provenance = replace(result.provenance, exclusions=people.exclusions, hashes={**result.provenance.hashes, **hashes})
     return replace(result, provenance=provenance)
+
+
+def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
+    """Audit a model file on the applicants of files of any size, in batches: see `evenhand.audit_stream`."""
+    if plan.model is None:
+        raise InvalidInputError("An audit in batches needs --model: fit one first, for example with `evenhand train`.")
+    fitted = load_model(plan.model, trust_pickle=plan.trust_pickle)
+    return audit_stream(
+        fitted,
+        path,
+        financial_features=plan.financial_features,
+        out=out,
+        reference=plan.reference,
+        features=_input_columns(fitted),
+        progress=True,
+        **_values(plan, RoleOptions),
+        **_values(plan, StreamOptions),
+        **_audit_options(plan),
+    )
+
+
+def search_table(path: Path, plan: TablePlan, **settings: Any) -> SearchResult:  # noqa: ANN401 - passed on to `search`
+    """Search for an alternative on the applicants of a file: see `evenhand.search`."""
+    from evenhand.searching import search
+
+    people = _applicants(path, plan)
+    return search(
+        people.table,
+        people.labels,
+        sensitive_features=_names(people),
+        financial_features=list(plan.financial_features),
+        verbose=True,
+        **settings,
+    )
+
+
+def train_table(
+    path: Path,
+    plan: TablePlan,
+    **settings: Any,  # noqa: ANN401 - passed on to `CECClassifier`
+) -> tuple[CECClassifier, dict[str, int]]:
+    """A classifier fitted on the applicants of a file, and who was left out, by reason."""
+    people = _applicants(path, plan)
+    model = CECClassifier(financial_features=list(plan.financial_features), verbose=True, **settings)
+    return model.fit(people.table, people.labels, sensitive_features=_names(people)), dict(people.exclusions)
+
+
+def _values(plan: object, kind: type) -> dict[str, Any]:
+    """The options of a plan that a dataclass defines."""
+    return {option.name: getattr(plan, option.name) for option in fields(kind)}
+
+
+def _audit_options(plan: AuditPlan) -> dict[str, Any]:
+    """The choices of a plan as `audit` and `audit_stream` take them."""
+    further = _values(plan, AuditSettings)
+    direct = {name: value for name, value in _values(plan, AuditOptions).items() if name not in further}
+    del direct["financial_features"]
+    return {**direct, "settings": AuditSettings(**further)}
+
+
+def _applicants(path: Path, plan: RoleOptions, features: list[str] | None = None) -> Rows:
+    """The people of a file, and who was left out of it."""
+    table = read_table(path)
+    roles = _values(plan, RoleOptions)
+    columns = Columns.among([str(column) for column in table.columns], features=features, **roles)
+    rows = columns.rows_of(pa.Table.from_pandas(table[columns.needed], preserve_index=False), repr(str(path)))
+    if rows.table is None:
+        raise InvalidInputError(f"{str(path)!r} has no row with a label and a group.")
+    if columns.positive_label is not None and not rows.labels.any():
+        seen = sorted(table[columns.label].dropna().astype(str).str.strip().unique())[:6]
+        raise InvalidInputError(
+            f"--positive-label {columns.positive_label!r} does not occur in the label, which has {seen}."
+        )
+    return rows
+
+
+def _names(people: Rows) -> np.ndarray[Any, Any]:
+    """The group of each person by name."""
+    assert people.groups is not None
+    return np.asarray(people.groups.names)[people.groups.codes]
 
 
 def _input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model
@@ -113,89 +165,19 @@ def _input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model
     return None if names is None else [str(name) for name in names]
 
 
-def stream_table(
-    path: str | Path,
-    model: str | Path,
-    *,
-    trust_pickle: bool = False,
-    **settings: Any,  # noqa: ANN401 - passed on to `audit_stream`
-) -> StreamedAudit:
-    """Audit a model file on the applicants of files of any size, in batches: see `evenhand.audit_stream`."""
-    from evenhand.auditing.streaming import audit_stream
-
-    fitted = load_model(model, trust_pickle=trust_pickle)
-    return audit_stream(path, fitted, features=_input_columns(fitted), **settings)
-
-
-def search_table(
-    path: str | Path,
-    *,
-    label: str,
-    group: Sequence[str],
-    financial: Sequence[str],
-    drop: Sequence[str] = (),
-    positive_label: str | None = None,
-    keep_group: bool = False,
-    drop_missing: bool = False,
-    **settings: Any,  # noqa: ANN401 - passed on to `search`
-) -> SearchResult:
-    """Search for an alternative on the applicants of a file: see `evenhand.search`."""
-    from evenhand.searching import search
-
-    people = applicants(
-        read_table(path),
-        label=label,
-        group=group,
-        drop=drop,
-        positive_label=positive_label,
-        keep_group=keep_group,
-        drop_missing=drop_missing,
-    )
-    labels = as_labels(people.y, len(people.X))
-    return search(
-        people.X,
-        labels,
-        sensitive_features=people.group,
-        financial_features=list(financial),
-        verbose=True,
-        **settings,
-    )
-
-
-def train_table(
-    path: str | Path,
-    *,
-    label: str,
-    group: Sequence[str],
-    financial: Sequence[str],
-    drop: Sequence[str] = (),
-    positive_label: str | None = None,
-    keep_group: bool = False,
-    drop_missing: bool = False,
-    **settings: Any,  # noqa: ANN401 - passed on to `CECClassifier`
-) -> tuple[CECClassifier, dict[str, int]]:
-    """A classifier fitted on the applicants of a file, and who was left out, by reason."""
-    people = applicants(
-        read_table(path),
-        label=label,
-        group=group,
-        drop=drop,
-        positive_label=positive_label,
-        keep_group=keep_group,
-        drop_missing=drop_missing,
-    )
-    labels = as_labels(people.y, len(people.X))
-    model = CECClassifier(financial_features=list(financial), verbose=True, **settings)
-    return model.fit(people.X, labels, sensitive_features=people.group), people.exclusions
-
-
 def _fit_and_audit(
-    people: Applicants, financial: Sequence[str], random_state: int, settings: dict[str, Any]
+    X: pd.DataFrame,
+    y: Any,  # noqa: ANN401 - any column
+    group: Any,  # noqa: ANN401
+    financial: tuple[str, ...],
+    options: dict[str, Any],
+    by: pd.DataFrame | None = None,
 ) -> AuditResult:
-    labels, groups = as_labels(people.y, len(people.X)), as_groups(people.group, len(people.X))
+    labels, groups = as_labels(y, len(X)), as_groups(group, len(X))
+    random_state = options["random_state"]
     train, test = split_people(labels, groups.codes, _TRAIN_SHARE, random_state)
     names = np.asarray(groups.names)[groups.codes]
-    X_train, X_test = people.X.iloc[train], people.X.iloc[test]
+    X_train, X_test = X.iloc[train], X.iloc[test]
     model = CECClassifier(
         financial_features=list(financial), cec_weight=0.0, equalized_odds_weight=0.0, random_state=random_state
     )
@@ -207,7 +189,6 @@ def _fit_and_audit(
         sensitive_features=names[test],
         financial_features=financial,
         reference=(X_train, labels[train], names[train]),
-        by=None if people.by is None else people.by.iloc[test],
-        random_state=random_state,
-        **settings,
+        by=None if by is None else by.iloc[test],
+        **options,
     )

@@ -1,59 +1,149 @@
-"""What an audit is to do, from options and a TOML file."""
+"""Options of commands, made from the dataclasses that define them, and read from TOML files by the same names."""
 
 from __future__ import annotations
 
+import inspect
 import tomllib
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
+import typer
+
+from evenhand.auditing.settings import AuditOptions, RoleOptions, StreamOptions
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["AuditPlan", "plan_from_toml"]
+__all__ = ["AuditPlan", "TablePlan", "check_given", "names_in", "options_of", "plan_from_toml"]
 
-
+_ALIASES = {"financial": "financial_features"}
 _KINDS: dict[str, type] = {"str": str, "bool": bool, "int": int, "float": float, "tuple[str, ...]": tuple}
+_REPEATABLE = {"fail_on"}
+
+Plan = TypeVar("Plan")
 
 
-@dataclass(frozen=True)
-class AuditPlan:
+@dataclass(frozen=True, kw_only=True)
+class TablePlan(RoleOptions):
+    """What every command on a table of applicants can be told about its columns."""
+
+    financial_features: tuple[str, ...] = field(
+        default=AuditOptions.financial_features,
+        metadata=next(option.metadata for option in fields(AuditOptions) if option.name == "financial_features"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditPlan(StreamOptions, AuditOptions, RoleOptions):
     """Everything `evenhand audit` can be told, by options or by a TOML file."""
 
-    label: str = ""
-    group: tuple[str, ...] = ()
-    financial: tuple[str, ...] = ()
-    model: str = ""
-    trust_pickle: bool = False
-    attribution: str = "auto"
-    output: str = ""
-    n_permutations: int = 32
-    reference: str = ""
-    drop: tuple[str, ...] = ()
-    positive_label: str = ""
-    keep_group: bool = False
-    drop_missing: bool = False
-    decision_threshold: float = 0.5
-    consistency_threshold: float = 0.3
-    max_distance: float | None = None
-    by: tuple[str, ...] = ()
-    no_evidence: bool = False
-    stream: bool = False
-    resume: bool = False
-    batch_rows: int = 25_000
-    reference_people: int = 200_000
-    evidence_people: int | None = None
-    engine: str = "local"
-    scheduler: str = ""
-    workers: int | None = None
-    device: str = ""
-    fail_on: tuple[str, ...] = ()
-    random_state: int = 0
+    model: str | None = field(
+        default=None,
+        metadata={
+            "help": "Folder from `evenhand train`, or a file: .onnx, .json or .ubj (XGBoost), .txt (LightGBM), .cbm or "
+            ".json (CatBoost), .skops, and .pkl or .joblib with --trust-pickle. Without one, a plain network is "
+            "fitted on 70 % of the people."
+        },
+    )
+    trust_pickle: bool = field(
+        default=False, metadata={"help": "Open a pickled model: it can run any code, so know where it is from."}
+    )
+    reference: str | None = field(
+        default=None, metadata={"help": "File of the people to match in, usually the training data."}
+    )
+    stream: bool = field(
+        default=False, metadata={"help": "Read the people in batches, for any number of them; folders always are."}
+    )
+    fail_on: tuple[str, ...] = field(
+        default=(), metadata={"help": "Exit with 1 when crossed, e.g. 'excess > 0.05'; repeatable."}
+    )
+
+    def __post_init__(self) -> None:
+        AuditOptions.__post_init__(self)
+        StreamOptions.__post_init__(self)
 
 
-def plan_from_toml(path: Path | None) -> AuditPlan:
-    """The plan of a TOML file; without one, the defaults."""
+def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of a dataclass.
+
+    The command's last parameter is `plan`; every field of the dataclass becomes an option in its place. A parameter
+    `config` of the command names a TOML file that is read first; options win.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "plan"]
+        options = [_parameter(option) for option in fields(plan)]  # type: ignore[arg-type]
+
+        def run(**given: Any) -> None:  # noqa: ANN401 - what the command line gives
+            names = {option.name for option in fields(plan)}  # type: ignore[arg-type]
+            values = {name: _value(name, value) for name, value in given.items() if name in names and value is not None}
+            rest = {name: value for name, value in given.items() if name not in names}
+            command(**rest, plan=replace(plan_from_toml(rest.get("config"), plan), **values))  # type: ignore[type-var]
+
+        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *options)]
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def check_given(plan: object, *names: str) -> None:
+    """Refuse a plan in which an option has no value.
+
+    Raises
+    ------
+    InvalidInputError
+        If one is missing.
+    """
+    for name in names:
+        if not getattr(plan, name):
+            raise InvalidInputError(f"--{name.replace('_', '-')} is needed, as an option or in the TOML file.")
+
+
+def _parameter(option: Field[Any]) -> inspect.Parameter:
+    flag = "--" + option.name.replace("_", "-")
+    names = [flag, *(f"--{short}" for short, name in _ALIASES.items() if name == option.name)]
+    kind = _kind(option)
+    if kind is bool:
+        names = [f"{flag}/--no-{flag[2:]}"] if option.default else [flag]
+    taken: Any = str if kind is tuple else kind
+    taken = list[str] | None if option.name in _REPEATABLE else taken | None
+    default = f" [default: {option.default}]" if option.default and kind is not bool else ""
+    annotation = Annotated[taken, typer.Option(*names, help=f"{option.metadata['help']}{default}")]
+    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _kind(option: Field[Any]) -> type:
+    """The plain type of an option; a choice of words is text."""
+    return _KINDS.get(str(option.type).removesuffix(" | None"), str)
+
+
+def _value(name: str, value: Any) -> Any:  # noqa: ANN401
+    """An option as the dataclass holds it: names from a,b,c."""
+    if name in _REPEATABLE:
+        return tuple(value)
+    if isinstance(value, str) and any(name == option.name and _kind(option) is tuple for option in fields(AuditPlan)):
+        return names_in(value)
+    return value
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Names from a,b,c."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
+    """The plan of a TOML file; without one, the defaults.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is absent or no TOML, or a key is unknown or of another kind.
+    """
     if path is None:
-        return AuditPlan()
+        return plan()
     from evenhand.inputs.validation import did_you_mean
 
     try:
@@ -62,12 +152,14 @@ def plan_from_toml(path: Path | None) -> AuditPlan:
         raise InvalidInputError(f"There is no file {str(path)!r}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{str(path)!r} is not valid TOML: {error}.") from None
-    kinds = {field.name: _KINDS[str(field.type).removesuffix(" | None")] for field in fields(AuditPlan)}
+    kinds = {option.name: _kind(option) for option in fields(plan)}  # type: ignore[arg-type]
+    values = {}
     for key, value in settings.items():
-        if key not in kinds:
+        name = _ALIASES.get(key, key)
+        if name not in kinds:
             raise InvalidInputError(f"{str(path)!r} has an unknown key {key!r}.{did_you_mean(key, list(kinds))}")
-        settings[key] = _toml_value(path, key, value, kinds[key])
-    return replace(AuditPlan(), **settings)
+        values[name] = _toml_value(path, key, value, kinds[name])
+    return plan(**values)
 
 
 def _toml_value(path: Path, key: str, value: Any, kind: type) -> Any:  # noqa: ANN401

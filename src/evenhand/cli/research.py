@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evenhand.cli.names import names_in
+from evenhand.cli.options import names_in
 
 __all__ = ["calibrate", "reproduce"]
 
@@ -40,7 +40,7 @@ def reproduce(
     from evenhand.research.reproduction.reproduce import reproduce as run
 
     found = run(
-        dataset if dataset == "all" else list(names_in(dataset) or ()),
+        dataset if dataset == "all" else list(names_in(dataset)),
         methods,
         folds=folds,
         quick=quick,
@@ -48,7 +48,7 @@ def reproduce(
         has_grid=grid,
         device=device,
         out=out,
-        states=names_in(state),
+        states=None if state is None else names_in(state),
         year=year,
         include_post_decision=post_decision,
         random_state=random_state,

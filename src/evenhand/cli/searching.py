@@ -7,16 +7,15 @@ from typing import Annotated
 
 import typer
 
-from evenhand.cli.names import names_in
+from evenhand.cli.options import TablePlan, check_given, options_of
 
 __all__ = ["search"]
 
 
+@options_of(TablePlan)
 def search(
     data: Annotated[Path, typer.Argument(help="CSV (plain or gzip) or Parquet file, one row per applicant.")],
-    label: Annotated[str, typer.Option(help="Column of the true outcome.")],
-    group: Annotated[str, typer.Option(help="Column of the protected attribute; a,b for an intersection.")],
-    financial: Annotated[str, typer.Option(help="Columns on which people are comparable: a,b,c.")],
+    plan: TablePlan,
     out: Annotated[Path, typer.Option(help="Folder for the page, the workbook, the model and its audit.")] = Path(
         "search"
     ),
@@ -26,7 +25,7 @@ def search(
             help="What a model must keep, e.g. 'auc >= best - 0.01' or 'eo_gap <= unconstrained'; repeatable."
         ),
     ] = None,
-    minimize: Annotated[str | None, typer.Option(help="Figure to make small, e.g. reasoning_gap or excess.")] = None,
+    minimize: Annotated[str | None, typer.Option(help="Metric to make small, e.g. reasoning_gap or excess.")] = None,
     candidates: Annotated[
         int | None, typer.Option(help="Combinations to draw at random; all of them by default.")
     ] = None,
@@ -38,14 +37,6 @@ def search(
     confirmation: Annotated[
         float, typer.Option(help="Share of the people kept out of the search, to look at the choice once.")
     ] = 0.0,
-    drop: Annotated[str, typer.Option(help="Columns to leave out: a,b.")] = "",
-    positive_label: Annotated[
-        str | None, typer.Option(help="Value of the label that is the favorable outcome.")
-    ] = None,
-    keep_group: Annotated[bool, typer.Option("--keep-group", help="The models also see the group.")] = False,
-    drop_missing: Annotated[
-        bool, typer.Option("--drop-missing", help="Leave out, and count, rows without label or group.")
-    ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
 ) -> None:
@@ -65,16 +56,11 @@ def search(
     from evenhand.cli.jobs import search_table
     from evenhand.exceptions import MissingExtraError
 
+    check_given(plan, "label", "group", "financial_features")
     options = {"keep": keep, "minimize": minimize}
     found = search_table(
         data,
-        label=label,
-        group=names_in(group) or (),
-        financial=names_in(financial) or (),
-        drop=names_in(drop) or (),
-        positive_label=positive_label,
-        keep_group=keep_group,
-        drop_missing=drop_missing,
+        plan,
         n_candidates=candidates,
         folds=folds,
         seeds=seeds,

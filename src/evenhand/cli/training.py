@@ -7,25 +7,16 @@ from typing import Annotated
 
 import typer
 
-from evenhand.cli.names import names_in
+from evenhand.cli.options import TablePlan, check_given, options_of
 
 __all__ = ["train"]
 
 
+@options_of(TablePlan)
 def train(
     data: Annotated[Path, typer.Argument(help="CSV (plain or gzip) or Parquet file, one row per applicant.")],
-    label: Annotated[str, typer.Option(help="Column of the true outcome.")],
-    group: Annotated[str, typer.Option(help="Column of the protected attribute; a,b for an intersection.")],
-    financial: Annotated[str, typer.Option(help="Columns on which people are comparable: a,b,c.")],
+    plan: TablePlan,
     out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("model"),
-    drop: Annotated[str, typer.Option(help="Columns to leave out: a,b.")] = "",
-    positive_label: Annotated[
-        str | None, typer.Option(help="Value of the label that is the favorable outcome.")
-    ] = None,
-    keep_group: Annotated[bool, typer.Option("--keep-group", help="The model also sees the group.")] = False,
-    drop_missing: Annotated[
-        bool, typer.Option("--drop-missing", help="Leave out, and count, rows without label or group.")
-    ] = False,
     cec_weight: Annotated[float, typer.Option(help="Weight of explanation consistency; 0 for none.")] = 1.0,
     equalized_odds_weight: Annotated[float, typer.Option(help="Weight of equalized odds; 0 for none.")] = 1.0,
     epochs: Annotated[int, typer.Option(help="Passes over the people.")] = 30,
@@ -45,15 +36,10 @@ def train(
     """
     from evenhand.cli.jobs import train_table
 
+    check_given(plan, "label", "group", "financial_features")
     model, exclusions = train_table(
         data,
-        label=label,
-        group=names_in(group) or (),
-        financial=names_in(financial) or (),
-        drop=names_in(drop) or (),
-        positive_label=positive_label,
-        keep_group=keep_group,
-        drop_missing=drop_missing,
+        plan,
         cec_weight=cec_weight,
         equalized_odds_weight=equalized_odds_weight,
         epochs=epochs,

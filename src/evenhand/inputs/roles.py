@@ -56,10 +56,10 @@ class Columns:
         drop_missing: bool,
     ) -> Columns:
         """Check names against the columns that there are; features are by default all that play no other part."""
-        check_columns([label], available, "`label`")
-        groups = check_columns(group, available, "`group`")
-        dropped = check_columns(drop, available, "`drop`") if drop else []
-        splits = check_columns(by, available, "`by`") if by else []
+        check_columns([label], available, "`label` (--label)")
+        groups = check_columns(group, available, "`group` (--group)")
+        dropped = check_columns(drop, available, "`drop` (--drop)") if drop else []
+        splits = check_columns(by, available, "`by` (--by)") if by else []
         hidden = {label, *dropped, *(() if keep_group else groups)}
         chosen = [c for c in available if c not in hidden] if features is None else features
         features_ = check_columns(chosen, available, "The model")

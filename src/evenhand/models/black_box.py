@@ -60,7 +60,7 @@ class Score:
             n_bad = int((~((scores >= 0) & (scores <= 1))).sum())
             raise InvalidInputError(
                 f"{self.source} returned {n_bad} of {len(x)} values outside 0 to 1, which are no probabilities; if it "
-                'returns log-odds, pass output="log-odds" (--output log-odds).'
+                'returns log-odds, pass settings=AuditSettings(output="log-odds") (--output log-odds).'
             )
         if not np.isfinite(scores).all():
             n_bad = int((~np.isfinite(scores)).sum())
@@ -72,7 +72,7 @@ class Score:
                 n_sure = int((~np.isfinite(scores)).sum())
                 raise InvalidInputError(
                     f"{self.source} returned {n_sure} probabilities of exactly 0 or 1, whose log-odds are infinite; "
-                    'pass output="probability" (--output probability).'
+                    'pass settings=AuditSettings(output="probability") (--output probability).'
                 )
         return scores
 
@@ -165,12 +165,14 @@ def _check_margin(name: str, output: Output | None) -> None:
     if output is None:
         raise InvalidInputError(
             f"A {name} gives a margin with its decision at 0, not log-odds or a probability; pass "
-            'output="log-odds" (--output log-odds) to read it as log-odds (decisions stay the same), or calibrate it '
+            'settings=AuditSettings(output="log-odds") (--output log-odds) to read it as log-odds (decisions stay the '
+            "same), or calibrate it "
             "first."
         )
     if output == "probability":
         raise InvalidInputError(
-            f'A {name} has no probabilities to explain; pass output="log-odds" (--output log-odds) to explain its '
+            f'A {name} has no probabilities to explain; pass settings=AuditSettings(output="log-odds") '
+            "(--output log-odds) to explain its "
             "margin."
         )
 

@@ -84,7 +84,8 @@ def linear_model(
     if not is_logistic and output != "log-odds":
         raise InvalidInputError(
             f"A {name} gives a margin with its decision at 0, not log-odds or a probability; pass "
-            'output="log-odds" (--output log-odds) to read it as log-odds (decisions stay the same), or calibrate it '
+            'settings=AuditSettings(output="log-odds") (--output log-odds) to read it as log-odds (decisions stay the '
+            "same), or calibrate it "
             "first."
         )
     _check_binary(model, "coef_")

@@ -16,7 +16,7 @@ from evenhand.report.sheets import Column, Highlight, Sheet, audit_sheets
 from evenhand.system.files import write_atomically
 
 if TYPE_CHECKING:
-    from evenhand.auditing.figures import AuditFigures
+    from evenhand.auditing.result import AuditResult
 
 __all__ = ["MAX_PAIRS", "write_sheets", "write_workbook"]
 
@@ -39,7 +39,7 @@ _NUMBER_FORMATS = {"whole": "#,##0", "number": "0.0000", "share": "0.0%", "p": '
 _CRITERIA = {"equals": "==", "at most": "<=", "below": "<"}
 
 
-def write_workbook(result: AuditFigures, path: str | os.PathLike[str], *, max_pairs: int = MAX_PAIRS) -> None:
+def write_workbook(result: AuditResult, path: str | os.PathLike[str], *, max_pairs: int = MAX_PAIRS) -> None:
     """Write an audit as an Excel workbook, whole or not at all.
 
     Every number is a number, a figure that could not be estimated is an empty cell with the reason in the note of its

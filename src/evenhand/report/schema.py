@@ -18,7 +18,7 @@ def load_schema() -> dict[str, Any]:
     --------
     >>> schema = load_schema()
     >>> schema["title"], "cec" in schema["required"]
-    ('evenhand.audit/1', True)
+    ('evenhand.audit/2', True)
     """
     text = (files("evenhand.report") / "audit.schema.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)

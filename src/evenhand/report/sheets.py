@@ -13,7 +13,7 @@ from evenhand.metrics.regimes import REGIMES
 from evenhand.report.glossary import GLOSSARY
 
 if TYPE_CHECKING:
-    from evenhand.auditing.figures import AuditFigures
+    from evenhand.auditing.result import AuditResult
 
 __all__ = ["Column", "Highlight", "Sheet", "audit_sheets"]
 
@@ -71,7 +71,7 @@ class Sheet:
     highlights: tuple[Highlight, ...] = ()
 
 
-def audit_sheets(result: AuditFigures, max_pairs: int, n_cases: int = 50) -> list[Sheet]:
+def audit_sheets(result: AuditResult, max_pairs: int, n_cases: int = 50) -> list[Sheet]:
     """The sheets of an audit, in order.
 
     Parameters
@@ -182,7 +182,7 @@ _FLAGGED = Highlight("flag", "filled")
 # --- what was audited, and the verdict ---
 
 
-def _summary(result: AuditFigures) -> Sheet:
+def _summary(result: AuditResult) -> Sheet:
     fields: list[Field] = [
         ("figure", "text", "metric"),
         ("value", "number", "value"),
@@ -661,7 +661,7 @@ def _segments(data: Record) -> Sheet:
 # --- people ---
 
 
-def _cases(result: AuditFigures, n_cases: int) -> Sheet:
+def _cases(result: AuditResult, n_cases: int) -> Sheet:
     table = result.cases(n_cases)
     kinds: dict[str, Kind] = dict.fromkeys(("person", "match", "reason", "match_reason"), "whole")
     kinds |= dict.fromkeys(("group", "other_group", "feature"), "text")

@@ -156,11 +156,11 @@ def test_the_same_people_are_recognized(old, new, others):
     assert "not kept by person" in comparison.pairings[0].sentence
 
 
-def test_other_features_labels_or_groups_are_other_people(people, old):
+def test_other_features_labels_or_groups_are_other_people(people, old, with_people):
     X, y, group = people
-    moved = replace(old, table=old.table + 1)
+    moved = with_people(old, table=old.table + 1)
     assert not is_same_people(old, moved)
-    assert not is_same_people(old, replace(old, pairs=old.pairs.assign(label=1 - old.pairs["label"])))
+    assert not is_same_people(old, with_people(old, pairs=old.pairs.assign(label=1 - old.pairs["label"])))
     assert not is_same_people(old, audited((X.iloc[:150], y[:150], group[:150]), evidence=False))
 
 

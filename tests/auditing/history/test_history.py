@@ -110,8 +110,8 @@ def test_damaged_and_foreign_files_are_skipped_with_a_sentence(data, tmp_path):
 
 def test_another_version_of_the_format_is_refused(data, tmp_path):
     write(tmp_path, "good.json", data)
-    write(tmp_path, "later.json", data, schema="evenhand.audit/2")
-    with pytest.raises(DataFileError, match=r"later.json has the schema 'evenhand.audit/2'.*reads 'evenhand.audit/1'"):
+    write(tmp_path, "later.json", data, schema="evenhand.audit/3")
+    with pytest.raises(DataFileError, match=r"later.json has the schema 'evenhand.audit/3'.*reads 'evenhand.audit/2'"):
         read_history(tmp_path)
 
 

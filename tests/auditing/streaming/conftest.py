@@ -74,7 +74,7 @@ def _streamed(model, table, folder, row_group_size=100, **settings):
     path = folder / "people.parquet"
     pq.write_table(pa.Table.from_pandas(table, preserve_index=False), path, row_group_size=row_group_size)
     arguments = {"label": "y", "group": "sex", "financial_features": FINANCIAL, "features": FEATURES}
-    return audit_stream(path, model, out=folder / "audit", **arguments | {"batch_rows": 130} | settings)
+    return audit_stream(model, path, out=folder / "audit", **arguments | {"batch_rows": 130} | settings)
 
 
 def _assert_same(stream, memory, rel=1e-9):

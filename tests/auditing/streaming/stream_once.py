@@ -12,8 +12,8 @@ def main(source, out, *flags):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 1)).double().eval()
     audit_stream(
-        source,
         model,
+        source,
         label="y",
         group="sex",
         financial_features=["f0", "f1", "f2"],

@@ -36,10 +36,10 @@ def go(tmp_path, model, people):
             "features": FEATURES,
             "reference": people,
             "evidence": False,
-            "workers": 1,
+            "n_jobs": 1,
             "out": tmp_path / "audit",
         }
-        return audit_stream(source, settings.pop("model", model), **arguments | settings)
+        return audit_stream(settings.pop("model", model), source, **arguments | settings)
 
     return audit
 
@@ -169,16 +169,24 @@ def test_a_source_of_one_group_or_label(tmp_path, people, go):
 @pytest.mark.parametrize(
     ("settings", "kind", "message"),
     [
-        ({"label": "why"}, InvalidInputError, "`label` names columns absent"),
-        ({"group": ["sex", "race"]}, InvalidInputError, "`group` names columns absent"),
+        ({"label": "why"}, InvalidInputError, r"`label` \(--label\) names columns absent"),
+        ({"group": ["sex", "race"]}, InvalidInputError, r"`group` \(--group\) names columns absent"),
         ({"financial_features": ["f9"]}, InvalidInputError, r"absent from the data: \['f9'\]"),
-        ({"by": ["county"]}, InvalidInputError, "`by` names columns absent"),
-        ({"drop": ["f9"], "features": None}, InvalidInputError, "`drop` names columns absent"),
-        ({"batch_rows": 0}, InvalidInputError, "`batch_rows` must be at least 1, got 0"),
-        ({"workers": 0}, InvalidInputError, "`workers` must be at least 1"),
-        ({"evidence_people": 0}, InvalidInputError, "`evidence_people` must be at least 1"),
+        ({"by": ["county"]}, InvalidInputError, r"`by` \(--by\) names columns absent"),
+        ({"drop": ["f9"], "features": None}, InvalidInputError, r"`drop` \(--drop\) names columns absent"),
+        (
+            {"batch_rows": 0},
+            InvalidInputError,
+            r"`batch_rows` \(--batch-rows\) must be a whole number of at least 1, got 0",
+        ),
+        ({"n_jobs": 0}, InvalidInputError, r"`n_jobs` \(--n-jobs\) must be a whole number of at least 1"),
+        (
+            {"evidence_people": 0},
+            InvalidInputError,
+            r"`evidence_people` \(--evidence-people\) must be a whole number of at least 1",
+        ),
         ({"reference": None, "reference_people": 1}, InvalidInputError, "`reference_people` must be at least 2"),
-        ({"engine": "spark"}, InvalidInputError, "`engine` must be 'local' or 'dask', got 'spark'"),
+        ({"engine": "spark"}, InvalidInputError, r"`engine` \(--engine\) must be 'local' or 'dask', got 'spark'"),
         ({"reference": 3}, InvalidTypeError, "`reference` must be the path of a file or a .* table, got int"),
         ({"reference": pd.DataFrame({"f0": [1.0]})}, InvalidInputError, "The reference must have the columns"),
         ({"device": "cuda:7"}, InvalidInputError, "has no GPU that torch can use"),
@@ -261,3 +269,17 @@ def test_a_full_disk_keeps_what_was_finished_and_says_so(tmp_path, applicants):
     assert f"{n_kept} of 19 batches are finished and kept in" in last
     assert start(None, "resume").returncode == 0
     assert (out / "audit.json").exists()
+
+
+def test_the_model_comes_first(tmp_path):
+    with pytest.raises(
+        InvalidTypeError, match=r"takes the model first and the people second, audit_stream\(model, sour"
+    ):
+        audit_stream(
+            tmp_path / "people.parquet",
+            torch.nn.Linear(2, 1),
+            label="y",
+            group="g",
+            financial_features=["a"],
+            out=tmp_path,
+        )

@@ -49,7 +49,7 @@ def test_a_cluster_of_this_machine_is_the_default_and_finds_the_same(tmp_path, p
     for place in ("threads", "cluster"):
         Path(place).mkdir()
     model = network().float()
-    shared = streamed(model, people, Path("cluster"), engine="dask", workers=2)
+    shared = streamed(model, people, Path("cluster"), engine="dask", n_jobs=2)
     _same(shared, streamed(model, people, Path("threads")))
 
 
@@ -61,7 +61,7 @@ def test_workers_of_this_machine_do_the_reading_and_writing(tmp_path, model, peo
 
     monkeypatch.setattr(engines.BatchWork, "rows", refuse)
     monkeypatch.setattr(engines.BatchWork, "keep", refuse)
-    found = streamed(model, people, tmp_path, engine="dask", workers=1, evidence=False)
+    found = streamed(model, people, tmp_path, engine="dask", n_jobs=1, evidence=False)
     assert found.provenance.n_people == len(people)
 
 
@@ -85,7 +85,7 @@ def test_a_worker_of_this_machine_killed_on_the_way_costs_time_and_nothing_else(
 
     watcher = threading.Thread(target=kill_one)
     watcher.start()
-    shared = streamed(model, table, tmp_path / "cluster", batch_rows=200, engine="dask", workers=2)
+    shared = streamed(model, table, tmp_path / "cluster", batch_rows=200, engine="dask", n_jobs=2)
     watcher.join()
     assert killed
     _same(shared, streamed(model, table, tmp_path / "threads", batch_rows=200))
@@ -99,11 +99,11 @@ def test_a_file_that_a_worker_cannot_read_is_named_with_its_own_kind_of_error(
     folder.mkdir()
     people.to_parquet(folder / "a.parquet", row_group_size=130)
     people.drop(columns="z1").to_parquet(folder / "b.parquet", row_group_size=130)
-    where = {"workers": 1} if is_local else {"scheduler": cluster.scheduler_address}
+    where = {"n_jobs": 1} if is_local else {"scheduler": cluster.scheduler_address}
     with pytest.raises(DataFileError, match=r"b\.parquet' \(batch 7\) has other columns.* of 14 batches are finished"):
         audit_stream(
-            folder,
             model,
+            folder,
             label="y",
             group="sex",
             financial_features=["f0", "f1", "f2"],
@@ -121,7 +121,7 @@ def test_a_full_disk_on_a_worker_keeps_what_was_finished_and_says_so(tmp_path, m
     (tmp_path / "audit" / "batches" / "000003.triples.npy" / "in the way").mkdir(parents=True)
     told = r"audit' cannot be written: Is a directory; free space and go on.*\. [1-8] of 9 batches are finished"
     with pytest.raises(StreamError, match=told):
-        streamed(model, people, tmp_path, engine="dask", workers=1)
+        streamed(model, people, tmp_path, engine="dask", n_jobs=1)
 
 
 def test_a_worker_killed_on_the_way_costs_time_and_nothing_else(tmp_path, model, applicants, streamed, cluster):
@@ -183,9 +183,7 @@ def test_a_batch_that_is_refused_on_a_worker_is_refused_here(tmp_path, model, pe
     table = people.copy()
     table.loc[700, "z1"] = float("nan")
     with pytest.raises(InvalidInputError, match=r"\(batch 7\).*'z1': 1.* batches are finished and kept in"):
-        streamed(
-            model, table, tmp_path, reference=people, engine="dask", scheduler=cluster.scheduler_address, workers=1
-        )
+        streamed(model, table, tmp_path, reference=people, engine="dask", scheduler=cluster.scheduler_address, n_jobs=1)
 
 
 def test_no_scheduler_at_the_address(tmp_path, model, people, streamed, monkeypatch):
@@ -274,7 +272,7 @@ folder = Path(__file__).parent
 data = eh.load_dataset("synthetic", n=300)
 data.X.assign(y=data.y, sex=data.group).to_parquet(folder / "people.parquet")
 model = torch.nn.Linear(data.X.shape[1], 1)
-eh.audit_stream(folder / "people.parquet", model, label="y", group="sex", evidence=False, engine="dask", workers=1,
+eh.audit_stream(model, folder / "people.parquet", label="y", group="sex", evidence=False, engine="dask", n_jobs=1,
                 financial_features=data.financial_features, out=folder / "audit")
 """,
         encoding="utf-8",

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenhand.auditing.quantiles import quantiles_of_parts
 from evenhand.auditing.streaming import codec
-from evenhand.auditing.streaming.quantiles import quantiles_of_parts
 from evenhand.auditing.streaming.row_files import RowFile
 from evenhand.auditing.streaming.sampling import hash_limit, lowest_rows
 from evenhand.auditing.streaming.source import open_source

@@ -75,7 +75,7 @@ def begun(tmp_path, model, people):
 
     def go(model=model, **settings):
         arguments = {"label": "y", "group": "sex", "financial_features": FINANCIAL, "features": FEATURES}
-        return audit_stream(source, model, out=out, **arguments | {"batch_rows": 250} | settings)
+        return audit_stream(model, source, out=out, **arguments | {"batch_rows": 250} | settings)
 
     first = go()
     (out / "batches" / "000001.npz").unlink()

@@ -133,7 +133,7 @@ def test_folders_csv_and_parquet_are_read_alike(tmp_path, model, people, differe
     table.to_csv(tmp_path / "zipped.csv.gz", index=False)
     arguments = {"label": "y", "group": "sex", "financial_features": FINANCIAL, "features": FEATURES, "batch_rows": 130}
     for k, source in enumerate((folder, tmp_path / "people.csv", tmp_path / "zipped.csv.gz")):
-        found = audit_stream(source, model, out=tmp_path / f"audit-{k}", **arguments).to_dict()
+        found = audit_stream(model, source, out=tmp_path / f"audit-{k}", **arguments).to_dict()
         found.pop("stream")
         found["data"]["fingerprint"] = whole["data"]["fingerprint"]  # the content of other files
         assert differences(found, {k: v for k, v in whole.items() if k != "stream"}) == []
@@ -197,6 +197,6 @@ def test_outputs_are_written_by_the_same_code(tmp_path, model, people, streamed)
     assert "<html" in (tmp_path / "audit.html").read_text()
     found.to_excel(tmp_path / "audit.xlsx")
     assert (tmp_path / "audit.xlsx").stat().st_size > 5000
-    assert "StreamedAudit(900 people" in repr(found)
+    assert "AuditResult(900 people" in repr(found)
     assert "regime B" in str(found)
     assert found.cases(2)["person"].nunique() <= 2

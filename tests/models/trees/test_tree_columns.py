@@ -264,8 +264,8 @@ def test_a_streamed_audit_of_categories_has_the_figures_of_the_whole(with_catego
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvenhandWarning)
         streamed = eh.audit_stream(
-            tmp_path / "people.parquet",
             model,
+            tmp_path / "people.parquet",
             label="paid",
             group="sex",
             financial_features=FINANCIAL,

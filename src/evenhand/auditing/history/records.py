@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from evenhand.auditing.figures import SCHEMA
+from evenhand.auditing.summary import SCHEMA
 from evenhand.exceptions import DataFileError
 
 __all__ = ["History", "RecordedAudit", "read_audit", "read_history"]

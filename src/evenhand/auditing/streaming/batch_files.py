@@ -9,8 +9,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from evenhand.auditing.finished import BatchOutput, BatchRecord, PairNulls
 from evenhand.auditing.streaming import codec
-from evenhand.auditing.streaming.batches import BatchOutput, PairNulls
 from evenhand.auditing.streaming.triple_files import by_smallest_row, encode_index, encode_triples
 
 __all__ = ["BatchFiles", "batch_file", "encode_batch", "pairs_file"]
@@ -36,7 +36,8 @@ def batch_file(number: int, ending: str) -> str:
 
 def encode_batch(output: BatchOutput) -> BatchFiles:
     """The files of a batch."""
-    number, n_outside = output.number, 0
+    record = output.record
+    number, n_outside = record.number, 0
     contents: dict[str, pa.Buffer] = {}
     if output.pairs is not None:
         table = pa.Table.from_pandas(output.pairs, _pair_schema(), preserve_index=False, nthreads=1)
@@ -49,32 +50,23 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
         contents[batch_file(number, "index.npy")] = pa.py_buffer(encode_index(ordered))
         nulls = {f.name: getattr(output.nulls, f.name) for f in fields(PairNulls)}
         contents[batch_file(number, "nulls.npz")] = pa.py_buffer(codec.encode(nulls))
-    record = {
-        "number": number,
-        "exclusions": dict(output.exclusions),
-        "sums": output.sums,
-        "distributions": output.distributions,
-        "n_outside": n_outside,
-    }
-    contents[batch_file(number, "npz")] = pa.py_buffer(codec.encode(record))
+    kept = {f.name: getattr(record, f.name) for f in fields(BatchRecord)} | {"n_outside": n_outside}
+    contents[batch_file(number, "npz")] = pa.py_buffer(codec.encode(kept))
     return BatchFiles(number, contents)
 
 
 def _screened(people: pd.DataFrame, groups: pa.Array) -> pa.Buffer:
-
     table = pa.Table.from_pandas(people, preserve_index=False, nthreads=1)
     return _parquet(table.append_column("", groups))
 
 
 def _parquet(table: pa.Table) -> pa.Buffer:
-
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     return sink.getvalue()
 
 
 def _pair_schema() -> pa.Schema:
-
     kinds = {
         **dict.fromkeys(("person", "match"), pa.int64()),
         "distance": pa.float64(),

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from evenhand.auditing.streaming.batch_audit import BatchContext, run_batch
 from evenhand.auditing.streaming.batch_files import BatchFiles, encode_batch
-from evenhand.auditing.streaming.batches import BatchContext, run_batch
 from evenhand.auditing.streaming.source import Batch, Source
 from evenhand.auditing.streaming.store import Store, writing
 from evenhand.exceptions import EvenhandError, InvalidInputError, StreamError

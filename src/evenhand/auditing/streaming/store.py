@@ -1,4 +1,4 @@
-"""The folder of a streamed audit: what each finished batch left, and the triples read back from it."""
+"""The folder of a streamed audit: what each finished batch left."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +16,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from evenhand.auditing.finished import BatchRecord, PairNulls
 from evenhand.auditing.streaming import codec
 from evenhand.auditing.streaming.batch_files import BatchFiles, batch_file, pairs_file
-from evenhand.auditing.streaming.batches import PairNulls
 from evenhand.auditing.streaming.row_files import RowFile
-from evenhand.auditing.streaming.triple_files import Slice, read_triples, taken
-from evenhand.auditing.sums import AuditSums
-from evenhand.auditing.triples import Triples
+from evenhand.auditing.streaming.triple_files import Slice
 from evenhand.exceptions import InvalidInputError, StreamError
-from evenhand.metrics.clustering import smallest_row
 from evenhand.system.files import write_atomically
 
-__all__ = ["BatchRecord", "Store", "StoredTriples", "writing"]
+__all__ = ["Store", "writing"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-_ROWS_IN_RANGE = 200_000
-
-
-@dataclass(frozen=True, eq=False)
-class BatchRecord:
-    """What is kept in one small file for each finished batch."""
-
-    number: int
-    exclusions: Mapping[str, int]
-    sums: AuditSums | None
-    distributions: dict[str, Any] | None
-    n_outside: int
 
 
 @contextmanager
@@ -190,71 +172,3 @@ class Store:
             raise InvalidInputError(
                 f"`out` must be a folder that can be written, got {str(self.folder)!r}: {error.strerror or error}."
             ) from error
-
-
-@dataclass(frozen=True, eq=False)
-class StoredTriples:
-    """The triples of all batches: a `clustering.Parts`.
-
-    Attributes
-    ----------
-    store
-        Where they are.
-    n_outside
-        By batch with triples, how many are of people outside the reference.
-    codes
-        By batch, what turns its codes of the columns to split by into those of all batches.
-    """
-
-    store: Store
-    n_outside: Mapping[int, int]
-    codes: Mapping[int, Mapping[str, Ints]]
-    n_reference: int
-    n_left_out: int
-
-    @cached_property
-    def _files(self) -> dict[int, Slice]:
-        """All triples of each batch."""
-        return {number: self.store.triples(number, self.codes[number]) for number in self.n_outside}
-
-    def parts(self) -> Iterator[Triples]:
-        """The triples of each batch."""
-        for part in self._files.values():
-            yield read_triples([part])
-
-    def ranges(self) -> Iterator[tuple[Triples, int, int]]:
-        """Triples by ranges of the reference."""
-        limits = self._limits
-        places = {
-            number: np.searchsorted(self.store.smallest_rows(number, n), limits).tolist()
-            for number, n in self.n_outside.items()
-        }
-        for k, (low, high) in enumerate(pairwise(limits)):
-            slices = [
-                replace(self._files[number], start=place[k], stop=place[k + 1]) for number, place in places.items()
-            ]
-            part = read_triples(slices, self._inside_between(low, high))
-            if len(part):
-                yield part, low, high
-
-    @cached_property
-    def _limits(self) -> list[int]:
-        """Ends of ranges of the reference with about as many triples each."""
-        counts = np.zeros(self.n_reference, dtype=np.int64)
-        for number, n in self.n_outside.items():
-            counts += np.bincount(self.store.smallest_rows(number, n), minlength=self.n_reference)
-        if len(self._inside):
-            counts += np.bincount(smallest_row(self._inside), minlength=self.n_reference)
-        place = np.cumsum(counts) // _ROWS_IN_RANGE
-        return [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), self.n_reference]
-
-    @cached_property
-    def _inside(self) -> Triples:
-        """Triples of people of the reference, who are no more than it has."""
-        return read_triples([replace(self._files[number], start=n) for number, n in self.n_outside.items()])
-
-    def _inside_between(self, low: int, high: int) -> Triples:
-        part = self._inside
-        pairs = ((part.other, part.own), (part.person_row, part.other), (part.person_row, part.own))
-        lower = [np.minimum(first, second) for first, second in pairs]
-        return taken(part, np.flatnonzero(np.logical_or.reduce([(low <= u) & (u < high) for u in lower])))

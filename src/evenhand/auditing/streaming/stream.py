@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -14,57 +14,54 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from evenhand.attribution.gradients import Method
-from evenhand.auditing.assemble import PROXY_PEOPLE
+from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
+from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.people import People, people_of
-from evenhand.auditing.reference import AuditReference
-from evenhand.auditing.settings import AuditSettings
-from evenhand.auditing.streaming.batches import BatchContext
+from evenhand.auditing.reference import AuditReference, audited_model
+from evenhand.auditing.result import AuditResult
+from evenhand.auditing.settings import AuditOptions, AuditSettings, Engine, StreamOptions
+from evenhand.auditing.streaming.batch_audit import BatchContext
 from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_threads
-from evenhand.auditing.streaming.finishing import finish
 from evenhand.auditing.streaming.manifest import check_resumable, model_probe
-from evenhand.auditing.streaming.pair_choice import save_sample
 from evenhand.auditing.streaming.sampling import hash_limit, lowest_rows, read_rows, sample_reference
 from evenhand.auditing.streaming.source import Source, fingerprint, open_source
 from evenhand.auditing.streaming.store import Store, writing
-from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError
+from evenhand.auditing.streaming.stored_batches import StoredBatches
+from evenhand.auditing.streaming.stored_pairs import StoredPairs, save_sample
+from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError
+from evenhand.inputs.fingerprints import fingerprint_table
 from evenhand.inputs.roles import Columns
-from evenhand.inputs.validation import check_columns, check_fraction
-from evenhand.models.dispatch import AttributionChoice, as_audited_model
-from evenhand.models.protocol import AuditedModel, Output
+from evenhand.inputs.tables import read_table
+from evenhand.inputs.validation import check_columns
+from evenhand.models.dispatch import AttributionChoice
+from evenhand.models.protocol import AuditedModel
 from evenhand.system.memory import return_freed_memory
 from evenhand.system.progress import progress as shown_progress
 from evenhand.system.threads import n_cores, one_blas_thread, one_torch_thread
 
-if TYPE_CHECKING:
-    from evenhand.auditing.streaming.result import StreamedAudit
-
 __all__ = ["audit_stream"]
-
-Engine = Literal["local", "dask"]
 
 # Each draw has a seed of its own, so that being drawn for one thing says nothing about another.
 _REFERENCE_SEED, _EVIDENCE_SEED = 1_000_003, 2_000_003
-_FINISHING_STEPS = 6
 _MOST_KNOWN_VALUES = 20_000_000  # attributions of the reference kept in memory: 160 MB in single precision
 
 
 def audit_stream(
-    source: str | os.PathLike[str],
     model: Any,  # noqa: ANN401 - any model that `evenhand.audit` takes
+    source: str | os.PathLike[str],
     *,
     label: str,
     group: str | Sequence[str],
     financial_features: Sequence[str],
     out: str | os.PathLike[str],
     reference: str | os.PathLike[str] | Any = None,  # noqa: ANN401 - a path or any table
-    reference_people: int = 200_000,
-    batch_rows: int = 25_000,
-    resume: bool = False,
-    engine: Engine = "local",
-    scheduler: str | None = None,
-    workers: int | None = None,
-    device: str | None = None,
+    reference_people: int = StreamOptions.reference_people,
+    batch_rows: int = StreamOptions.batch_rows,
+    resume: bool = StreamOptions.resume,
+    engine: Engine = StreamOptions.engine,
+    scheduler: str | None = StreamOptions.scheduler,
+    n_jobs: int | None = StreamOptions.n_jobs,
+    device: str | None = StreamOptions.device,
     progress: bool = False,
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
@@ -72,30 +69,27 @@ def audit_stream(
     positive_label: str | None = None,
     drop_missing: bool = False,
     by: Sequence[str] = (),
-    evidence: bool = True,
-    evidence_people: int | None = None,
-    decision_threshold: float = 0.5,
-    consistency_threshold: float = 0.3,
-    max_distance: float | None = None,
-    random_state: int = 0,
-    n_steps: int = 8,
-    method: Method = "segments",
-    attribution: AttributionChoice = "auto",
-    output: Output | None = None,
-    n_permutations: int = 32,
-) -> StreamedAudit:
+    evidence: bool = AuditOptions.evidence,
+    evidence_people: int | None = StreamOptions.evidence_people,
+    decision_threshold: float = AuditOptions.decision_threshold,
+    consistency_threshold: float = AuditOptions.consistency_threshold,
+    max_distance: float | None = AuditOptions.max_distance,
+    attribution: AttributionChoice = AuditOptions.attribution,
+    random_state: int = AuditOptions.random_state,
+    settings: AuditSettings | None = None,
+) -> AuditResult:
     """Audit the people of files of any size, in memory that does not grow with their number.
 
     Standardization, neighbors and baselines are fitted once, on the reference. The people are then audited batch by
     batch; each finished batch leaves its pairs and its sums in `out`, so that an audit that was stopped at any moment
-    can go on. The figures are those of `evenhand.audit` for the same people and the same reference.
+    can go on. The metrics are those of `evenhand.audit` for the same people and the same reference.
 
     Parameters
     ----------
-    source
-        A Parquet file, a folder of Parquet files, or a CSV file (plain or gzip). The order of the rows numbers people.
     model
         As in `evenhand.audit`.
+    source
+        A Parquet file, a folder of Parquet files, or a CSV file (plain or gzip). The order of the rows numbers people.
     label, group
         Columns of the outcome, and of the protected attribute; several are intersected.
     financial_features
@@ -115,7 +109,7 @@ def audit_stream(
         ``"local"``, or ``"dask"`` for several processes or machines.
     scheduler
         Address of a Dask scheduler; None for processes on this machine.
-    workers
+    n_jobs
         Batches audited at the same time on this machine; by default one for each core.
     device
         Where a torch model computes, such as ``"cuda"``; None for where it is.
@@ -135,14 +129,12 @@ def audit_stream(
     evidence_people
         Compare so many people only, drawn at random; None for everyone. Comparing takes about two thirds of the time,
         and a million people give the excess to the third decimal and beyond. The result says how many were compared.
-    decision_threshold, consistency_threshold, max_distance, random_state, n_steps, method
-        As in `evenhand.audit`.
-    attribution, output, n_permutations
+    decision_threshold, consistency_threshold, max_distance, attribution, random_state, settings
         As in `evenhand.audit`.
 
     Returns
     -------
-    StreamedAudit
+    AuditResult
 
     Raises
     ------
@@ -161,19 +153,38 @@ def audit_stream(
     >>> folder = Path(tempfile.mkdtemp())
     >>> data.X.assign(y=data.y, sex=data.group).to_parquet(folder / "people.parquet")
     >>> _ = torch.manual_seed(0)
-    >>> found = audit_stream(folder / "people.parquet", torch.nn.Linear(data.X.shape[1], 1), label="y", group="sex",
+    >>> found = audit_stream(torch.nn.Linear(data.X.shape[1], 1), folder / "people.parquet", label="y", group="sex",
     ...                      financial_features=data.financial_features, out=folder / "audit", batch_rows=250)
     >>> found.provenance.n_people, len(list(found.pairs_path.glob("*.parquet")))
     (600, 3)
     """
-    _check_numbers(batch_rows, workers, evidence_people, engine)
-    if scheduler is not None and engine != "dask":
-        raise InvalidInputError(
-            f'A scheduler, {scheduler!r}, is only used by Dask: pass `engine="dask"` (--engine dask) with it.'
+    if isinstance(model, (str, os.PathLike)):
+        raise InvalidTypeError(
+            f"`audit_stream` takes the model first and the people second, audit_stream(model, source, ...), got the "
+            f"path {os.fspath(model)!r} as the model; `evenhand.load_model` reads a model from a file."
         )
+    options = AuditOptions(
+        **vars(settings or AuditSettings()),
+        financial_features=tuple(financial_features),
+        decision_threshold=decision_threshold,
+        consistency_threshold=consistency_threshold,
+        max_distance=max_distance,
+        attribution=attribution,
+        evidence=evidence,
+        random_state=random_state,
+    )
+    how = StreamOptions(
+        resume=resume,
+        batch_rows=batch_rows,
+        reference_people=reference_people,
+        evidence_people=evidence_people,
+        engine=engine,
+        scheduler=scheduler,
+        n_jobs=n_jobs,
+        device=device,
+    )
     store = Store(Path(out))
     store.check_writable()
-    n_workers = n_cores() if workers is None else workers
     content = fingerprint(Path(source))
     with writing(store.folder, "nothing was audited yet"):
         people = open_source(Path(source), batch_rows, store.folder / f"source-{content[:16]}.parquet")
@@ -188,109 +199,127 @@ def audit_stream(
         positive_label=positive_label,
         drop_missing=drop_missing,
     )
-    financial = check_columns(financial_features, columns.features, "financial_features")
-    chosen_rows, pool_table, how = _reference_rows(people, columns, reference, reference_people, random_state)
-    where = "The reference"
-    rows = columns.rows_of(pool_table, where)
-    assert rows.table is not None
-    assert rows.groups is not None
-    audited = as_audited_model(
-        _on_device(model, device),
-        attribution=attribution,
-        output=output,
-        n_permutations=n_permutations,
-        random_state=random_state,
-        table=rows.table,
-    )
-    settings = AuditSettings(
-        financial_features=tuple(financial),
-        decision_threshold=check_fraction(decision_threshold, "decision_threshold"),
-        consistency_threshold=check_fraction(consistency_threshold, "consistency_threshold"),
-        max_distance=max_distance,
-        n_steps=n_steps,
-        method=method,
-        random_state=random_state,
-        attribution=audited.attribution,
-        n_permutations=n_permutations,
-    )
-    pool = _checked_pool(people_of(rows, audited, rows.groups.names, where))
-    with one_torch_thread(), one_blas_thread():
-        fitted = _with_known(AuditReference.of(audited, settings, pool, evidence=evidence), people.n_rows)
-    limit = (
-        None if evidence_people is None else hash_limit(people.n_rows, evidence_people, random_state + _EVIDENCE_SEED)
-    )
-    choices = {
-        **asdict(settings),
-        "label": label,
-        "group": list(columns.group),
-        "features": list(columns.features),
-        "by": list(columns.by),
-        "positive_label": positive_label,
-        "drop_missing": drop_missing,
-        "batch_rows": batch_rows,
-        "reference_people": None if reference is not None else reference_people,
-        "evidence": evidence,
-        "evidence_people": evidence_people,
-    }
-    choices["financial_features"] = list(settings.financial_features)
-    reference_hash = _table_fingerprint(pool_table)
+    plan = _plan(model, people, columns, reference, options, how)
     check_resumable(
         store,
         resume=resume,
         source=content,
-        reference=reference_hash,
-        model=model_probe(audited, fitted),
-        settings=choices,
+        reference=plan.reference_hash,
+        model=model_probe(plan.context.reference.model, plan.context.reference),
+        settings=_decisive(plan.context.reference.settings, columns, how, has_reference=reference is not None),
     )
+    _run(plan.context, people, store, how, progress)
+    return_freed_memory()
+    return _finished(plan, people, store, content, how, progress)
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """What is settled before the first batch.
+
+    Attributes
+    ----------
+    context
+        What every batch needs.
+    reference_hash, how
+        SHA-256 of the reference, and how it was chosen, in words.
+    is_separate
+        Whether the reference is not drawn from the source.
+    """
+
+    context: BatchContext
+    reference_hash: str
+    how: str
+    is_separate: bool
+
+
+def _plan(
+    model: Any,  # noqa: ANN401
+    people: Source,
+    columns: Columns,
+    reference: Any,  # noqa: ANN401
+    options: AuditOptions,
+    how: StreamOptions,
+) -> _Plan:
+    """Choose and fit the reference."""
+    seed = options.random_state
+    financial = check_columns(options.financial_features, columns.features, "financial_features")
+    chosen_rows, table, words = _reference_rows(people, columns, reference, how.reference_people, seed)
+    rows = columns.rows_of(table, "The reference")
+    assert rows.table is not None
+    assert rows.groups is not None
+    audited = audited_model(_on_device(model, how.device), options, rows.table)
+    options = replace(options, financial_features=tuple(financial), attribution=audited.attribution)
+    pool = _checked_pool(people_of(rows, audited, rows.groups.names, "The reference"))
+    with one_torch_thread(), one_blas_thread():
+        fitted = _with_known(AuditReference.of(audited, options, pool), people.n_rows)
+    n_compared = how.evidence_people
     context = BatchContext(
         reference=fitted,
         columns=columns,
         reference_rows=chosen_rows,
-        screened=lowest_rows(people.n_rows, PROXY_PEOPLE, random_state) if evidence else np.zeros(0, dtype=np.int64),
-        evidence_seed=random_state + _EVIDENCE_SEED,
-        evidence_below=limit,
+        screened=lowest_rows(people.n_rows, PROXY_PEOPLE, seed) if options.evidence else np.zeros(0, dtype=np.int64),
+        evidence_seed=seed + _EVIDENCE_SEED,
+        evidence_below=None if n_compared is None else hash_limit(people.n_rows, n_compared, seed + _EVIDENCE_SEED),
     )
-    _run(context, people, store, engine, scheduler, n_workers, progress)
-    return_freed_memory()
-    stream = {
-        "n_batches": len(people.batches),
-        "batch_rows": batch_rows,
-        "reference": how,
-        "evidence_people": evidence_people if limit is not None else None,
+    return _Plan(context, fingerprint_table(table.to_pandas()), words, reference is not None)
+
+
+def _decisive(options: AuditOptions, columns: Columns, how: StreamOptions, *, has_reference: bool) -> dict[str, Any]:
+    """Every choice that must be the same for an audit to be resumed, as plain data."""
+    return {
+        **asdict(options),
+        **asdict(columns),
+        "batch_rows": how.batch_rows,
+        "reference_people": None if has_reference else how.reference_people,
+        "evidence_people": how.evidence_people,
     }
-    n = len(people.batches)
+
+
+def _finished(
+    plan: _Plan, people: Source, store: Store, content: str, how: StreamOptions, is_shown: bool
+) -> AuditResult:
+    """The result of batches that are all finished."""
+    context, n = plan.context, len(people.batches)
+    pool = context.reference.pool
+    batches = StoredBatches(store, [batch.number for batch in people.batches], _n_workers(how))
     with (
         one_blas_thread(),
         writing(store.folder, f"all {n} batches are kept: free space and go on with `resume=True` (--resume)"),
-        shown_progress("figures", _FINISHING_STEPS, is_shown=progress) as advance,
+        shown_progress("metrics", FINISHING_STEPS + 1, is_shown=is_shown) as advance,
     ):
-        result = finish(
-            store,
-            people,
-            columns,
-            fitted,
-            asdict(settings),
-            stream,
-            is_separate=reference is not None,
+        merged = merge_batches(batches)
+        if merged is None:
+            raise StreamError(f"{str(people.path)!r} has no row with a label and a group; no one can be audited.")
+        result = assemble(
+            context.reference,
+            batches,
+            merged,
+            StoredPairs(store, merged.numbers, people, context.columns, context.reference),
+            n_reference=len(pool) if plan.is_separate or len(pool) < int(merged.sums.n_people.sum()) else None,
             fingerprint=content,
-            hashes={"reference": reference_hash},
-            n_threads=n_workers,
+            hashes={"reference": plan.reference_hash},
+            stream={
+                "n_batches": n,
+                "batch_rows": how.batch_rows,
+                "reference": plan.how,
+                "evidence_people": None if context.evidence_below is None else how.evidence_people,
+            },
+            folder=store.folder,
+            stacklevel=5,
             advance=advance,
         )
-        save_sample(store, result.sample)
+        save_sample(store, result.pairs_sample)
+        advance("sample of pairs")
         result.to_json(store.folder / "audit.json")
     return result
 
 
-def _run(
-    context: BatchContext,
-    source: Source,
-    store: Store,
-    engine: Engine,
-    scheduler: str | None,
-    n_workers: int,
-    is_shown: bool,
-) -> None:
+def _n_workers(how: StreamOptions) -> int:
+    return n_cores() if how.n_jobs is None else how.n_jobs
+
+
+def _run(context: BatchContext, source: Source, store: Store, how: StreamOptions, is_shown: bool) -> None:
     """Audit the batches that are not finished yet."""
     left = [batch for batch in source.batches if not store.is_finished(batch.number)]
     if not left:
@@ -299,10 +328,10 @@ def _run(
     work = BatchWork(context, source, store)
     with shown_progress("batches", n, is_shown=is_shown, done=n - len(left)) as advance:
         try:
-            if engine == "dask":
-                run_on_dask(work, left, lambda: advance(""), scheduler, n_workers)
+            if how.engine == "dask":
+                run_on_dask(work, left, lambda: advance(""), how.scheduler, _n_workers(how))
             else:
-                run_on_threads(work, left, lambda: advance(""), n_workers)
+                run_on_threads(work, left, lambda: advance(""), _n_workers(how))
         except EvenhandError as error:
             n_done = sum(store.is_finished(batch.number) for batch in source.batches)
             kept = f"{n_done} of {n} batches are finished and kept in {str(store.folder)!r}."
@@ -337,8 +366,6 @@ def _reference_rows(
 
 
 def _reference_table(reference: Any) -> pa.Table:  # noqa: ANN401
-
-    from evenhand.inputs.tables import read_table
 
     if isinstance(reference, (str, os.PathLike)):
         return pa.Table.from_pandas(read_table(Path(reference)), preserve_index=False)
@@ -379,17 +406,3 @@ def _on_device(model: Any, device: str | None) -> Any:  # noqa: ANN401
     if not isinstance(model, torch.nn.Module):
         raise InvalidInputError(f"`device` is for torch modules, got a {type(model).__name__}; leave it out.")
     return model.to(device)
-
-
-def _table_fingerprint(table: pa.Table) -> str:
-    from evenhand.inputs.fingerprints import fingerprint_table
-
-    return fingerprint_table(table.to_pandas())
-
-
-def _check_numbers(batch_rows: int, workers: int | None, evidence_people: int | None, engine: str) -> None:
-    for name, value in (("batch_rows", batch_rows), ("workers", workers), ("evidence_people", evidence_people)):
-        if value is not None and value < 1:
-            raise InvalidInputError(f"`{name}` must be at least 1, got {value}.")
-    if engine not in ("local", "dask"):
-        raise InvalidInputError(f"`engine` must be 'local' or 'dask', got {engine!r}.")

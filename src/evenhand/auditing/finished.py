@@ -1,0 +1,255 @@
+"""What audited batches left, wherever it is kept: an audit in memory is one batch that is kept in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from evenhand.auditing.batch import BatchFindings
+from evenhand.auditing.distributions import merge_distributions, pair_distributions
+from evenhand.auditing.sums import AuditSums
+from evenhand.auditing.triples import Triples
+from evenhand.metrics.clustering import InMemory, Parts
+from evenhand.system.parallel import PairwiseSum
+
+__all__ = ["BatchOutput", "BatchRecord", "FinishedBatches", "Merged", "OneBatch", "PairNulls", "merge_batches"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PairNulls:
+    """What q-values are made from, one value per pair: person, stratum, and scores over what unlike finances give."""
+
+    person: Ints
+    stratum: Ints
+    over_gap: Floats
+    placebo_over_gap: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class BatchRecord:
+    """The small things that a finished batch leaves; `sums` and `distributions` are None where no row was left.
+
+    Attributes
+    ----------
+    number
+        Of the batch.
+    exclusions
+        Rows left out, by reason.
+    sums, distributions
+        What the metrics are made from, and histograms of the pairs.
+    n_outside
+        Triples of people who are not in the reference.
+    """
+
+    number: int
+    exclusions: Mapping[str, int]
+    sums: AuditSums | None = None
+    distributions: Mapping[str, Any] | None = None
+    n_outside: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class BatchOutput:
+    """Everything that auditing a batch leaves.
+
+    Attributes
+    ----------
+    record
+        The small things.
+    pairs
+        The pair table; q-values are not known yet.
+    triples, nulls
+        Of the evidence; None without.
+    screened, screened_groups
+        Features and groups of the people who are screened for proxies.
+    """
+
+    record: BatchRecord
+    pairs: pd.DataFrame | None = None
+    triples: Triples | None = None
+    nulls: PairNulls | None = None
+    screened: pd.DataFrame | None = None
+    screened_groups: Ints | None = None
+
+    @classmethod
+    def of(
+        cls,
+        found: BatchFindings,
+        *,
+        screened: Ints,
+        number: int = 0,
+        row: Ints | None = None,
+        first_person: int = 0,
+        exclusions: Mapping[str, int] | None = None,
+    ) -> BatchOutput:
+        """What is left of what was found.
+
+        Parameters
+        ----------
+        found
+            About the batch.
+        screened
+            People of the batch who are screened for proxies.
+        number, row, first_person
+            Of the batch; the row of each person in the source, None for 0, 1, ...; number of the first person.
+        exclusions
+            Rows left out of the batch, by reason.
+        """
+        people, evidence = found.people, found.evidence
+        pairs = found.pair_table()
+        if row is not None:
+            pairs["person"] = row[found.pairs.person]
+        nulls = None
+        if evidence is not None:
+            cell = (found.pairs.person, found.pairs.other_group)
+            nulls = PairNulls(
+                person=found.pairs.person + first_person,
+                # Excesses over placebo pairs are ranked within (label, group, other group).
+                stratum=people.cells[cell[0]] * len(people.groups.names) + cell[1],
+                over_gap=evidence.over_gap[cell],
+                placebo_over_gap=evidence.placebo_over_gap[cell],
+            )
+        return cls(
+            record=BatchRecord(number, dict(exclusions or {}), found.sums, pair_distributions(pairs)),
+            pairs=pairs,
+            triples=None if evidence is None else evidence.triples,
+            nulls=nulls,
+            screened=people.table.iloc[screened],
+            screened_groups=people.groups.codes[screened],
+        )
+
+
+class FinishedBatches(Protocol):
+    """What audited batches left."""
+
+    @property
+    def n_threads(self) -> int:
+        """Batches gone through at the same time."""
+        ...
+
+    def records(self) -> Iterator[BatchRecord]:
+        """The small things of every batch, in order."""
+        ...
+
+    def pair_column(self, number: int, *columns: str) -> list[NDArray[Any]]:
+        """Columns of the pair table of a batch."""
+        ...
+
+    def nulls(self, number: int) -> PairNulls:
+        """What the q-values of a batch's pairs are made from."""
+        ...
+
+    def write_q_values(self, number: int, q_value: Floats) -> None:
+        """Put q-values into the pair table of a batch."""
+        ...
+
+    def distances(self, number: int) -> Floats:
+        """Distances of the triples of a batch."""
+        ...
+
+    def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts[Triples]:
+        """The triples of all batches, with each person's number within limits of distance."""
+        ...
+
+    def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
+        """Features and groups of the people of a batch who are screened for proxies; None for no one."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """The records of all batches together.
+
+    Attributes
+    ----------
+    numbers
+        Batches that hold anyone.
+    sums, distributions, exclusions
+        Of all.
+    n_outside
+        By batch, triples of people who are not in the reference.
+    by_values
+        By batch, the values of each column to split by.
+    """
+
+    numbers: tuple[int, ...]
+    sums: AuditSums
+    distributions: Mapping[str, Any]
+    exclusions: Mapping[str, int]
+    n_outside: Mapping[int, int]
+    by_values: Mapping[int, Mapping[str, tuple[str, ...]]]
+
+
+def merge_batches(batches: FinishedBatches) -> Merged | None:
+    """All batches together, in their order; None where every row was left out."""
+    all_sums: PairwiseSum[AuditSums] = PairwiseSum()
+    distributions: Mapping[str, Any] | None = None
+    exclusions: dict[str, int] = {}
+    n_outside: dict[int, int] = {}
+    by_values: dict[int, Mapping[str, tuple[str, ...]]] = {}
+    for record in batches.records():
+        for reason, n in record.exclusions.items():
+            exclusions[reason] = exclusions.get(reason, 0) + n
+        if record.sums is None or record.distributions is None:
+            continue
+        all_sums.add(record.sums)
+        more = record.distributions
+        distributions = more if distributions is None else merge_distributions(distributions, more)
+        n_outside[record.number] = record.n_outside
+        by_values[record.number] = {name: tuple(values) for name, values in record.sums.approvals.items()}
+    sums = all_sums.total()
+    if sums is None or distributions is None:
+        return None
+    return Merged(tuple(n_outside), sums, distributions, exclusions, n_outside, by_values)
+
+
+@dataclass(frozen=True, eq=False)
+class OneBatch:
+    """A single batch, kept in memory."""
+
+    output: BatchOutput
+    n_threads: int = 1
+
+    def records(self) -> Iterator[BatchRecord]:
+        """The record of the batch."""
+        yield self.output.record
+
+    def pair_column(self, number: int, *columns: str) -> list[NDArray[Any]]:
+        """Columns of the pair table."""
+        assert self.output.pairs is not None
+        return [self.output.pairs[name].to_numpy() for name in columns]
+
+    def nulls(self, number: int) -> PairNulls:
+        """What the q-values are made from."""
+        assert self.output.nulls is not None
+        return self.output.nulls
+
+    def write_q_values(self, number: int, q_value: Floats) -> None:
+        """Put q-values into the pair table."""
+        assert self.output.pairs is not None
+        self.output.pairs["q_value"] = q_value
+
+    def distances(self, number: int) -> Floats:
+        """Distances of the triples."""
+        assert self.output.triples is not None
+        return self.output.triples.distance
+
+    def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts[Triples]:
+        """The triples, whole."""
+        assert self.output.triples is not None
+        assert merged.sums.evidence is not None
+        return InMemory(self.output.triples.within(limits), n_reference, merged.sums.evidence.n_left_out)
+
+    def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
+        """Features and groups of the people who are screened for proxies."""
+        assert self.output.screened is not None
+        assert self.output.screened_groups is not None
+        return self.output.screened, self.output.screened_groups

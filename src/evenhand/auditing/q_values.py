@@ -1,0 +1,60 @@
+"""The false-discovery rate at which each person's excess over a placebo pair would be called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.auditing.finished import FinishedBatches
+from evenhand.metrics.excess import NullScores
+from evenhand.system.parallel import PairwiseSum, in_order
+
+__all__ = ["write_q_values"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Placebo scores that a person's are ranked among: all, until there are more than can be kept.
+_MOST_NULL, _LEAST_NULL = 2_000_000, 10_000
+
+
+def write_q_values(batches: FinishedBatches, numbers: Sequence[int], n_groups: int) -> None:
+    """Rank every pair's excess among the placebo pairs of all batches, and put q-values into the pair tables."""
+    most = max(_LEAST_NULL, _MOST_NULL // (2 * n_groups * (n_groups - 1)))
+
+    def nulls_of(number: int) -> NullScores:
+        part = batches.nulls(number)
+        return NullScores.of(part.placebo_over_gap, part.stratum, part.person, 2 * n_groups * n_groups, most)
+
+    all_nulls: PairwiseSum[NullScores] = PairwiseSum()
+    for nulls in in_order(nulls_of, numbers, batches.n_threads):
+        all_nulls.add(nulls)
+    pooled = all_nulls.total()
+    assert pooled is not None
+
+    def n_at_least(number: int) -> tuple[Ints, Ints]:
+        part = batches.nulls(number)
+        return pooled.n_at_least(part.over_gap, part.stratum), part.stratum
+
+    counts = [np.zeros(size + 1, dtype=np.int64) for size in pooled.sizes.tolist()]
+    for found in in_order(lambda number: pooled.counts(*n_at_least(number)), numbers, batches.n_threads):
+        for total, more in zip(counts, found, strict=True):
+            total += more
+    table = pooled.q_values(tuple(counts))
+
+    def write(number: int) -> None:
+        batches.write_q_values(number, _looked_up(table, *n_at_least(number)))
+
+    for _ in in_order(write, numbers, batches.n_threads):
+        pass
+
+
+def _looked_up(table: Sequence[Floats], n_at_least: Ints, stratum: Ints) -> Floats:
+    """q-values of scores from the table of `NullScores.q_values`; NaN where the number is -1."""
+    found = np.full(len(n_at_least), np.nan)
+    for code, values in enumerate(table):
+        asked = (stratum == code) & (n_at_least >= 0)
+        found[asked] = values[n_at_least[asked]]
+    return found

@@ -1,0 +1,158 @@
+"""What the finished batches of a streamed audit left, read back from its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from evenhand.auditing.finished import BatchRecord, Merged, PairNulls
+from evenhand.auditing.streaming.store import Store
+from evenhand.auditing.streaming.triple_files import Slice, read_triples, taken
+from evenhand.auditing.triples import Triples
+from evenhand.metrics.clustering import Parts, smallest_row
+from evenhand.system.parallel import in_order
+
+__all__ = ["StoredBatches", "StoredTriples"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_ROWS_IN_RANGE = 200_000
+
+
+@dataclass(frozen=True, eq=False)
+class StoredBatches:
+    """The finished batches of a folder: a `FinishedBatches`.
+
+    Attributes
+    ----------
+    store
+        The folder.
+    all_numbers
+        Every batch, those without anyone included.
+    n_threads
+        Files read at the same time; the metrics are the same to the last bit for any number.
+    """
+
+    store: Store
+    all_numbers: Sequence[int]
+    n_threads: int
+
+    def records(self) -> Iterator[BatchRecord]:
+        """The small things of every batch, in order."""
+        return in_order(self.store.record, self.all_numbers, self.n_threads)
+
+    def pair_column(self, number: int, *columns: str) -> list[NDArray[Any]]:
+        """Columns of the pair table of a batch."""
+        return self.store.pair_column(number, *columns)
+
+    def nulls(self, number: int) -> PairNulls:
+        """What the q-values of a batch's pairs are made from."""
+        return self.store.nulls(number)
+
+    def write_q_values(self, number: int, q_value: Floats) -> None:
+        """Put q-values into the pair table of a batch."""
+        self.store.write_q_values(number, q_value)
+
+    def distances(self, number: int) -> Floats:
+        """Distances of the triples of a batch."""
+        return self.store.distances(number)
+
+    def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts[Triples]:
+        """The triples of all batches, with each person's number within limits of distance."""
+        assert merged.sums.evidence is not None
+        values = {name: tuple(counts) for name, counts in merged.sums.approvals.items()}
+        codes = {
+            number: {
+                name: np.array([values[name].index(value) for value in texts], dtype=np.int64)
+                for name, texts in by.items()
+            }
+            for number, by in merged.by_values.items()
+        }
+
+        def write_near(number: int) -> None:
+            found = read_triples([self.store.triples(number, codes[number])])
+            self.store.write_near(number, found.within(limits).n_near)
+
+        for _ in in_order(write_near, merged.numbers, self.n_threads):
+            pass
+        return StoredTriples(self.store, merged.n_outside, codes, n_reference, merged.sums.evidence.n_left_out)
+
+    def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
+        """Features and groups of the people of a batch who are screened for proxies; None for no one."""
+        return self.store.screened(number)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredTriples:
+    """The triples of all batches: a `clustering.Parts`.
+
+    Attributes
+    ----------
+    store
+        Where they are.
+    n_outside
+        By batch with triples, how many are of people outside the reference.
+    codes
+        By batch, what turns its codes of the columns to split by into those of all batches.
+    """
+
+    store: Store
+    n_outside: Mapping[int, int]
+    codes: Mapping[int, Mapping[str, Ints]]
+    n_reference: int
+    n_left_out: int
+
+    @cached_property
+    def _files(self) -> dict[int, Slice]:
+        """All triples of each batch."""
+        return {number: self.store.triples(number, self.codes[number]) for number in self.n_outside}
+
+    def parts(self) -> Iterator[Triples]:
+        """The triples of each batch."""
+        for part in self._files.values():
+            yield read_triples([part])
+
+    def ranges(self) -> Iterator[tuple[Triples, int, int]]:
+        """Triples by ranges of the reference."""
+        limits = self._limits
+        places = {
+            number: np.searchsorted(self.store.smallest_rows(number, n), limits).tolist()
+            for number, n in self.n_outside.items()
+        }
+        for k, (low, high) in enumerate(pairwise(limits)):
+            slices = [
+                replace(self._files[number], start=place[k], stop=place[k + 1]) for number, place in places.items()
+            ]
+            part = read_triples(slices, self._inside_between(low, high))
+            if len(part):
+                yield part, low, high
+
+    @cached_property
+    def _limits(self) -> list[int]:
+        """Ends of ranges of the reference with about as many triples each."""
+        counts = np.zeros(self.n_reference, dtype=np.int64)
+        for number, n in self.n_outside.items():
+            counts += np.bincount(self.store.smallest_rows(number, n), minlength=self.n_reference)
+        if len(self._inside):
+            counts += np.bincount(smallest_row(self._inside), minlength=self.n_reference)
+        place = np.cumsum(counts) // _ROWS_IN_RANGE
+        return [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), self.n_reference]
+
+    @cached_property
+    def _inside(self) -> Triples:
+        """Triples of people of the reference, who are no more than it has."""
+        return read_triples([replace(self._files[number], start=n) for number, n in self.n_outside.items()])
+
+    def _inside_between(self, low: int, high: int) -> Triples:
+        part = self._inside
+        pairs = ((part.other, part.own), (part.person_row, part.other), (part.person_row, part.own))
+        lower = [np.minimum(first, second) for first, second in pairs]
+        return taken(part, np.flatnonzero(np.logical_or.reduce([(low <= u) & (u < high) for u in lower])))

@@ -1,0 +1,61 @@
+"""Which column plays which part."""
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.roles import Columns
+
+TABLE = pd.DataFrame(
+    {
+        "id": [1, 2, 3, 4],
+        "income": [1.0, 2.0, 3.0, 4.0],
+        "sex": ["m", "f", None, "m"],
+        "paid": ["Yes ", "No", "Yes", None],
+    }
+)
+DEFAULTS = {"features": None, "drop": (), "keep_group": False, "by": (), "positive_label": None, "drop_missing": False}
+
+
+def columns(**options):
+    return Columns.among(list(TABLE.columns), **DEFAULTS | {"label": "paid", "group": ["sex"]} | options)
+
+
+def rows(**options):
+    return columns(**options).rows_of(pa.Table.from_pandas(TABLE), "'people.csv'")
+
+
+def test_columns_are_sorted_into_their_parts():
+    found = rows(drop=["id"], positive_label="Yes", drop_missing=True, by=["income"])
+    assert list(found.table.columns) == ["income"]
+    assert found.labels.tolist() == [1, 0]
+    assert [found.groups.names[code] for code in found.groups.codes] == ["m", "f"]
+    assert found.exclusions == {"no value in 'paid'": 1, "no value in 'sex'": 1}
+    assert found.by["income"].tolist() == ["1.0", "2.0"]
+    assert found.kept.tolist() == [0, 1]
+
+
+def test_the_group_may_be_a_feature():
+    assert columns(keep_group=True).features == ("id", "income", "sex")
+
+
+@pytest.mark.parametrize("options", [{}, {"positive_label": "Yes"}])
+def test_a_missing_group_or_label_is_refused_unless_dropped(options):
+    with pytest.raises(InvalidInputError, match=r"'people.csv': "):
+        rows(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"label": "payd"}, r"`label` \(--label\) names columns absent .* Did you mean 'paid'"),
+        ({"group": ["sx"]}, r"`group` \(--group\) names columns absent"),
+        ({"drop": ["no"]}, r"`drop` \(--drop\) names columns absent"),
+        ({"by": ["no"]}, r"`by` \(--by\) names columns absent"),
+        ({"features": ["age"]}, "The model names columns absent"),
+    ],
+)
+def test_wrong_names_are_refused(options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        columns(**options)
