@@ -25,7 +25,7 @@ from evenhand.metrics.disparity import (
     score_disparity,
     segmented_approvals,
 )
-from evenhand.metrics.outcomes import Figure, group_outcomes, outcome_figures
+from evenhand.metrics.outcomes import Metric, group_outcomes, outcome_metrics
 from evenhand.metrics.proxies import ProxyScreen, proxy_screen
 from evenhand.system.hashing import person_hash
 
@@ -63,7 +63,7 @@ def outcome_of(sums: AuditSums, names: tuple[str, ...], random_state: int) -> Ou
     labels, decision, score, codes, times = rows.label, rows.decision, rows.score, rows.group, rows.count
     outcomes = group_outcomes(labels, decision, score, codes, names, times)
     return Outcome(
-        figures=outcome_figures(labels, decision, score, outcomes, times),
+        figures=outcome_metrics(labels, decision, score, outcomes, times),
         groups=tuple(outcomes),
         gaps=outcome_gaps(labels, decision, codes, names=names, frequency=times, random_state=random_state),
         approvals=approval_disparity(decision, codes, names=names, frequency=times),
@@ -189,7 +189,7 @@ def reservations_of(
     provenance: Provenance,
     reference: AuditReference,
     diagnostics: MatchDiagnostics,
-    figures: Mapping[str, Figure],
+    figures: Mapping[str, Metric],
     evidence: Evidence | None,
     *,
     stacklevel: int = 3,

@@ -27,7 +27,7 @@ from evenhand.metrics.disparity import (
     ScoreDisparity,
     SegmentedApproval,
 )
-from evenhand.metrics.outcomes import Figure, GroupOutcome
+from evenhand.metrics.outcomes import GroupOutcome, Metric
 from evenhand.metrics.proxies import ProxyScreen
 from evenhand.metrics.regimes import REGIMES
 from evenhand.system.files import write_atomically
@@ -111,7 +111,7 @@ class Outcome:
         For each column asked for, approvals within its values and their common odds ratio.
     """
 
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, Metric]
     groups: tuple[GroupOutcome, ...]
     gaps: Mapping[str, GapEstimate]
     approvals: ApprovalTable

@@ -49,7 +49,7 @@ def test_probabilities_are_refused_or_left_open_where_not_defined(draw):
     soft = np.full((len(y), 3), 1 / 3)
     with pytest.raises(InvalidInputError, match="an exact test counts whole people"):
         approval_disparity(decision, soft, test="fisher")
-    with pytest.raises(InvalidInputError, match="Segmented comparisons need known group membership"):
+    with pytest.raises(InvalidInputError, match="Approvals within segments need known group membership"):
         segmented_approvals(decision, soft, group)
     assert "needs known membership" in error_rates(y, decision, score, soft)[0].auc.note
     assert "needs known membership" in score_disparity(score, soft)[1].note

@@ -30,7 +30,7 @@ from evenhand.auditing.sums import AuditSums
 from evenhand.exceptions import StreamError
 from evenhand.inputs.roles import Columns
 from evenhand.matching.diagnostics import QUANTILES
-from evenhand.metrics.excess import NullScores
+from evenhand.metrics.adjustment import NullScores
 from evenhand.metrics.proxies import ProxyScreen
 from evenhand.system.parallel import PairwiseSum, in_order
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from evenhand.metrics.disparity.estimate import Estimate, normal_quantile, not_estimable
+from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
 
 __all__ = ["breslow_day", "cochran_chi_square", "mantel_haenszel"]
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.checks import finite_scores
 from evenhand.metrics.disparity.approvals import FOUR_FIFTHS, ApprovalTable, approval_disparity
-from evenhand.metrics.disparity.comparison import Test
-from evenhand.metrics.disparity.inputs import finite_scores
+from evenhand.metrics.disparity.contrast import Test
 from evenhand.metrics.disparity.membership import frequencies
 
 __all__ = ["CutoffApprovals", "approval_disparity_by_cutoff"]

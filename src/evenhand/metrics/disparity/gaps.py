@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.disparity.estimate import normal_quantile
-from evenhand.metrics.disparity.inputs import binary_values, check_open_fraction, check_same_length
+from evenhand.metrics.checks import binary_values, check_open_fraction, check_same_length
 from evenhand.metrics.disparity.means import weighted_mean
 from evenhand.metrics.disparity.membership import SOFT_NOTE, Membership, membership_of
+from evenhand.metrics.estimate import normal_quantile
 
 __all__ = ["GapEstimate", "outcome_gaps"]
 

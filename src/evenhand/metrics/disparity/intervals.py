@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy import optimize
 
-from evenhand.metrics.disparity.estimate import Estimate, not_estimable
+from evenhand.metrics.estimate import Estimate, not_estimable
 
 __all__ = ["cornfield", "koopman", "newcombe", "wilson"]
 

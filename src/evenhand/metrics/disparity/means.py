@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evenhand.metrics.disparity.estimate import Estimate, normal_quantile, not_estimable
 from evenhand.metrics.disparity.intervals import wilson
 from evenhand.metrics.disparity.membership import Membership, nobody_in
+from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
 
 __all__ = ["group_mean", "group_rate", "standard_error", "weighted_mean"]
 
@@ -28,7 +28,7 @@ def weighted_mean(values: NDArray[Any], weights: Floats, times: Floats) -> tuple
 
 
 def standard_error(influence: Floats, times: Floats) -> float:
-    """Error of a figure from each person's influence on it."""
+    """Error of a metric from each person's influence on it."""
     return float(np.sqrt(times @ influence**2))
 
 

@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.adjustment import holm
+from evenhand.metrics.checks import binary_values, check_open_fraction
 from evenhand.metrics.disparity.common_odds_ratio import breslow_day, cochran_chi_square, mantel_haenszel
-from evenhand.metrics.disparity.comparison import compare_counts, no_comparison
-from evenhand.metrics.disparity.estimate import Estimate, normal_quantile, not_estimable
-from evenhand.metrics.disparity.inputs import binary_values, check_open_fraction
+from evenhand.metrics.disparity.contrast import contrast_counts, no_contrast
 from evenhand.metrics.disparity.intervals import wilson
 from evenhand.metrics.disparity.membership import membership_of, reference_code_of
-from evenhand.metrics.excess import holm
+from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
 
 __all__ = ["SegmentApproval", "SegmentedApproval", "segmented_approvals"]
 
@@ -63,7 +63,7 @@ class SegmentedApproval:
     homogeneity_p_value
         Breslow-Day with Tarone's adjustment: small when one common odds ratio does not describe every segment.
     n_people_used, n_people_left_out
-        People of the two groups in segments that say something about the comparison, and in those that do not.
+        People of the two groups in segments that say something about the difference, and in those that do not.
     """
 
     group: str
@@ -97,8 +97,8 @@ def segmented_approvals(
 ) -> list[SegmentedApproval]:
     """Each group beside the reference group within segments, and over them (Cochran-Mantel-Haenszel).
 
-    A segment says something about the comparison when it holds people of both groups and both decisions; the others
-    are listed with the reason and left out of the common figures.
+    A segment says something about the difference when it holds people of both groups and both decisions; the others
+    are listed with the reason and left out of the common metrics.
 
     Parameters
     ----------
@@ -117,8 +117,8 @@ def segmented_approvals(
     members = membership_of(group, len(approved), names, frequency)
     if members.codes is None:
         raise InvalidInputError(
-            "Segmented comparisons need known group membership, got probabilities: the Cochran-Mantel-Haenszel test "
-            "counts whole people; give group codes, or compare within each segment with `approval_disparity`."
+            "Approvals within segments need known group membership, got probabilities: the Cochran-Mantel-Haenszel "
+            "test counts whole people; give group codes, or take each segment alone with `approval_disparity`."
         )
     check_open_fraction(confidence, "confidence")
     segment_names, segments = _segments(segment, len(approved))
@@ -162,7 +162,7 @@ def _segments(segment: ArrayLike, n: int) -> tuple[list[str], Ints]:
 def _segmented(
     group: Ints, reference: Ints, segment_names: list[str], confidence: float, small_group: int
 ) -> dict[str, Any]:
-    """The comparison over segments from (denied, approved) counts of shape (n_segments, 2) for each side."""
+    """The contrast over segments from (denied, approved) counts of shape (n_segments, 2) for each side."""
     rows = tuple(
         _segment_row(name, one, other, confidence, small_group)
         for name, one, other in zip(segment_names, group, reference, strict=True)
@@ -203,7 +203,7 @@ def _segment_row(name: str, group: Ints, reference: Ints, confidence: float, sma
         reason = "not informative: everyone has the same decision"
     else:
         reason = ""
-    found = no_comparison(reason) if n1 == 0 or n0 == 0 else compare_counts(x1, n1, x0, n0, "auto", confidence)
+    found = no_contrast(reason) if n1 == 0 or n0 == 0 else contrast_counts(x1, n1, x0, n0, "auto", confidence)
     z = normal_quantile(confidence)
     small = f"fewer than {small_group} people on a side" if min(n1, n0) < small_group and not reason else ""
     return SegmentApproval(

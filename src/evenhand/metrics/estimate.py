@@ -1,4 +1,4 @@
-"""A figure with its confidence interval, or the reason why there is none."""
+"""A metric with its confidence interval, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Estimate", "normal_quantile", "not_estimable"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its confidence interval; NaN with the reason in `note` where there is none."""
+    """A metric with its confidence interval; NaN with the reason in `note` where there is none."""
 
     value: float
     low: float
@@ -26,7 +26,7 @@ class Estimate:
 
 
 def not_estimable(reason: str) -> Estimate:
-    """No figure, and why."""
+    """No metric, and why."""
     return Estimate(math.nan, math.nan, math.nan, reason)
 
 
