@@ -60,14 +60,13 @@ def contrast_groups(
 
 def contrast_counts(x1: int, n1: int, x0: int, n0: int, test: Test, confidence: float) -> RateContrast:
     """x1 approved of n1 in the group beside x0 of n0 in the reference."""
-    z = normal_quantile(confidence)
     p_value, name = _p_value(x1, n1, x0, n0, test)
     error = np.sqrt((x1 + x0) * (n1 + n0 - x1 - x0) / (n1 * n0 * (n1 + n0)))
     is_constant = error == 0
     return RateContrast(
-        difference=newcombe(x1, n1, x0, n0, z),
-        ratio=koopman(x1, n1, x0, n0, z),
-        odds_ratio=cornfield(x1, n1, x0, n0, z),
+        difference=newcombe(x1, n1, x0, n0, confidence),
+        ratio=koopman(x1, n1, x0, n0, confidence),
+        odds_ratio=cornfield(x1, n1, x0, n0, confidence),
         p_value=p_value,
         test=name,
         n_standard_deviations=math.nan if is_constant else float((x1 / n1 - x0 / n0) / error),

@@ -54,9 +54,8 @@ def group_rate(
     total = float(members.times @ weights)
     if total == 0:
         return not_estimable(f"not estimable: {absent} in group {members.names[code]!r}")
-    z = normal_quantile(confidence)
     rate, influence = weighted_mean(values, weights, members.times)
     if not members.is_soft:
-        return Estimate(rate, *wilson(round(float((members.times * weights) @ values)), round(total), z))
-    half = z * standard_error(influence, members.times)
+        return Estimate(rate, *wilson(round(float((members.times * weights) @ values)), round(total), confidence))
+    half = normal_quantile(confidence) * standard_error(influence, members.times)
     return Estimate(rate, max(0.0, rate - half), min(1.0, rate + half))

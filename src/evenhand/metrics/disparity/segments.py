@@ -19,7 +19,7 @@ from evenhand.metrics.disparity.common_odds_ratio import breslow_day, cochran_ch
 from evenhand.metrics.disparity.contrast import contrast_counts, no_contrast
 from evenhand.metrics.disparity.intervals import wilson
 from evenhand.metrics.disparity.membership import membership_of, reference_code_of
-from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
+from evenhand.metrics.estimate import Estimate, not_estimable
 
 __all__ = ["SegmentApproval", "SegmentedApproval", "segmented_approvals"]
 
@@ -179,15 +179,15 @@ def _segmented(
         reason = "not estimable: no segment holds both groups and both decisions"
         nothing = {"chi_square": math.nan, "p_value": math.nan, "homogeneity_p_value": math.nan, "note": reason}
         return {"common_odds_ratio_group_over_reference": not_estimable(reason), **nothing, **found}
-    (b, a), (d, c) = group[used].T.astype(np.float64), reference[used].T.astype(np.float64)
-    chi_square = cochran_chi_square(a, b, c, d)
-    common = mantel_haenszel(a, b, c, d, confidence)
+    tables = np.stack([group[used, ::-1].T, reference[used, ::-1].T]).astype(np.float64)
+    chi_square = cochran_chi_square(tables)
+    common = mantel_haenszel(tables, confidence)
     left_out = int((~used).sum())
     return {
         "common_odds_ratio_group_over_reference": common,
         "chi_square": chi_square,
         "p_value": float(stats.chi2.sf(chi_square, 1)),
-        "homogeneity_p_value": breslow_day(a, b, c, d, common.value),
+        "homogeneity_p_value": breslow_day(tables, common.value),
         "note": f"{left_out} of {len(rows)} segments are not informative and left out" if left_out else "",
         **found,
     }
@@ -204,7 +204,6 @@ def _segment_row(name: str, group: Ints, reference: Ints, confidence: float, sma
     else:
         reason = ""
     found = no_contrast(reason) if n1 == 0 or n0 == 0 else contrast_counts(x1, n1, x0, n0, "auto", confidence)
-    z = normal_quantile(confidence)
     small = f"fewer than {small_group} people on a side" if min(n1, n0) < small_group and not reason else ""
     return SegmentApproval(
         segment=name,
@@ -212,8 +211,8 @@ def _segment_row(name: str, group: Ints, reference: Ints, confidence: float, sma
         n_approved_group=x1,
         n_people_reference=n0,
         n_approved_reference=x0,
-        approval_rate_group=Estimate(x1 / n1, *wilson(x1, n1, z)) if n1 else not_estimable(reason),
-        approval_rate_reference=Estimate(x0 / n0, *wilson(x0, n0, z)) if n0 else not_estimable(reason),
+        approval_rate_group=Estimate(x1 / n1, *wilson(x1, n1, confidence)) if n1 else not_estimable(reason),
+        approval_rate_reference=Estimate(x0 / n0, *wilson(x0, n0, confidence)) if n0 else not_estimable(reason),
         approval_ratio_group_over_reference=found.ratio,
         odds_ratio_group_over_reference=found.odds_ratio,
         is_informative=not reason,
