@@ -52,7 +52,7 @@ class Coverage:
 
 @dataclass(frozen=True)
 class MatchReuse:
-    """How often the same reference person serves as a match. Figures are NaN when there is no match at all.
+    """How often the same reference person serves as a match. Metrics are NaN when there is no match at all.
 
     Attributes
     ----------

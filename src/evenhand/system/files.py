@@ -19,10 +19,10 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     --------
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> with write_atomically(folder / "figure.txt") as temporary:
+    >>> with write_atomically(folder / "score.txt") as temporary:
     ...     _ = temporary.write_text("0.3")
     >>> [p.name for p in folder.iterdir()]
-    ['figure.txt']
+    ['score.txt']
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
