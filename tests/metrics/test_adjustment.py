@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.adjustment import NullScores, benjamini_hochberg, empirical_p_values, holm
+from evenhand.metrics.adjustment import NullScores, benjamini_hochberg, holm
 
 
 @pytest.fixture
@@ -30,13 +30,19 @@ def test_adjustment_leaves_missing_values_missing_and_uncounted(adjust):
     assert adjust([]).shape == (0,)
 
 
-def test_empirical_p_values_are_ranks_within_the_stratum():
-    p = empirical_p_values([0.5, 0.5, np.nan, 0.1], [0.1, 0.9, 0.2, np.nan, 0.3], [0, 1, 0, 2], [0, 0, 1, 1, 1])
+def p_values(score, null_score, stratum, null_stratum):
+    score, null_score, stratum, null_stratum = map(np.asarray, (score, null_score, stratum, null_stratum))
+    pooled = NullScores.of(null_score, null_stratum, np.arange(len(null_score)), 3, most=len(null_score))
+    return pooled.p_values(pooled.n_at_least(score, stratum), stratum)
+
+
+def test_p_values_are_ranks_within_the_stratum():
+    p = p_values([0.5, 0.5, np.nan, 0.1], [0.1, 0.9, 0.2, np.nan, 0.3], [0, 1, 0, 2], [0, 0, 1, 1, 1])
     np.testing.assert_allclose(p, [2 / 3, 1 / 3, np.nan, np.nan])
 
 
-def test_empirical_p_values_do_not_see_rounding():
-    p = empirical_p_values(np.full(3, 1e-9), np.zeros(99), np.zeros(3), np.zeros(99))
+def test_p_values_do_not_see_rounding():
+    p = p_values(np.full(3, 1e-9), np.zeros(99), np.zeros(3, dtype=int), np.zeros(99, dtype=int))
     np.testing.assert_array_equal(p, 1.0)
 
 
@@ -65,19 +71,12 @@ def test_q_values_from_counts_equal_those_from_every_p_value(rng):
     known = n_at_least >= 0
     q = np.full(500, np.nan)
     q[known] = [table[s][k] for s, k in zip(stratum[known], n_at_least[known], strict=True)]
-    p = empirical_p_values(score, null, stratum, null_stratum)
+    p = p_values(score, null, stratum, null_stratum)
     expected = np.full(500, np.nan)
     expected[np.isfinite(p)] = stats.false_discovery_control(p[np.isfinite(p)])
     np.testing.assert_allclose(q, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: holm([1.5]), "between 0 and 1"),
-        (lambda: empirical_p_values([0.1], [0.1], [0, 1], [0]), "Every score needs a stratum"),
-    ],
-)
-def test_refusals(call, message):
-    with pytest.raises(InvalidInputError, match=message):
-        call()
+def test_what_is_no_probability_is_refused():
+    with pytest.raises(InvalidInputError, match="between 0 and 1"):
+        holm([1.5])

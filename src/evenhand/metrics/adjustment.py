@@ -14,7 +14,7 @@ from evenhand.metrics.checks import vector
 from evenhand.metrics.excess import ROUNDING
 from evenhand.system.hashing import person_hash
 
-__all__ = ["NullScores", "benjamini_hochberg", "empirical_p_values", "holm"]
+__all__ = ["NullScores", "benjamini_hochberg", "holm"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -79,41 +79,6 @@ def _step_adjusted(
     return adjusted
 
 
-def empirical_p_values(score: ArrayLike, null_score: ArrayLike, stratum: ArrayLike, null_stratum: ArrayLike) -> Floats:
-    """p-value of each score: the share of null scores of its stratum that are at least as large.
-
-    With `benjamini_hochberg` this gives the list of people with the strongest evidence: `score` is what is
-    left of a pair's CEC after its financial gap, `null_score` the same for placebo pairs, the stratum the cell.
-
-    Parameters
-    ----------
-    score, null_score
-        Shapes (n,) and (m,); NaN scores get NaN, NaN null scores are left out.
-    stratum, null_stratum
-        Codes of the same shapes. A stratum without null scores gives NaN.
-
-    Raises
-    ------
-    InvalidInputError
-        If a score and its stratum differ in length.
-
-    Examples
-    --------
-    >>> empirical_p_values([0.9, 0.1], [0.0, 0.1, 0.2, 0.3], [0, 0], [0, 0, 0, 0])
-    array([0.2, 0.8])
-    """
-    own, null = vector(score, "score"), vector(null_score, "null_score")
-    cell, null_cell = np.asarray(stratum), np.asarray(null_stratum)
-    if own.shape != cell.shape or null.shape != null_cell.shape:
-        raise InvalidInputError(
-            f"Every score needs a stratum, got {own.shape} scores and {cell.shape} strata, "
-            f"{null.shape} null scores and {null_cell.shape} null strata."
-        )
-    names, codes = np.unique(np.concatenate([cell, null_cell]), return_inverse=True)
-    pooled = NullScores.of(null, codes[len(cell) :], np.arange(len(null)), len(names), len(null))
-    return pooled.p_values(pooled.n_at_least(own, codes[: len(cell)]), codes[: len(cell)])
-
-
 @dataclass(frozen=True, eq=False)
 class NullScores:
     """Scores under the null hypothesis, by stratum; those of parts of the people can be joined.
@@ -125,6 +90,13 @@ class NullScores:
     ----------
     values, hashes
         For each stratum, the scores in ascending order and the hashes of their people.
+
+    Examples
+    --------
+    >>> none = np.zeros(4, dtype=np.int64)
+    >>> pooled = NullScores.of(np.array([0.0, 0.1, 0.2, 0.3]), none, np.arange(4), n_strata=1, most=100)
+    >>> pooled.p_values(pooled.n_at_least(np.array([0.9, 0.1]), none[:2]), none[:2])
+    array([0.2, 0.8])
     """
 
     values: tuple[Floats, ...]
