@@ -8,21 +8,26 @@ from typing import Any
 
 from scipy import special
 
-__all__ = ["Estimate", "normal_quantile", "not_estimable"]
+__all__ = ["Estimate", "Plain", "normal_quantile", "not_estimable"]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Plain:
+    """A result that can be had as plain data."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields, nested."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Estimate(Plain):
     """A metric with its confidence interval; NaN with the reason in `note` where there is none."""
 
     value: float
     low: float
     high: float
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields."""
-        return asdict(self)
 
 
 def not_estimable(reason: str) -> Estimate:

@@ -7,7 +7,7 @@ model uses it so or whether there are good reasons to.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.inputs.validation import is_number_column
 from evenhand.metrics.checks import check_open_fraction, group_codes
-from evenhand.metrics.estimate import Estimate, normal_quantile
+from evenhand.metrics.estimate import Estimate, Plain, normal_quantile
 from evenhand.metrics.roc import auc, hanley_mcneil
 
 __all__ = ["ProxyScreen", "ProxyStrength", "proxy_screen"]
@@ -36,7 +37,7 @@ _NAN = float("nan")
 
 
 @dataclass(frozen=True)
-class ProxyStrength:
+class ProxyStrength(Plain):
     """How well a feature, or all features, tell the groups apart.
 
     Attributes
@@ -68,13 +69,9 @@ class ProxyStrength:
     n_missing: int
     note: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class ProxyScreen:
+class ProxyScreen(Plain):
     """Features from the strongest to the weakest proxy, and all of them together."""
 
     features: tuple[ProxyStrength, ...]
@@ -85,10 +82,6 @@ class ProxyScreen:
     confidence: float
     random_state: int
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
 
 
 def proxy_screen(
@@ -258,7 +251,7 @@ def _feature_area(values: _Values, is_member: NDArray[np.bool_], share: Floats, 
 
 def _as_values(column: pd.Series[Any]) -> _Values:
     n_values, n_missing = int(column.nunique()), int(column.isna().sum())
-    if not _is_number(column):
+    if not is_number_column(column):
         codes, _ = pd.factorize(column.astype(str).where(column.notna()), sort=True)
         ordered = codes.astype(np.float64) if len(np.unique(codes)) == 2 else None
         return _Values(codes.astype(np.int64) + 1, ordered, "category", n_values, n_missing)
@@ -271,10 +264,6 @@ def _as_values(column: pd.Series[Any]) -> _Values:
     bins = np.where(is_missing, 0, np.searchsorted(edges, numbers, side="right") + 1)
     middle = present[len(present) // 2] if len(present) else 0.0
     return _Values(bins.astype(np.int64), np.where(is_missing, middle, numbers), "number", n_values, n_missing)
-
-
-def _is_number(column: pd.Series[Any]) -> bool:
-    return pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype)
 
 
 def _departs_from_trend(values: _Values, is_member: NDArray[np.bool_]) -> bool:
@@ -350,7 +339,7 @@ def _held_out_shares(
 def _tree_matrix(table: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
     """Numbers as they are, categories as codes from the most common; NaN is missing."""
     columns = []
-    is_category = np.asarray([not _is_number(table[column]) for column in table.columns])
+    is_category = np.asarray([not is_number_column(table[column]) for column in table.columns])
     for column, category in zip(table.columns, is_category, strict=True):
         if not category:
             numbers = table[column].to_numpy(dtype=np.float64, na_value=np.nan)

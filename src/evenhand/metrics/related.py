@@ -8,7 +8,7 @@ that is least alike is reported, p-values multiplied by the number of pairs (Bon
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -22,6 +22,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.checks import check_open_fraction, group_codes
+from evenhand.metrics.estimate import Plain
 from evenhand.metrics.roc import auc
 
 __all__ = [
@@ -51,7 +52,7 @@ _NAN = float("nan")
 
 
 @dataclass(frozen=True)
-class ProceduralMetric:
+class ProceduralMetric(Plain):
     """One measure of how alike groups are explained.
 
     Attributes
@@ -72,10 +73,6 @@ class ProceduralMetric:
     direction: str
     groups: tuple[str, str] | None = None
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields."""
-        return asdict(self)
 
 
 def gpf_fae(
@@ -139,7 +136,7 @@ def gpf_fae(
 
     worst = _worst_pair("gpf_fae", people, contrast, HIGHER_IS_MORE_ALIKE)
     # The value is a p-value itself, so it takes the same adjustment.
-    return worst if worst.p_value is None else ProceduralMetric(**{**_fields(worst), "value": worst.p_value})
+    return worst if worst.p_value is None else replace(worst, value=worst.p_value)
 
 
 def ref(
@@ -427,10 +424,6 @@ def _worst_pair(
         groups=(people.names[first], people.names[second]),
         note="; ".join(part for part in (several, left_out, note) if part),
     )
-
-
-def _fields(metric: ProceduralMetric) -> dict[str, Any]:
-    return {name: getattr(metric, name) for name in ProceduralMetric.__dataclass_fields__}
 
 
 # --- two-sample test ---

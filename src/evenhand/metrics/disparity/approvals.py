@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +15,7 @@ from evenhand.metrics.checks import binary_values, check_open_fraction
 from evenhand.metrics.disparity.contrast import Test, contrast_groups, no_contrast
 from evenhand.metrics.disparity.means import group_rate
 from evenhand.metrics.disparity.membership import SOFT_NOTE, membership_of, reference_code_of
-from evenhand.metrics.estimate import Estimate
+from evenhand.metrics.estimate import Estimate, Plain
 
 __all__ = ["FOUR_FIFTHS", "ApprovalTable", "GroupApproval", "approval_disparity"]
 
@@ -26,7 +25,7 @@ FOUR_FIFTHS = 0.8
 
 
 @dataclass(frozen=True)
-class GroupApproval:
+class GroupApproval(Plain):
     """Approvals of one group, alone and beside the reference group.
 
     Attributes
@@ -78,13 +77,9 @@ class GroupApproval:
     is_small_group: bool
     note: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class ApprovalTable:
+class ApprovalTable(Plain):
     """Approvals of every group beside the reference, and the settings they were made with."""
 
     reference: str
@@ -95,10 +90,6 @@ class ApprovalTable:
     is_probabilistic: bool
     groups: tuple[GroupApproval, ...]
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
 
 
 def approval_disparity(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.metrics.checks import binary_values, check_open_fraction, check_same_length, finite_scores
 from evenhand.metrics.disparity.means import group_mean, group_rate
 from evenhand.metrics.disparity.membership import Membership, membership_of
-from evenhand.metrics.estimate import Estimate, not_estimable
+from evenhand.metrics.estimate import Estimate, Plain, not_estimable
 from evenhand.metrics.roc import auc_interval
 
 __all__ = ["GroupErrorRates", "error_rates"]
@@ -23,7 +23,7 @@ Ints: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class GroupErrorRates:
+class GroupErrorRates(Plain):
     """Decisions and errors of one group, each with an interval.
 
     Attributes
@@ -49,10 +49,6 @@ class GroupErrorRates:
     mean_score_minus_observed_rate: Estimate
     brier_score: Estimate
     is_small_group: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
 
 
 def error_rates(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from scipy import stats
 from evenhand.metrics.checks import check_open_fraction, finite_scores
 from evenhand.metrics.disparity.means import group_mean, standard_error, weighted_mean
 from evenhand.metrics.disparity.membership import Membership, membership_of, nobody_in, reference_code_of
-from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
+from evenhand.metrics.estimate import Estimate, Plain, normal_quantile, not_estimable
 from evenhand.metrics.roc import ks_distance
 
 __all__ = ["ScoreDisparity", "score_disparity"]
@@ -26,7 +26,7 @@ _MOST_EXACT_KS = 500
 
 
 @dataclass(frozen=True)
-class ScoreDisparity:
+class ScoreDisparity(Plain):
     """Scores of one group beside the reference group.
 
     Attributes
@@ -50,10 +50,6 @@ class ScoreDisparity:
     ks_p_value: float
     is_small_group: bool
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
 
 
 def score_disparity(

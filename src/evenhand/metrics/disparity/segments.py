@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +19,7 @@ from evenhand.metrics.disparity.common_odds_ratio import breslow_day, cochran_ch
 from evenhand.metrics.disparity.contrast import contrast_counts, no_contrast
 from evenhand.metrics.disparity.intervals import wilson
 from evenhand.metrics.disparity.membership import membership_of, reference_code_of
-from evenhand.metrics.estimate import Estimate, not_estimable
+from evenhand.metrics.estimate import Estimate, Plain, not_estimable
 
 __all__ = ["SegmentApproval", "SegmentedApproval", "segmented_approvals"]
 
@@ -30,7 +30,7 @@ _MOST_SEGMENTS = 200
 
 
 @dataclass(frozen=True)
-class SegmentApproval:
+class SegmentApproval(Plain):
     """Approvals of a group and the reference within one segment."""
 
     segment: str
@@ -45,13 +45,9 @@ class SegmentApproval:
     is_informative: bool
     note: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class SegmentedApproval:
+class SegmentedApproval(Plain):
     """A group beside the reference, segments held fixed (Cochran-Mantel-Haenszel).
 
     Attributes
@@ -78,10 +74,6 @@ class SegmentedApproval:
     n_people_left_out: int
     segments: tuple[SegmentApproval, ...]
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
 
 
 def segmented_approvals(
