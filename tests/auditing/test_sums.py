@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from evenhand.auditing import sums
 from evenhand.auditing.assemble import screened_people
 from evenhand.auditing.sums import ScoreCounts, _by_score, text_codes
-from evenhand.metrics.outcomes import auc
+from evenhand.metrics.roc import auc
 
 
 def _scores(rng, n=3000):

@@ -60,7 +60,7 @@ def test_coverage_is_told_for_each_pair_of_groups():
     assert quality.coverage == pytest.approx(3 / 8)
 
 
-def test_figures_that_cannot_be_estimated_are_nan_and_null_in_json():
+def test_metrics_that_cannot_be_estimated_are_nan_and_null_in_json():
     F = [[0.0, 1.0], [1.0, 1.0]]
     quality = match_diagnostics(match_pairs(F, [0, 1], [0, 1]), F)
     assert np.isnan(quality.worst_balance)

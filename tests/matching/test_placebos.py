@@ -130,7 +130,7 @@ def test_everyone_without_a_triple_has_a_reason():
     assert (found.reason[np.arange(8), group] == -1).all()
 
 
-def test_no_one_at_all_gives_no_comparisons():
+def test_no_one_at_all_gives_no_triples():
     found = placebo_pairs(np.zeros((0, 2)), [], [])
     assert len(found) == 0
     assert np.isnan(found.common_support)

@@ -123,7 +123,7 @@ def test_gaps_follow_their_definition_one_pair_at_a_time():
         assert scores.reasoning_gap[i].item() == pytest.approx(expected)
 
 
-def test_joined_columns_are_summed_before_the_comparison():
+def test_joined_columns_are_summed_before_they_are_scored():
     # Two encoded columns of one feature that cancel leave nothing of it.
     join = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
     offset = torch.tensor([[1.0, 1.0, 1.0]], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Excesses from triples in parts equal those of `inference.excess_columns` from all at once."""
+"""Excesses from triples in parts equal those of `excess_columns` from all at once."""
 
 from dataclasses import asdict, dataclass
 

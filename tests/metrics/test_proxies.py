@@ -155,13 +155,6 @@ def test_same_seed_same_result_and_plain_data():
     assert first.features[0].to_dict()["kind"] == "number"
 
 
-def test_recoding_the_groups_changes_no_rank_area():
-    table, group = draw(12)
-    before, after = (strengths(proxy_screen(table, codes)) for codes in (group, 1 - group))
-    for name in ("shifted", "noise"):
-        assert before[name].auc == pytest.approx(after[name].auc)
-
-
 TABLE, GROUP = draw(13, n=40)
 
 
@@ -169,8 +162,8 @@ TABLE, GROUP = draw(13, n=40)
     ("call", "message"),
     [
         (lambda: proxy_screen(TABLE[[]], GROUP), "`X` must have at least one column"),
-        (lambda: proxy_screen(TABLE, GROUP[:5]), r"one code for each of 40 people, got shape \(5,\)"),
-        (lambda: proxy_screen(TABLE, np.full((40, 2), 0.5)), "probabilities is not defined for a proxy screen"),
+        (lambda: proxy_screen(TABLE, GROUP[:5]), "has 5 values for 40 people"),
+        (lambda: proxy_screen(TABLE, np.full((40, 2), 0.5)), "probabilities is not defined here"),
         (lambda: proxy_screen(TABLE, GROUP.astype(str)), "`group` must hold integer codes from 0"),
         (lambda: proxy_screen(TABLE, GROUP - 1), "`group` must hold integer codes from 0"),
         (lambda: proxy_screen(TABLE, GROUP, names=["a"]), "`names` has 1 names for 2 group codes"),

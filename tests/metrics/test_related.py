@@ -81,13 +81,6 @@ def test_gpf_equals_a_plain_transcription_on_unambiguous_people():
     assert found.value == pytest.approx(expected, abs=4 * np.sqrt(expected / 1000) + 0.001)
 
 
-def test_gpf_is_unchanged_by_the_scale_of_attributions_and_features():
-    attributions, _, _, group, X = draw(2)
-    shifted = attributions + 0.1 * group[:, None]
-    before = gpf_fae(shifted, None, None, group, X=X).value
-    assert gpf_fae(1000 * shifted, None, None, group, X=X * [1, 10, 100]).value == before
-
-
 def test_constant_attributions_are_alike():
     _, _, _, group, X = draw(3)
     assert gpf_fae(np.ones((400, 3)), None, None, group, X=X).value == 1
@@ -304,7 +297,7 @@ MASK = {"X": X40, "score_function": linear}
         (lambda: gpf_fae(A, S, Y, G, X=X40 * np.inf), "`X` must be finite"),
         (lambda: gpf_fae(A, S, Y, G, X=X40, n_people=15), "even number of at least 20, got 15"),
         (lambda: gpf_fae(A, S, Y, G, X=X40, n_permutations=9), "`n_permutations` must be at least 99, got 9"),
-        (lambda: gpf_fae(A, S, Y, np.full((40, 2), 0.5), X=X40), "probabilities is not defined for these metrics"),
+        (lambda: gpf_fae(A, S, Y, np.full((40, 2), 0.5), X=X40), "probabilities is not defined here"),
         (lambda: gpf_fae(A, S, Y, G.astype(str), X=X40), "`group` must hold integer codes from 0"),
         (lambda: gpf_fae(A, S, Y, G - 1, X=X40), "`group` must hold integer codes from 0"),
         (lambda: gpf_fae(A, S, Y, G, X=X40, names=["a"]), "`names` has 1 names for 2 group codes"),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 import evenhand as eh
 from evenhand.metrics.excess import excess
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.searching.figures import adjusted_mean, ks_distance, outcome_of
+from evenhand.searching.figures import adjusted_mean, outcome_of
 from evenhand.searching.models import score_model
 from evenhand.searching.networks import sight_of
 from evenhand.searching.people import Judging, SearchPeople
@@ -124,13 +123,6 @@ def test_the_adjusted_mean_is_the_audits_estimate():
     plain = adjusted_mean(torch.from_numpy(values), nothing, torch.from_numpy(weight))
     assert float(plain) == pytest.approx(float(weight @ values))
     assert torch.isnan(adjusted_mean(torch.zeros(2, 0), torch.zeros(2, 0), torch.zeros(0))).all()
-
-
-def test_the_ks_distance_equals_scipys():
-    rng = np.random.default_rng(1)
-    y, score = rng.integers(0, 2, 80), rng.integers(0, 12, 80) / 12
-    assert ks_distance(y, score) == pytest.approx(stats.ks_2samp(score[y == 1], score[y == 0]).statistic)
-    assert np.isnan(ks_distance(np.ones(3, dtype=np.int64), np.zeros(3)))
 
 
 def test_the_adverse_impact_ratio_is_the_lowest_approval_rate_over_the_highest(judged):

@@ -23,7 +23,6 @@ from evenhand.training import (
     train,
 )
 from evenhand.training.engine import loop as loop_module
-from evenhand.training.evaluation import weighted_auc
 
 from .conftest import make_data
 
@@ -244,13 +243,6 @@ def test_validation_figures_equal_the_plain_formulas():
         expected["objective"] = sum(expected[name] for name in ("bce", "equalized_odds", "cec"))
         for name, value in expected.items():
             assert float(state.history[f"validation_{name}"][0, k]) == pytest.approx(float(value), rel=1e-4)
-
-
-def test_auc_of_one_label_is_not_a_number_and_weights_count():
-    assert np.isnan(weighted_auc(np.array([1, 1]), np.array([0.0, 1.0]), np.ones(2)))
-    rng = np.random.default_rng(0)
-    y, score, weight = rng.integers(0, 2, 60), rng.integers(0, 9, 60) / 9, rng.random(60)
-    assert weighted_auc(y, score, weight) == pytest.approx(roc_auc_score(y, score, sample_weight=weight))
 
 
 @pytest.mark.parametrize(

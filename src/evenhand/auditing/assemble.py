@@ -32,7 +32,7 @@ from evenhand.metrics.disparity import (
     score_disparity,
     segmented_approvals,
 )
-from evenhand.metrics.outcomes import group_outcomes, outcome_figures
+from evenhand.metrics.outcomes import group_outcomes, outcome_metrics
 from evenhand.metrics.proxies import ProxyScreen, proxy_screen
 from evenhand.system.hashing import person_hash
 
@@ -148,7 +148,7 @@ def _outcome(sums: AuditSums, names: tuple[str, ...], random_state: int) -> Outc
     labels, decision, score, codes, times = rows.label, rows.decision, rows.score, rows.group, rows.count
     outcomes = group_outcomes(labels, decision, score, codes, names, times)
     return Outcome(
-        metrics=outcome_figures(labels, decision, score, outcomes, times),
+        metrics=outcome_metrics(labels, decision, score, outcomes, times),
         groups=tuple(outcomes),
         gaps=outcome_gaps(labels, decision, codes, names=names, frequency=times, random_state=random_state),
         approvals=approval_disparity(decision, codes, names=names, frequency=times),

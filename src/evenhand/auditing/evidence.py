@@ -13,13 +13,9 @@ from evenhand.auditing.finished import FinishedBatches, Merged
 from evenhand.auditing.quantiles import quantiles_of_parts
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.triples import EvidenceSums, Triples
+from evenhand.metrics.adjustment import holm
 from evenhand.metrics.clustering import Parts, Question, Selection, estimate_excesses
-from evenhand.metrics.excess import (
-    ExcessEstimate,
-    holm,
-    practical_significance,
-    statistical_significance,
-)
+from evenhand.metrics.excess import ExcessEstimate, practical_significance, statistical_significance
 
 __all__ = [
     "DISTANCE_SHARES",

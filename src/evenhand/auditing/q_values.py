@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.auditing.finished import FinishedBatches
-from evenhand.metrics.excess import NullScores
+from evenhand.metrics.adjustment import NullScores
 from evenhand.system.parallel import PairwiseSum, in_order
 
 __all__ = ["write_q_values"]

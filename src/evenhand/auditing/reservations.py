@@ -15,7 +15,7 @@ from evenhand.auditing.sums import AuditSums
 from evenhand.exceptions import EvenhandWarning
 from evenhand.inputs.validation import text_columns
 from evenhand.matching import MatchDiagnostics
-from evenhand.metrics.outcomes import Figure
+from evenhand.metrics.outcomes import Metric
 
 __all__ = ["reservations_of"]
 
@@ -46,7 +46,7 @@ def reservations_of(
     provenance: Provenance,
     reference: AuditReference,
     diagnostics: MatchDiagnostics,
-    figures: Mapping[str, Figure],
+    figures: Mapping[str, Metric],
     evidence: Evidence | None,
     *,
     stacklevel: int = 3,

@@ -24,7 +24,7 @@ from evenhand.metrics.disparity import (
     ScoreDisparity,
     SegmentedApproval,
 )
-from evenhand.metrics.outcomes import Figure, GroupOutcome
+from evenhand.metrics.outcomes import GroupOutcome, Metric
 from evenhand.metrics.regimes import REGIMES
 from evenhand.system.files import write_atomically
 
@@ -95,7 +95,7 @@ class Outcome:
         For each column asked for, approvals within its values and their common odds ratio.
     """
 
-    metrics: Mapping[str, Figure]
+    metrics: Mapping[str, Metric]
     groups: tuple[GroupOutcome, ...]
     gaps: Mapping[str, GapEstimate]
     approvals: ApprovalTable

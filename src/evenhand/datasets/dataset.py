@@ -5,15 +5,13 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from pandas import DataFrame
 
 from evenhand.exceptions import InvalidInputError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Dataset", "dataset_descriptions", "dataset_names", "load_dataset"]
 

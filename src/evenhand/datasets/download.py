@@ -1,4 +1,8 @@
-"""Downloads that arrive whole or not at all."""
+"""Downloads that arrive whole or not at all.
+
+Not by pooch: it takes an empty answer for a file, asks again after a refusal, follows a redirect to plain http, and
+trusts the certificates that come with requests where a bank's network needs the system's.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,10 @@ from typing import IO
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
 from evenhand.exceptions import DownloadError, InvalidInputError
 from evenhand.system.files import write_atomically
@@ -165,10 +173,6 @@ def progress_bar(description: str) -> Iterator[Progress]:
     >>> with progress_bar("file.csv") as progress:
     ...     progress(10, 20)
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:

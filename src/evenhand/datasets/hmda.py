@@ -16,20 +16,19 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 from pandas import DataFrame, Series
+from platformdirs import user_cache_dir
 from pyarrow import csv as arrow_csv
 
 from evenhand.datasets.dataset import Dataset
 from evenhand.datasets.download import download_file, progress_bar
 from evenhand.exceptions import DataFileError, DownloadError, InvalidInputError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = [
     "HMDA_CATEGORIES",
@@ -427,8 +426,6 @@ def _cached_exports(year: int | None) -> list[Path]:
 
 
 def _cache_folder() -> Path:
-    from platformdirs import user_cache_dir
-
     return Path(user_cache_dir("evenhand", appauthor=False)) / "hmda"
 
 
@@ -558,7 +555,7 @@ def _notes(empty: list[str], include_post_decision: bool, include_protected: boo
     if empty:
         notes.append(f"Left out, because nobody who was kept has a value: {', '.join(empty)}.")
     if include_post_decision:
-        notes.append("The inputs hold columns known only after the decision: good figures mean nothing here.")
+        notes.append("The inputs hold columns known only after the decision: good metrics mean nothing here.")
     if include_protected:
         notes.append("The inputs state race, ethnicity, sex and age.")
     return tuple(notes)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from torch import Tensor, nn
 
 from evenhand.datasets.dataset import Dataset
 from evenhand.exceptions import InvalidInputError
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    FloatArray = NDArray[np.float64]
-
 __all__ = ["PlantedBias", "PlantedBiasModel", "make_planted_bias", "make_synthetic"]
+
+FloatArray: TypeAlias = NDArray[np.float64]
 
 _GROUPS = np.array(["group 0", "group 1"], dtype=object)
 

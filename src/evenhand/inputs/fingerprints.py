@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from evenhand.inputs.validation import is_number_column
+
 __all__ = ["fingerprint_file", "fingerprint_numbers", "fingerprint_table"]
 
 _CHUNK = 1 << 20
@@ -26,8 +28,6 @@ def fingerprint_table(table: pd.DataFrame) -> str:
     >>> first == fingerprint_table(pd.DataFrame({"a": [2, 1], "b": ["x", None]}))
     False
     """
-    from evenhand.inputs.validation import is_number_column
-
     digest = hashlib.sha256()
     for name in table.columns:
         column = table[name]

@@ -1,4 +1,8 @@
-"""Parts of the people, balanced over the (label, group) cells."""
+"""Parts of the people, balanced over the (label, group) cells.
+
+Not by scikit-learn's `StratifiedKFold` and `train_test_split`: they deal people out otherwise, and every documented
+number is of these parts.
+"""
 
 from __future__ import annotations
 

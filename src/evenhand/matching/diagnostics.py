@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching.pairs import Pairs
 from evenhand.matching.space import MatchingSpace
+from evenhand.system.files import json_ready
 
 __all__ = [
     "QUANTILES",
@@ -52,7 +53,7 @@ class Coverage:
 
 @dataclass(frozen=True)
 class MatchReuse:
-    """How often the same reference person serves as a match. Figures are NaN when there is no match at all.
+    """How often the same reference person serves as a match. Metrics are NaN when there is no match at all.
 
     Attributes
     ----------
@@ -147,7 +148,8 @@ class MatchDiagnostics:
         plain = asdict(self)
         plain["distance_quantiles"] = {f"{q:g}": d for q, d in self.distance_quantiles.items()}
         plain["worst_balance"] = self.worst_balance
-        return {key: _without_nan(value) for key, value in plain.items()}
+        ready: dict[str, Any] = json_ready(plain)
+        return ready
 
 
 def match_diagnostics(pairs: Pairs, F: object, F_ref: object = None) -> MatchDiagnostics:
@@ -370,12 +372,3 @@ def _standardized(difference: Floats, pooled: Floats) -> Floats:
 
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
-
-
-def _without_nan(value: object) -> object:
-    """Return nested plain values with None for NaN."""
-    if isinstance(value, dict):
-        return {key: _without_nan(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(v) for v in value]
-    return None if isinstance(value, float) and np.isnan(value) else value

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching import NeighborIndex
+from evenhand.matching.neighbors import NeighborIndex
 from evenhand.system.hashing import person_hash
 
 __all__ = [
@@ -90,7 +90,7 @@ class PlaceboPairs:
 
     @property
     def nodes(self) -> Ints:
-        """The three people of each triple as codes for `inference.excess`, of shape (n_triples, 3)."""
+        """The three people of each triple as codes for `metrics.excess`, of shape (n_triples, 3)."""
         shift = 0 if self.is_same_people else len(self.reason)
         row = self.reference_row[self.person]
         return np.column_stack([np.where(row >= 0, row + shift, self.person), self.other + shift, self.own + shift])

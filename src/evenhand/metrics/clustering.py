@@ -1,4 +1,4 @@
-"""Many excesses at once from triples that are kept in parts, with the standard errors of `inference.excess`.
+"""Many excesses at once from triples that are kept in parts, with the standard errors of `excess`.
 
 The parts may lie on disk. Three passes are made over them: for the regressions, for what concerns each person, and for
 what concerns every two people of the reference. The first two go by part, where all triples of a person are; the
@@ -21,12 +21,11 @@ from evenhand.metrics.excess import (
     ExcessEstimate,
     ExcessFit,
     ExcessMoments,
-    deleted_squares,
-    effective_number,
     estimated,
     left_out_note,
     too_few,
 )
+from evenhand.metrics.sharing import Gathered, column_blocks, deleted_squares, effective_number, row_codes
 
 __all__ = ["InMemory", "Part", "Parts", "Question", "Selection", "estimate_excesses", "smallest_row"]
 
@@ -154,7 +153,7 @@ def estimate_excesses(
 ) -> list[tuple[ExcessEstimate, ...]]:
     """The excess of each column of each question.
 
-    The estimates are those of `inference.excess_columns` for all triples at once, up to rounding.
+    The estimates are those of `excess_columns` for all triples at once, up to rounding.
 
     Parameters
     ----------
@@ -211,8 +210,8 @@ def _moments(questions: Sequence[Question[P]], parts: Parts[P], pool: Executor) 
 
 def _moments_of(chosen: Selection) -> ExcessMoments:
     blocks = [
-        ExcessMoments.of(chosen.share, chosen.control[:, None], block.astype(np.float64))
-        for block in _column_blocks(chosen.difference)
+        ExcessMoments.of(chosen.share, chosen.control[:, None], block)
+        for block in column_blocks(chosen.difference, _COLUMNS_AT_ONCE)
     ]
     product = np.concatenate([block.product for block in blocks], axis=1)
     return ExcessMoments(blocks[0].n_people, blocks[0].design, product)
@@ -247,7 +246,7 @@ def _add_couples(asked: Sequence[_Asked[P]], parts: Parts[P], pool: Executor) ->
     indexed = ((part, _couples_of_reference(part, n, low, high)) for part, low, high in parts.ranges())
     for part, couples in _ahead(indexed, pool):
 
-        def add(one: _Asked[P], part: P = part, couples: tuple[_Index, ...] = couples) -> None:
+        def add(one: _Asked[P], part: P = part, couples: tuple[Gathered, ...] = couples) -> None:
             one.sums.add_couples(couples, one.fit, one.question.of(part), len(part))
 
         _for_each(add, asked, pool)
@@ -269,20 +268,6 @@ def _ahead(items: Iterator[T], pool: Executor) -> Iterator[T]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Index:
-    """Rows gathered by code; a row may be gathered several times."""
-
-    rows: Ints | None
-    code: Ints
-    sign: float
-
-    def squares(self, residual: Floats) -> float:
-        """Signed sum of the squared sums of each code."""
-        sums = np.bincount(self.code, residual if self.rows is None else residual[self.rows])
-        return self.sign * float(sums @ sums)
-
-
-@dataclass(frozen=True, eq=False)
 class _PeopleOfPart:
     """Who is in the triples of a part, and what those outside the reference share with whom."""
 
@@ -293,7 +278,7 @@ class _PeopleOfPart:
     inside_row: Ints
     other: Ints
     own: Ints
-    shared: tuple[_Index, ...]
+    shared: tuple[Gathered, ...]
 
     @classmethod
     def of(cls, part: Part, n_reference: int) -> _PeopleOfPart:
@@ -302,9 +287,9 @@ class _PeopleOfPart:
         inside = np.flatnonzero(part.person_row >= 0)
         who = code[outside]
         lower, upper = np.minimum(part.other, part.own)[outside], np.maximum(part.other, part.own)[outside]
-        couple = np.unique(np.concatenate([who * n_reference + row for row in (lower, upper)]), return_inverse=True)[1]
-        triple = np.unique(couple[: len(who)] * n_reference + upper, return_inverse=True)[1]
-        shared = (_Index(np.concatenate([outside, outside]), couple, -1.0), _Index(outside, triple, 1.0))
+        couple = row_codes(n_reference, np.concatenate([who, who]), np.concatenate([lower, upper]))
+        three = row_codes(n_reference, couple[: len(who)], upper)
+        shared = (Gathered(couple, -1.0, np.concatenate([outside, outside])), Gathered(three, 1.0, outside))
         return cls(
             code=code,
             n_people=len(people),
@@ -324,7 +309,7 @@ class _PeopleOfPart:
         return total.astype(np.float64, copy=False)
 
 
-def _couples_of_reference(part: Part, n_reference: int, low: int, high: int) -> tuple[_Index, ...]:
+def _couples_of_reference(part: Part, n_reference: int, low: int, high: int) -> tuple[Gathered, ...]:
     """Couples, and triples, of the reference whose lowest row is in a range."""
     inside = np.flatnonzero(part.person_row >= 0)
     everyone = np.arange(len(part))
@@ -333,20 +318,17 @@ def _couples_of_reference(part: Part, n_reference: int, low: int, high: int) -> 
         (inside, part.person_row[inside], part.other[inside]),
         (inside, part.person_row[inside], part.own[inside]),
     ]
-    rows, keys = [], []
+    couples = []
     for who, first, second in sides:
         lower, upper = np.minimum(first, second), np.maximum(first, second)
         chosen = (lower >= low) & (lower < high)
-        rows.append(who[chosen])
-        keys.append(lower[chosen] * n_reference + upper[chosen])
-    found = [_Index(np.concatenate(rows), np.unique(np.concatenate(keys), return_inverse=True)[1], -1.0)]
+        couples.append((who[chosen], lower[chosen], upper[chosen]))
+    rows, lower, upper = (np.concatenate(columns) for columns in zip(*couples, strict=True))
+    found = [Gathered(row_codes(n_reference, lower, upper), -1.0, rows)]
     three = np.sort(np.column_stack([part.person_row[inside], part.other[inside], part.own[inside]]), axis=1)
     chosen = (three[:, 0] >= low) & (three[:, 0] < high)
     if chosen.any():
-        three = three[chosen]
-        couple = np.unique(three[:, 0] * n_reference + three[:, 1], return_inverse=True)[1]
-        triple = np.unique(couple * n_reference + three[:, 2], return_inverse=True)[1]
-        found.append(_Index(inside[chosen], triple, 1.0))
+        found.append(Gathered(row_codes(n_reference, *three[chosen].T), 1.0, inside[chosen]))
     return tuple(found)
 
 
@@ -395,7 +377,7 @@ class _ClusterSums:
             self.outside_squares[column] += deleted_squares(outside, 1 / fit.n_people)
             self.shared_squares[column] += sum(index.squares(residual) for index in people.shared)
 
-    def add_couples(self, couples: tuple[_Index, ...], fit: ExcessFit, chosen: Selection, n: int) -> None:
+    def add_couples(self, couples: tuple[Gathered, ...], fit: ExcessFit, chosen: Selection, n: int) -> None:
         for column, residual in _residuals(fit, chosen, n):
             self.shared_squares[column] += sum(index.squares(residual) for index in couples)
 
@@ -417,9 +399,9 @@ class _ClusterSums:
 def _residuals(fit: ExcessFit, chosen: Selection, n: int) -> Iterator[tuple[int, Floats]]:
     """Residuals of each column over all n triples of a part, 0 for those that were not selected."""
     column = 0
-    for block in _column_blocks(chosen.difference):
+    for block in column_blocks(chosen.difference, _COLUMNS_AT_ONCE):
         part = ExcessFit(fit.n_people, fit.inverse, fit.coefficients[:, column : column + block.shape[1]])
-        residuals = part.residuals(chosen.share, chosen.control[:, None], block.astype(np.float64))
+        residuals = part.residuals(chosen.share, chosen.control[:, None], block)
         for residual in np.ascontiguousarray(residuals.T):
             yield column, _spread(residual, chosen.rows, n)
             column += 1
@@ -431,8 +413,3 @@ def _spread(values: Floats, rows: Ints | None, n: int) -> Floats:
     whole = np.zeros(n)
     whole[rows] = values
     return whole
-
-
-def _column_blocks(table: NDArray[np.floating]) -> Iterator[NDArray[np.floating]]:
-    for first in range(0, table.shape[1], _COLUMNS_AT_ONCE):
-        yield table[:, first : first + _COLUMNS_AT_ONCE]

@@ -1,4 +1,4 @@
-"""Excess, intervals and p-values for triples that share people.
+"""The excess over placebo pairs, with its interval and p-value, for triples that share people.
 
 A triple is a person, their match in another group and their placebo in their own. One person can be the
 match or the placebo of many, so triples are not independent; the standard errors here sum over every two
@@ -7,9 +7,7 @@ triples with a person in common, in time that grows with the number of triples a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.system.hashing import person_hash
+from evenhand.metrics.checks import check_open_fraction, vector
+from evenhand.metrics.sharing import Overlap, column_blocks
 
 __all__ = [
     "FEW_INDEPENDENT_PEOPLE",
@@ -27,13 +26,9 @@ __all__ = [
     "ExcessEstimate",
     "ExcessFit",
     "ExcessMoments",
-    "NullScores",
-    "benjamini_hochberg",
-    "empirical_p_values",
     "excess",
     "excess_by",
     "excess_columns",
-    "holm",
     "practical_significance",
     "statistical_significance",
 ]
@@ -50,7 +45,7 @@ FEW_INDEPENDENT_PEOPLE = 40.0
 SMALLEST_EXCESS_OF_INTEREST = 0.02
 """Default size, on the 0 to 1 scale of the CEC score, below which an excess has no practical weight."""
 
-_COLUMNS_AT_ONCE = 4  # bounds memory
+_COLUMNS_AT_ONCE = 4
 
 ROUNDING = 1e-6
 """Differences of scores below this are rounding: attributions are computed in single precision."""
@@ -157,7 +152,7 @@ def excess(
     >>> round(found.value, 3), round(found.standard_error, 3), found.p_value < 0.001
     (0.103, 0.012, True)
     """
-    scores, floor = _vector(delta, "delta"), _vector(placebo_delta, "placebo_delta")
+    scores, floor = vector(delta, "delta"), vector(placebo_delta, "placebo_delta")
     return excess_columns(
         scores[:, None], floor[:, None], nodes, control=control, confidence=confidence, min_people=min_people
     )[0]
@@ -198,10 +193,9 @@ def excess_columns(
     if n < max(min_people, 2):
         return tuple(too_few(n, min_people, left_out) for _ in difference.T)
     share = _equal_share_per_person(people[:, 0])
-    overlap = _Overlap.of(people, share / n)
+    overlap = Overlap.of(people, share / n)
     found: list[ExcessEstimate] = []
-    for start in range(0, difference.shape[1], _COLUMNS_AT_ONCE):
-        part = difference[:, start : start + _COLUMNS_AT_ONCE].astype(np.float64)
+    for part in column_blocks(difference, _COLUMNS_AT_ONCE):
         fit = ExcessMoments.of(share, adjust, part).fit()
         variance = overlap.variance(fit.residuals(share, adjust, part))
         found += [
@@ -332,80 +326,6 @@ def excess_by(
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class _Overlap:
-    """Who shares triples with whom, indexed once for every score that is averaged over them."""
-
-    person: Ints
-    singles: Ints
-    larger: tuple[tuple[Ints, float], ...]
-    leverage: Floats
-
-    @classmethod
-    def of(cls, people: Ints, weight: Floats) -> _Overlap:
-        """Index the single people, the couples and the triple of every triple."""
-        codes: Ints = np.unique(people, return_inverse=True)[1].reshape(people.shape).astype(np.int64)
-        ordered = np.sort(codes, axis=1)
-        n_codes = int(codes.max()) + 1
-        larger = []
-        for size, sign in ((2, -1.0), (3, 1.0)):
-            subsets = list(combinations(range(ordered.shape[1]), size))
-            if subsets:
-                keys = np.concatenate([_keys(ordered[:, list(chosen)], n_codes) for chosen in subsets])
-                larger.append((np.unique(keys, return_inverse=True)[1], sign))
-        singles: Ints = codes.T.ravel()
-        leverage: Floats = np.bincount(singles, np.tile(weight, codes.shape[1])).astype(np.float64)
-        return cls(codes[:, 0], singles, tuple(larger), leverage)
-
-    @property
-    def n_effective(self) -> float:
-        """Effective number of people, from how unevenly they are used."""
-        return effective_number(float((self.leverage**2).sum()), float((self.leverage**4).sum()))
-
-    def variance(self, residual: Floats) -> Floats:
-        """Variance of the sum of each column of `residual`, of shape (n_columns,)."""
-        return np.array([self._variance(column) for column in np.ascontiguousarray(residual.T)])
-
-    def _variance(self, residual: Floats) -> float:
-        n_times = len(self.singles) // len(residual)
-        sums: Floats = np.bincount(self.singles, np.tile(residual, n_times)).astype(np.float64)
-        total = deleted_squares(sums, self.leverage)
-        for index, sign in self.larger:
-            sums = np.bincount(index, np.tile(residual, len(index) // len(residual))).astype(np.float64)
-            total += sign * float(sums @ sums)
-        return max(total, float((np.bincount(self.person, residual) ** 2).sum()))
-
-
-def deleted_squares(sums: Floats, leverage: Floats | float) -> float:
-    """Sum of squares of what the estimate changes by when each person is deleted.
-
-    Parameters
-    ----------
-    sums
-        Sum of the residuals of each person's triples.
-    leverage
-        Weight of each person's triples.
-    """
-    # A person in every triple cannot be deleted; the bound only keeps the division defined.
-    change = sums / np.maximum(1 - leverage, 0.1)
-    return float(change @ change)
-
-
-def effective_number(squares: float, fourth_powers: float) -> float:
-    """Number of equally used people that are worth as much, from sums of powers of their leverages."""
-    return squares**2 / fourth_powers
-
-
-def _keys(codes: Ints, n_codes: int) -> Ints:
-    """One integer for each row of sorted codes below `n_codes`."""
-    key = codes[:, 0]
-    for column in codes.T[1:]:
-        if len(codes.T) > 2:  # n_codes cubed could overflow
-            key = np.unique(key, return_inverse=True)[1]
-        key = key * n_codes + column
-    return key
-
-
 def estimated(value: float, error: float, n: int, n_effective: float, confidence: float, note: str) -> ExcessEstimate:
     """An estimate with its interval, p-value and note, from its value and standard error."""
     df = max(n_effective - 1, 1.0)
@@ -446,191 +366,6 @@ def _equal_share_per_person(person: Ints) -> Floats:
     """Weights that sum to 1 for every person."""
     _, code, count = np.unique(person, return_inverse=True, return_counts=True)
     return 1 / count[code]
-
-
-def holm(p_values: ArrayLike) -> Floats:
-    """p-values adjusted for their number (Holm 1979); the chance of any false alarm is controlled.
-
-    NaN, for a triple that could not be made, stays NaN and is not counted.
-
-    Examples
-    --------
-    >>> holm([0.01, 0.04, 0.03, np.nan])
-    array([0.03, 0.06, 0.06,  nan])
-    """
-    return _step_adjusted(p_values, lambda ranks, n: n - ranks + 1, is_step_down=True)
-
-
-def benjamini_hochberg(p_values: ArrayLike, counts: ArrayLike | None = None) -> Floats:
-    """p-values adjusted for their number (Benjamini and Hochberg 1995); the false-discovery rate is controlled.
-
-    Those at most q have an expected share of false discoveries of at most q. NaN stays NaN and is not counted.
-
-    Parameters
-    ----------
-    p_values
-        Of shape (n,).
-    counts
-        How often each occurs, of shape (n,); by default once.
-
-    Examples
-    --------
-    >>> benjamini_hochberg([0.01, 0.02, 0.03, 0.5])
-    array([0.04, 0.04, 0.04, 0.5 ])
-    >>> benjamini_hochberg([0.01, 0.5], counts=[3, 1])
-    array([0.01333333, 0.5       ])
-    """
-    return _step_adjusted(p_values, lambda ranks, n: n / ranks, counts, is_step_down=False)
-
-
-def _step_adjusted(
-    p_values: ArrayLike,
-    factor: Callable[[Floats, float], Floats],
-    counts: ArrayLike | None = None,
-    *,
-    is_step_down: bool,
-) -> Floats:
-    p = _vector(p_values, "p_values")
-    known = np.isfinite(p)
-    if ((p[known] < 0) | (p[known] > 1)).any():
-        raise InvalidInputError("`p_values` must lie between 0 and 1.")
-    order = np.argsort(p[known], kind="stable")
-    times = np.ones(len(order)) if counts is None else np.asarray(counts, dtype=np.float64)[known][order]
-    ranks = np.cumsum(times)
-    scaled = p[known][order] * factor(ranks, float(times.sum()))
-    running = np.maximum.accumulate(scaled) if is_step_down else np.minimum.accumulate(scaled[::-1])[::-1]
-    found = np.empty(len(order))
-    found[order] = np.minimum(running, 1)
-    adjusted = np.full(p.shape, np.nan)
-    adjusted[known] = found
-    return adjusted
-
-
-def empirical_p_values(score: ArrayLike, null_score: ArrayLike, stratum: ArrayLike, null_stratum: ArrayLike) -> Floats:
-    """p-value of each score: the share of null scores of its stratum that are at least as large.
-
-    With `benjamini_hochberg` this gives the list of people with the strongest evidence: `score` is what is
-    left of a pair's CEC after its financial gap, `null_score` the same for placebo pairs, the stratum the cell.
-
-    Parameters
-    ----------
-    score, null_score
-        Shapes (n,) and (m,); NaN scores get NaN, NaN null scores are left out.
-    stratum, null_stratum
-        Codes of the same shapes. A stratum without null scores gives NaN.
-
-    Raises
-    ------
-    InvalidInputError
-        If a score and its stratum differ in length.
-
-    Examples
-    --------
-    >>> empirical_p_values([0.9, 0.1], [0.0, 0.1, 0.2, 0.3], [0, 0], [0, 0, 0, 0])
-    array([0.2, 0.8])
-    """
-    own, null = _vector(score, "score"), _vector(null_score, "null_score")
-    cell, null_cell = np.asarray(stratum), np.asarray(null_stratum)
-    if own.shape != cell.shape or null.shape != null_cell.shape:
-        raise InvalidInputError(
-            f"Every score needs a stratum, got {own.shape} scores and {cell.shape} strata, "
-            f"{null.shape} null scores and {null_cell.shape} null strata."
-        )
-    names, codes = np.unique(np.concatenate([cell, null_cell]), return_inverse=True)
-    pooled = NullScores.of(null, codes[len(cell) :], np.arange(len(null)), len(names), len(null))
-    return pooled.p_values(pooled.n_at_least(own, codes[: len(cell)]), codes[: len(cell)])
-
-
-@dataclass(frozen=True, eq=False)
-class NullScores:
-    """Scores under the null hypothesis, by stratum; those of parts of the people can be joined.
-
-    Where a stratum has more than `most`, those of the people with the lowest hashes are kept: a random sample, and the
-    same whatever the parts.
-
-    Attributes
-    ----------
-    values, hashes
-        For each stratum, the scores in ascending order and the hashes of their people.
-    """
-
-    values: tuple[Floats, ...]
-    hashes: tuple[NDArray[np.uint64], ...]
-    most: int
-
-    @classmethod
-    def of(
-        cls, score: Floats, stratum: Ints, keys: Ints, n_strata: int, most: int, random_state: int = 0
-    ) -> NullScores:
-        """Known scores of strata 0, ..., n_strata - 1; a key is a person's, as in `person_hash`."""
-        known = np.flatnonzero(np.isfinite(score))
-        order = known[np.argsort(stratum[known], kind="stable")]
-        hashes = person_hash(keys[order], random_state)
-        cuts = np.cumsum(np.bincount(stratum[known], minlength=n_strata))[:-1]
-        parts = zip(np.split(score[order], cuts), np.split(hashes, cuts), strict=True)
-        values, kept = zip(*(_lowest_hashes(*part, most) for part in parts), strict=True)
-        return cls(values, kept, most)
-
-    def __add__(self, other: NullScores) -> NullScores:
-        joined = [
-            _lowest_hashes(np.concatenate([a, b]), np.concatenate([h, g]), self.most)
-            for a, b, h, g in zip(self.values, other.values, self.hashes, other.hashes, strict=True)
-        ]
-        values, hashes = zip(*joined, strict=True)
-        return NullScores(values, hashes, self.most)
-
-    @property
-    def sizes(self) -> Ints:
-        """Number of scores kept in each stratum."""
-        return np.array([len(values) for values in self.values], dtype=np.int64)
-
-    def n_at_least(self, score: Floats, stratum: Ints) -> Ints:
-        """How many null scores of its stratum are at least as large as each score; -1 where that cannot be said."""
-        found = np.full(score.shape, -1, dtype=np.int64)
-        for code in np.unique(stratum):
-            null = self.values[code]
-            asked = (stratum == code) & np.isfinite(score)
-            if len(null):
-                found[asked] = len(null) - np.searchsorted(null, score[asked] - ROUNDING, side="left")
-        return found
-
-    def p_values(self, n_at_least: Ints, stratum: Ints) -> Floats:
-        """Share of null scores, the score itself included, that are at least as large; NaN where there are none."""
-        p = (1 + n_at_least) / (1 + self.sizes[stratum])
-        return np.where(n_at_least >= 0, p, np.nan)
-
-    def counts(self, n_at_least: Ints, stratum: Ints) -> tuple[Ints, ...]:
-        """How many scores of each stratum have 0, 1, ... null scores at least as large; counts of parts add up."""
-        known = n_at_least >= 0
-        return tuple(
-            np.bincount(n_at_least[known & (stratum == code)], minlength=size + 1)
-            for code, size in enumerate(self.sizes.tolist())
-        )
-
-    def q_values(self, counts: tuple[Ints, ...]) -> tuple[Floats, ...]:
-        """Adjusted p-values of scores with 0, 1, ... null scores at least as large, by stratum, from all `counts`."""
-        place, n_at_least = (
-            np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-            for parts in (
-                [np.full(np.count_nonzero(c), code) for code, c in enumerate(counts)],
-                [np.flatnonzero(c) for c in counts],
-            )
-        )
-        times = np.concatenate([c[c > 0] for c in counts]) if counts else np.zeros(0)
-        adjusted = benjamini_hochberg(self.p_values(n_at_least, place), times)
-        found = tuple(np.full(len(c), np.nan) for c in counts)
-        for code, values in enumerate(found):
-            values[n_at_least[place == code]] = adjusted[place == code]
-        return found
-
-
-def _lowest_hashes(values: Floats, hashes: NDArray[np.uint64], most: int) -> tuple[Floats, NDArray[np.uint64]]:
-    """At most so many scores, in ascending order."""
-    if len(values) > most:
-        chosen = np.sort(np.lexsort((values, hashes))[:most])
-        values, hashes = values[chosen], hashes[chosen]
-    order = np.lexsort((hashes, values))
-    return values[order], hashes[order]
 
 
 def statistical_significance(estimate: ExcessEstimate, level: float = 0.05) -> str:
@@ -683,7 +418,7 @@ def _checked(
     delta: ArrayLike, placebo_delta: ArrayLike, nodes: ArrayLike, control: ArrayLike | None, confidence: float
 ) -> tuple[NDArray[np.floating], Ints, Floats]:
     """Differences (n, k), people (n, m) and controls (n, q), or a clear refusal."""
-    _check_confidence(confidence)
+    check_open_fraction(confidence, "confidence")
     # Large tables of single precision stay so: columns are made double a few at a time.
     scores, floor = (
         a if a.dtype == np.float32 else a.astype(np.float64) for a in map(np.asarray, (delta, placebo_delta))
@@ -707,15 +442,3 @@ def _checked(
         raise InvalidInputError("`nodes` names one person twice in a triple; the people of a row must differ.")
     difference: NDArray[np.floating] = scores - floor
     return difference, people.astype(np.int64), adjust
-
-
-def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
-        raise InvalidInputError(f"`confidence` must lie strictly between 0 and 1, got {confidence}.")
-
-
-def _vector(values: ArrayLike, name: str) -> Floats:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1:
-        raise InvalidInputError(f"`{name}` must be one-dimensional, got shape {array.shape}.")
-    return array

@@ -8,7 +8,17 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Figure", "GroupOutcome", "auc", "equalized_odds_gap", "f1", "group_outcomes", "outcome_figures"]
+from evenhand.metrics.roc import auc
+
+__all__ = [
+    "GroupOutcome",
+    "Metric",
+    "equalized_odds_gap",
+    "f1",
+    "group_outcomes",
+    "outcome_metrics",
+    "statistical_parity_gap",
+]
 
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -17,7 +27,7 @@ _CONSTANT_SHARE = 0.01
 
 
 @dataclass(frozen=True)
-class Figure:
+class Metric:
     """A number, or NaN with the reason why there is none."""
 
     value: float
@@ -35,27 +45,6 @@ class GroupOutcome:
     true_positive_rate: float
     false_positive_rate: float
     auc: float
-
-
-def auc(y: Ints, score: NDArray[np.floating], frequency: Ints | None = None) -> float:
-    """Area under the ROC curve: how often a favorable label outranks an unfavorable one, ties counting half.
-
-    NaN when a label is absent. `frequency` is how many people each row stands for; by default one.
-
-    Examples
-    --------
-    >>> auc(np.array([0, 0, 1, 1]), np.array([0.1, 0.4, 0.35, 0.8]))
-    0.75
-    >>> auc(np.array([0, 1]), np.array([0.2, 0.2]), np.array([5, 3]))
-    0.5
-    """
-    times = _times(frequency, len(y))
-    place = np.unique(score, return_inverse=True)[1]
-    favorable, unfavorable = (np.bincount(place, times * (y == label)) for label in (1, 0))
-    n_pairs = float(favorable.sum()) * float(unfavorable.sum())
-    if n_pairs == 0:
-        return float("nan")
-    return float(favorable @ (np.cumsum(unfavorable) - unfavorable / 2)) / n_pairs
 
 
 def f1(y: Ints, decision: Ints, frequency: Ints | None = None) -> float:
@@ -98,45 +87,45 @@ def group_outcomes(
     return [outcome(code, name) for code, name in enumerate(names)]
 
 
-def equalized_odds_gap(outcomes: list[GroupOutcome]) -> Figure:
+def equalized_odds_gap(outcomes: list[GroupOutcome]) -> Metric:
     """Larger of the spreads, over groups, of the true and the false positive rate.
 
     For two groups this is max(|TPR_0 - TPR_1|, |FPR_0 - FPR_1|).
     """
     absent = [f"no one with label {label} in group {o.group!r}" for o in outcomes for label in _absent_labels(o)]
     if absent:
-        return Figure(float("nan"), f"not estimable: {'; '.join(absent)}")
+        return Metric(float("nan"), f"not estimable: {'; '.join(absent)}")
     tpr = [o.true_positive_rate for o in outcomes]
     fpr = [o.false_positive_rate for o in outcomes]
-    return Figure(max(max(tpr) - min(tpr), max(fpr) - min(fpr)))
+    return Metric(max(max(tpr) - min(tpr), max(fpr) - min(fpr)))
 
 
-def statistical_parity_gap(outcomes: list[GroupOutcome]) -> Figure:
+def statistical_parity_gap(outcomes: list[GroupOutcome]) -> Metric:
     """Spread, over groups, of the share that is approved."""
     absent = [o.group for o in outcomes if o.n == 0]
     if absent:
-        return Figure(float("nan"), f"not estimable: no one in groups {absent}")
+        return Metric(float("nan"), f"not estimable: no one in groups {absent}")
     rates = [o.positive_rate for o in outcomes]
-    return Figure(max(rates) - min(rates))
+    return Metric(max(rates) - min(rates))
 
 
-def outcome_figures(
+def outcome_metrics(
     y: Ints,
     decision: Ints,
     score: NDArray[np.floating],
     outcomes: list[GroupOutcome],
     frequency: Ints | None = None,
-) -> dict[str, Figure]:
+) -> dict[str, Metric]:
     """Utility and group gaps by name: auc, f1, accuracy, positive_rate, eo_gap, sp_gap."""
     times = _times(frequency, len(y))
     positive_rate = _mean(decision, times)
     constant = min(positive_rate, 1 - positive_rate) < _CONSTANT_SHARE
     note = "decisions are (almost) constant: gaps near 0 follow from that alone" if constant else ""
     return {
-        "auc": Figure(auc(y, score, times)),
-        "f1": Figure(f1(y, decision, times), note),
-        "accuracy": Figure(_mean(y == decision, times)),
-        "positive_rate": Figure(positive_rate, note),
+        "auc": Metric(auc(y, score, times)),
+        "f1": Metric(f1(y, decision, times), note),
+        "accuracy": Metric(_mean(y == decision, times)),
+        "positive_rate": Metric(positive_rate, note),
         "eo_gap": equalized_odds_gap(outcomes),
         "sp_gap": statistical_parity_gap(outcomes),
     }

@@ -7,7 +7,7 @@ model uses it so or whether there are good reasons to.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.metrics.outcomes import auc
+from evenhand.inputs.validation import is_number_column
+from evenhand.metrics.checks import check_open_fraction, group_codes
+from evenhand.metrics.estimate import Estimate, Plain, normal_quantile
+from evenhand.metrics.roc import auc, hanley_mcneil
 
 __all__ = ["ProxyScreen", "ProxyStrength", "proxy_screen"]
 
@@ -34,7 +37,7 @@ _NAN = float("nan")
 
 
 @dataclass(frozen=True)
-class ProxyStrength:
+class ProxyStrength(Plain):
     """How well a feature, or all features, tell the groups apart.
 
     Attributes
@@ -66,13 +69,9 @@ class ProxyStrength:
     n_missing: int
     note: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class ProxyScreen:
+class ProxyScreen(Plain):
     """Features from the strongest to the weakest proxy, and all of them together."""
 
     features: tuple[ProxyStrength, ...]
@@ -83,10 +82,6 @@ class ProxyScreen:
     confidence: float
     random_state: int
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
 
 
 def proxy_screen(
@@ -191,7 +186,6 @@ def _checked(
     n_trees: int,
     confidence: float,
 ) -> tuple[Ints, tuple[str, ...]]:
-
     if not isinstance(X, pd.DataFrame):
         raise InvalidTypeError(
             f"`X` must be a pandas table, got {type(X).__name__}; convert it first, for example with "
@@ -199,30 +193,15 @@ def _checked(
         )
     if X.shape[1] == 0:
         raise InvalidInputError("`X` must have at least one column, got none.")
-    codes = np.asarray(group)
-    if codes.shape != (len(X),):
-        raise InvalidInputError(
-            f"`group` must hold one code for each of {len(X)} people, got shape {codes.shape}; group membership as "
-            "probabilities is not defined for a proxy screen."
-        )
-    if codes.dtype.kind not in "iub" or (len(codes) and codes.min() < 0):
-        raise InvalidInputError(
-            f"`group` must hold integer codes from 0, got {codes.dtype} values; turn names into codes first, for "
-            "example with `evenhand.inputs.validation.as_groups`."
-        )
-    n_codes = int(codes.max()) + 1 if len(codes) else 0
-    readable = tuple(str(code) for code in range(n_codes)) if names is None else tuple(names)
-    if len(readable) < n_codes:
-        raise InvalidInputError(f"`names` has {len(readable)} names for {n_codes} group codes; give one per code.")
+    codes, readable = group_codes(group, len(X), names)
     if n_folds < 2:
         raise InvalidInputError(f"`n_folds` must be at least 2 to hold people out, got {n_folds}.")
     if max_people < 100:
         raise InvalidInputError(f"`max_people` must be at least 100, got {max_people}.")
     if n_trees < 1:
         raise InvalidInputError(f"`n_trees` must be at least 1, got {n_trees}.")
-    if not 0 < confidence < 1:
-        raise InvalidInputError(f"`confidence` must be a number between 0 and 1, got {confidence!r}.")
-    return codes.astype(np.int64), readable
+    check_open_fraction(confidence, "confidence")
+    return codes, readable
 
 
 def _folds(codes: Ints, n_folds: int, rng: np.random.Generator) -> Ints:
@@ -250,7 +229,7 @@ class _Values:
 def _feature_strength(column: pd.Series[Any], name: str, setting: _Setting) -> ProxyStrength:
     values = _as_values(column)
     if len(np.unique(values.codes)) == 1:
-        areas = [_Area(0.5, 0.5, 0.5)] * len(setting.judged)
+        areas = [Estimate(0.5, 0.5, 0.5)] * len(setting.judged)
         return _strength(name, values, areas, setting, "constant: it tells nothing")
     shares = _out_of_fold_shares(values.codes, setting)
     # Of two groups, each against the rest is the same question.
@@ -259,7 +238,7 @@ def _feature_strength(column: pd.Series[Any], name: str, setting: _Setting) -> P
     return _strength(name, values, areas * (len(setting.judged) // len(asked)), setting)
 
 
-def _feature_area(values: _Values, is_member: NDArray[np.bool_], share: Floats, setting: _Setting) -> _Area:
+def _feature_area(values: _Values, is_member: NDArray[np.bool_], share: Floats, setting: _Setting) -> Estimate:
     """The area by rank where the column has an order; by learned shares where it has none, or they tell more."""
     if values.ordered is None:
         return _learned_area(is_member, share, setting)
@@ -271,9 +250,8 @@ def _feature_area(values: _Values, is_member: NDArray[np.bool_], share: Floats, 
 
 
 def _as_values(column: pd.Series[Any]) -> _Values:
-
     n_values, n_missing = int(column.nunique()), int(column.isna().sum())
-    if not _is_number(column):
+    if not is_number_column(column):
         codes, _ = pd.factorize(column.astype(str).where(column.notna()), sort=True)
         ordered = codes.astype(np.float64) if len(np.unique(codes)) == 2 else None
         return _Values(codes.astype(np.int64) + 1, ordered, "category", n_values, n_missing)
@@ -286,11 +264,6 @@ def _as_values(column: pd.Series[Any]) -> _Values:
     bins = np.where(is_missing, 0, np.searchsorted(edges, numbers, side="right") + 1)
     middle = present[len(present) // 2] if len(present) else 0.0
     return _Values(bins.astype(np.int64), np.where(is_missing, middle, numbers), "number", n_values, n_missing)
-
-
-def _is_number(column: pd.Series[Any]) -> bool:
-
-    return pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype)
 
 
 def _departs_from_trend(values: _Values, is_member: NDArray[np.bool_]) -> bool:
@@ -366,7 +339,7 @@ def _held_out_shares(
 def _tree_matrix(table: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
     """Numbers as they are, categories as codes from the most common; NaN is missing."""
     columns = []
-    is_category = np.asarray([not _is_number(table[column]) for column in table.columns])
+    is_category = np.asarray([not is_number_column(table[column]) for column in table.columns])
     for column, category in zip(table.columns, is_category, strict=True):
         if not category:
             numbers = table[column].to_numpy(dtype=np.float64, na_value=np.nan)
@@ -385,14 +358,9 @@ def _tree_matrix(table: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
 # --- areas ---
 
 
-@dataclass(frozen=True)
-class _Area:
-    value: float
-    low: float
-    high: float
-
-
-def _strength(name: str, values: _Values, areas: Sequence[_Area], setting: _Setting, note: str = "") -> ProxyStrength:
+def _strength(
+    name: str, values: _Values, areas: Sequence[Estimate], setting: _Setting, note: str = ""
+) -> ProxyStrength:
     by_group = dict.fromkeys(setting.names, _NAN)
     by_group.update({setting.names[code]: area.value for code, area in zip(setting.judged, areas, strict=True)})
     mean = float(np.mean([area.value for area in areas]))
@@ -410,15 +378,15 @@ def _strength(name: str, values: _Values, areas: Sequence[_Area], setting: _Sett
     )
 
 
-def _rank_area(is_member: NDArray[np.bool_], numbers: Floats, confidence: float) -> _Area:
+def _rank_area(is_member: NDArray[np.bool_], numbers: Floats, confidence: float) -> Estimate:
     """Area by rank in whichever direction it is above one half; nothing is learned but that direction."""
     area = auc(is_member.astype(np.int64), numbers)
     folded = max(area, 1 - area)
-    half = float(special.ndtri(0.5 + confidence / 2)) * _hanley_mcneil(folded, int(is_member.sum()), len(numbers))
-    return _Area(folded, max(0.5, folded - half), min(1.0, folded + half))
+    half = normal_quantile(confidence) * _area_error(folded, is_member)
+    return Estimate(folded, max(0.5, folded - half), min(1.0, folded + half))
 
 
-def _learned_area(is_member: NDArray[np.bool_], share: Floats, setting: _Setting) -> _Area:
+def _learned_area(is_member: NDArray[np.bool_], share: Floats, setting: _Setting) -> Estimate:
     """Mean over folds of the area of shares learned on the other folds."""
     # Rounded, so that shares equal but for the order of additions stay tied.
     rounded = np.round(share, 12)
@@ -427,16 +395,10 @@ def _learned_area(is_member: NDArray[np.bool_], share: Floats, setting: _Setting
     area = float(np.mean([auc(labels[members], rounded[members]) for members in folds]))
     # Nadeau and Bengio's (2003) allowance for training folds that overlap.
     inflation = np.sqrt(1 + setting.n_folds / (setting.n_folds - 1))
-    error = inflation * _hanley_mcneil(area, int(is_member.sum()), len(share))
-    half = float(special.ndtri(0.5 + setting.confidence / 2) * error)
-    return _Area(area, max(0.0, area - half), min(1.0, area + half))
+    half = float(normal_quantile(setting.confidence) * (inflation * _area_error(area, is_member)))
+    return Estimate(area, max(0.0, area - half), min(1.0, area + half))
 
 
-def _hanley_mcneil(area: float, n_members: int, n: int) -> float:
-    """Standard error of an area under the ROC curve (Hanley and McNeil 1982)."""
-    n_others = n - n_members
-    both_above, both_below = area / (2 - area), 2 * area**2 / (1 + area)
-    variance = (
-        area * (1 - area) + (n_members - 1) * (both_above - area**2) + (n_others - 1) * (both_below - area**2)
-    ) / (n_members * n_others)
-    return float(np.sqrt(max(variance, 0.0)))
+def _area_error(area: float, is_member: NDArray[np.bool_]) -> float:
+    n_members = int(is_member.sum())
+    return hanley_mcneil(area, n_members, len(is_member) - n_members)

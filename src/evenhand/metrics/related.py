@@ -8,7 +8,7 @@ that is least alike is reported, p-values multiplied by the number of pairs (Bon
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -21,7 +21,9 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.outcomes import auc
+from evenhand.metrics.checks import check_open_fraction, group_codes
+from evenhand.metrics.estimate import Plain
+from evenhand.metrics.roc import auc
 
 __all__ = [
     "HIGHER_IS_MORE_ALIKE",
@@ -50,7 +52,7 @@ _NAN = float("nan")
 
 
 @dataclass(frozen=True)
-class ProceduralMetric:
+class ProceduralMetric(Plain):
     """One measure of how alike groups are explained.
 
     Attributes
@@ -71,10 +73,6 @@ class ProceduralMetric:
     direction: str
     groups: tuple[str, str] | None = None
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields."""
-        return asdict(self)
 
 
 def gpf_fae(
@@ -131,14 +129,14 @@ def gpf_fae(
     standard = (matrix - matrix.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     rng = np.random.default_rng(random_state)
 
-    def compare(first: int, second: int) -> _Pair:
+    def contrast(first: int, second: int) -> _Pair:
         one, other = _joined_people(standard, people, first, second, n_people // 2, rng)
         p_value = _mmd_p_value(people.attributions[one], people.attributions[other], n_permutations, rng)
         return _Pair(p_value, p_value)
 
-    worst = _worst_pair("gpf_fae", people, compare, HIGHER_IS_MORE_ALIKE)
+    worst = _worst_pair("gpf_fae", people, contrast, HIGHER_IS_MORE_ALIKE)
     # The value is a p-value itself, so it takes the same adjustment.
-    return worst if worst.p_value is None else ProceduralMetric(**{**_fields(worst), "value": worst.p_value})
+    return worst if worst.p_value is None else replace(worst, value=worst.p_value)
 
 
 def ref(
@@ -186,9 +184,10 @@ def ref(
     """
     people = _people(attributions, scores, None, group, names)
     quality, _ = _explanation_quality(people, X, score_function, top_k, mask_value, "ref")
-    inside = _top_weights(quality, _checked_share(top_share))
+    check_open_fraction(top_share, "top_share")
+    inside = _top_weights(quality, top_share)
 
-    def compare(first: int, second: int) -> _Pair:
+    def contrast(first: int, second: int) -> _Pair:
         one, other = (inside[people.codes == code] for code in (first, second))
         difference = float(one.mean() - other.mean())
         both = np.concatenate([one, other])
@@ -196,7 +195,7 @@ def ref(
         p_value = float(2 * special.ndtr(-abs(difference) / error)) if error else 1.0
         return _Pair(abs(difference), p_value)
 
-    return _worst_pair("ref", people, compare, LOWER_IS_MORE_ALIKE)
+    return _worst_pair("ref", people, contrast, LOWER_IS_MORE_ALIKE)
 
 
 def vef(
@@ -242,22 +241,22 @@ def vef(
         raise InvalidInputError("`vef` needs `labels`, 0 or 1 for each person, got None.")
     people = _people(attributions, scores, labels, group, names)
     quality, masked = _explanation_quality(people, X, score_function, top_k, mask_value, "vef")
-    share = _checked_share(top_share)
+    check_open_fraction(top_share, "top_share")
     assert people.scores is not None  # checked with the quality
     assert people.labels is not None
     right = (people.scores >= decision_threshold) == people.labels
     right_masked = (masked >= decision_threshold) == people.labels
     lost = right.astype(np.float64) - right_masked
 
-    def compare(first: int, second: int) -> _Pair:
+    def contrast(first: int, second: int) -> _Pair:
         drops = []
         for code in (first, second):
             members = people.codes == code
-            weights = _top_weights(quality[members], share)
+            weights = _top_weights(quality[members], top_share)
             drops.append(float(weights @ lost[members]) / float(weights.sum()))
         return _Pair(abs(drops[0] - drops[1]), None)
 
-    return _worst_pair("vef", people, compare, LOWER_IS_MORE_ALIKE)
+    return _worst_pair("vef", people, contrast, LOWER_IS_MORE_ALIKE)
 
 
 def explanation_disparity_auc(
@@ -317,7 +316,7 @@ def explanation_disparity_auc(
     shares = np.full((len(codes), len(people.names)), 1e-300)
     shares[:, learner.classes_] = np.maximum(learner.predict_proba(values), 1e-300)
 
-    def compare(first: int, second: int) -> _Pair:
+    def contrast(first: int, second: int) -> _Pair:
         judged = held_out & np.isin(codes, (first, second))
         is_second = codes[judged] == second
         leaning = np.log(shares[judged, second]) - np.log(shares[judged, first])
@@ -326,7 +325,7 @@ def explanation_disparity_auc(
 
     sampled = _People(values, None, None, codes, people.names)
     note = f"{len(codes)} of {len(people.codes)} people, drawn at random" if len(codes) < len(people.codes) else ""
-    return _worst_pair("explanation_disparity_auc", sampled, compare, LOWER_IS_MORE_ALIKE, note)
+    return _worst_pair("explanation_disparity_auc", sampled, contrast, LOWER_IS_MORE_ALIKE, note)
 
 
 def procedural_metrics(
@@ -400,7 +399,7 @@ class _People:
 
 
 def _worst_pair(
-    name: str, people: _People, compare: Callable[[int, int], _Pair], direction: str, note: str = ""
+    name: str, people: _People, contrast: Callable[[int, int], _Pair], direction: str, note: str = ""
 ) -> ProceduralMetric:
     """The pair of groups that is least alike, with its p-value adjusted for the number of pairs."""
     sizes = np.bincount(people.codes, minlength=len(people.names))
@@ -411,7 +410,7 @@ def _worst_pair(
         reason = f"not estimable: fewer than two groups of {_LEAST_PEOPLE} people; {left_out}"
         return ProceduralMetric(name, _NAN, None, direction, None, reason)
     pairs = list(combinations(judged, 2))
-    found = [compare(first, second) for first, second in pairs]
+    found = [contrast(first, second) for first, second in pairs]
     sign = -1 if direction == HIGHER_IS_MORE_ALIKE else 1
     worst = int(np.argmax([sign * pair.value for pair in found]))
     p_value = found[worst].p_value
@@ -425,10 +424,6 @@ def _worst_pair(
         groups=(people.names[first], people.names[second]),
         note="; ".join(part for part in (several, left_out, note) if part),
     )
-
-
-def _fields(metric: ProceduralMetric) -> dict[str, Any]:
-    return {name: getattr(metric, name) for name in ProceduralMetric.__dataclass_fields__}
 
 
 # --- two-sample test ---
@@ -539,26 +534,12 @@ def _people(
             f"`attributions` must be finite, got {n_bad} people with missing or infinite values; drop those people."
         )
     n = len(values)
-    codes = np.asarray(group)
-    if codes.shape != (n,):
-        raise InvalidInputError(
-            f"`group` must hold one code for each of {n} people, got shape {codes.shape}; group membership as "
-            "probabilities is not defined for these metrics."
-        )
-    if codes.dtype.kind not in "iub" or codes.min() < 0:
-        raise InvalidInputError(
-            f"`group` must hold integer codes from 0, got {codes.dtype} values; turn names into codes first, for "
-            "example with `evenhand.inputs.validation.as_groups`."
-        )
-    n_codes = int(codes.max()) + 1
-    readable = tuple(str(code) for code in range(n_codes)) if names is None else tuple(names)
-    if len(readable) < n_codes:
-        raise InvalidInputError(f"`names` has {len(readable)} names for {n_codes} group codes; give one per code.")
+    codes, readable = group_codes(group, n, names)
     return _People(
         attributions=values,
         scores=None if scores is None else _probabilities(scores, n, "`scores`"),
         labels=None if labels is None else _labels(labels, n),
-        codes=codes.astype(np.int64),
+        codes=codes,
         names=readable,
     )
 
@@ -591,9 +572,3 @@ def _matrix(X: ArrayLike | None, n: int, name: str) -> Floats:
     if not np.isfinite(values).all():
         raise InvalidInputError("`X` must be finite, got missing or infinite values; fill them or drop those people.")
     return values
-
-
-def _checked_share(top_share: float) -> float:
-    if not 0 < top_share < 1:
-        raise InvalidInputError(f"`top_share` must be a number between 0 and 1, got {top_share!r}.")
-    return float(top_share)

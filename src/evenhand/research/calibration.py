@@ -31,8 +31,9 @@ from evenhand.datasets.synthetic import make_planted_bias
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching import MatchingSpace, NeighborIndex
 from evenhand.matching.placebos import placebo_pairs
+from evenhand.metrics.adjustment import holm
 from evenhand.metrics.cec import cec_scores
-from evenhand.metrics.excess import ExcessEstimate, excess, excess_by, holm
+from evenhand.metrics.excess import ExcessEstimate, excess, excess_by
 from evenhand.system.threads import one_torch_thread
 
 __all__ = ["Cell", "Simulation", "full_study", "quick_study", "run_cell", "run_study", "simulate"]

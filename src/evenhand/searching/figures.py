@@ -19,10 +19,11 @@ from torch import Tensor
 from evenhand.attribution import Explanation
 from evenhand.matching.placebos import PlaceboPairs
 from evenhand.metrics.cec import cec_scores
-from evenhand.metrics.outcomes import GroupOutcome, group_outcomes, outcome_figures
+from evenhand.metrics.outcomes import GroupOutcome, group_outcomes, outcome_metrics
+from evenhand.metrics.roc import ks_distance
 from evenhand.training.folds import ComparedFold, Fold
 
-__all__ = ["AXES", "DIRECTIONS", "Explains", "Sight", "ks_distance", "outcome_of", "procedure_of"]
+__all__ = ["AXES", "DIRECTIONS", "Explains", "Sight", "outcome_of", "procedure_of"]
 
 DIRECTIONS: Mapping[str, int] = {
     "auc": 1,
@@ -99,34 +100,17 @@ class Explains(Generic[Found]):
     decide: Callable[[Tensor], Tensor]
 
 
-def ks_distance(y: Ints, score: NDArray[np.floating]) -> float:
-    """Largest difference between the cumulative score distributions of the two labels: how well a score separates.
-
-    NaN when a label is absent.
-
-    Examples
-    --------
-    >>> round(ks_distance(np.array([0, 0, 1, 1]), np.array([0.1, 0.4, 0.35, 0.8])), 3)
-    0.5
-    """
-    n_positive = int(y.sum())
-    if n_positive in (0, len(y)):
-        return float("nan")
-    order = np.argsort(score, kind="stable")
-    ordered, labels = score[order], y[order]
-    is_last = np.r_[ordered[1:] != ordered[:-1], True]  # of people with one and the same score
-    positive = np.cumsum(labels)[is_last] / n_positive
-    negative = np.cumsum(1 - labels)[is_last] / (len(y) - n_positive)
-    return float(np.abs(positive - negative).max())
-
-
 def outcome_of(fold: Fold, score: NDArray[np.floating], decision: Ints) -> dict[str, float]:
     """Figures of utility and outcome on a fold's test people."""
     y, names = fold.y_test, tuple(str(g) for g in range(fold.n_groups))
     outcomes = group_outcomes(y, decision, score, fold.group_test, names)
-    found = {name: figure.value for name, figure in outcome_figures(y, decision, score, outcomes).items()}
+    found = {name: figure.value for name, figure in outcome_metrics(y, decision, score, outcomes).items()}
     kept = ("auc", "f1", "eo_gap", "sp_gap", "positive_rate")
-    return {**{n: found[n] for n in kept}, "ks": ks_distance(y, score), "air": _adverse_impact_ratio(outcomes)}
+    return {
+        **{n: found[n] for n in kept},
+        "ks": ks_distance(score, y == 1, y == 0),
+        "air": _adverse_impact_ratio(outcomes),
+    }
 
 
 def _adverse_impact_ratio(outcomes: list[GroupOutcome]) -> float:

@@ -1,14 +1,18 @@
-"""Files that are either whole or absent."""
+"""Files that are either whole or absent, and data that JSON can hold."""
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-__all__ = ["write_atomically"]
+import numpy as np
+
+__all__ = ["json_ready", "write_atomically"]
 
 
 @contextmanager
@@ -19,10 +23,10 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     --------
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> with write_atomically(folder / "figure.txt") as temporary:
+    >>> with write_atomically(folder / "score.txt") as temporary:
     ...     _ = temporary.write_text("0.3")
     >>> [p.name for p in folder.iterdir()]
-    ['figure.txt']
+    ['score.txt']
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -33,3 +37,20 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def json_ready(value: Any) -> Any:  # noqa: ANN401 - any plain data
+    """Plain data as JSON can hold it: None for what is not finite, text for keys, no scalars of numpy.
+
+    Examples
+    --------
+    >>> json_ready({0.5: [np.float64("nan"), np.int64(3), (1.5, "x")]})
+    {'0.5': [None, 3, [1.5, 'x']]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): json_ready(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

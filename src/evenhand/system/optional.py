@@ -7,23 +7,45 @@ from typing import Any
 
 from evenhand.exceptions import MissingExtraError
 
-__all__ = ["cooper_module", "fairlearn_module"]
+__all__ = ["cooper_module", "fairlearn_module", "optional_module"]
 
 
 def fairlearn_module(name: str) -> Any:  # noqa: ANN401
     """Part `name` of fairlearn."""
-    return _imported(f"fairlearn.{name}", "fairlearn")
+    return optional_module(f"fairlearn.{name}", "This method", "fairlearn", "methods")
 
 
 def cooper_module() -> Any:  # noqa: ANN401
     """The cooper library."""
-    return _imported("cooper", "cooper-optim")
+    return optional_module("cooper", "This method", "cooper-optim", "methods")
 
 
-def _imported(module: str, package: str) -> Any:  # noqa: ANN401
+def optional_module(module: str, what: str, package: str, extra: str) -> Any:  # noqa: ANN401
+    """A module of an optional library, or the extra to install it with.
+
+    Parameters
+    ----------
+    module
+        What to import.
+    what
+        What needs it, to begin the message with.
+    package, extra
+        Where the module comes from, and the extra of evenhand that brings it.
+
+    Raises
+    ------
+    MissingExtraError
+        If it is not installed.
+
+    Examples
+    --------
+    >>> optional_module("no_such_module", "The workbook", "xlsxwriter", "excel")
+    Traceback (most recent call last):
+    evenhand.exceptions.MissingExtraError: The workbook needs xlsxwriter, which is not installed: pip install ...
+    """
     try:
         return import_module(module)
     except ImportError as error:
         raise MissingExtraError(
-            f"This method needs {package}, which is not installed: pip install 'evenhand[methods]'."
+            f"{what} needs {package}, which is not installed: pip install 'evenhand[{extra}]'."
         ) from error

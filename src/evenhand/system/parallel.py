@@ -24,6 +24,9 @@ _WAITING_PER_THREAD = 2
 def in_order(function: Callable[[T], R], items: Iterable[T], n_threads: int) -> Iterator[R]:
     """Results of a function in the order of the items, computed in threads; only a few wait to be taken.
 
+    Not joblib's `Parallel(return_as="generator")`: it bounds what is begun and not what is done, so that all results
+    wait in memory for a slow taker, and it warns where the taker stops early.
+
     Examples
     --------
     >>> list(in_order(abs, [-3, 1, -2], n_threads=2))

@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
 __all__ = ["progress"]
 
 _SECONDS_BETWEEN_LINES = 5.0
@@ -32,8 +35,6 @@ def progress(what: str, total: int, *, is_shown: bool = True, done: int = 0) -> 
     if not is_shown:
         yield lambda status: None
         return
-    from rich.console import Console
-
     console = Console(stderr=True)
     if console.is_terminal:
         with _bar(console, what, total, done) as advance:
@@ -43,11 +44,7 @@ def progress(what: str, total: int, *, is_shown: bool = True, done: int = 0) -> 
 
 
 @contextmanager
-def _bar(console: object, what: str, total: int, done: int) -> Iterator[Callable[[str], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    assert isinstance(console, Console)
+def _bar(console: Console, what: str, total: int, done: int) -> Iterator[Callable[[str], None]]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -60,10 +57,7 @@ def _bar(console: object, what: str, total: int, done: int) -> Iterator[Callable
         yield lambda status: bar.update(task, advance=1, status=status)
 
 
-def _lines(console: object, what: str, total: int, done: int) -> Callable[[str], None]:
-    from rich.console import Console
-
-    assert isinstance(console, Console)
+def _lines(console: Console, what: str, total: int, done: int) -> Callable[[str], None]:
     count, last = done, float("-inf")
 
     def advance(status: str) -> None:

@@ -12,13 +12,14 @@ from torch import Tensor
 from evenhand.attribution.feed_forward import RELU, FeedForward
 from evenhand.attribution.gradients import path_gradients
 from evenhand.metrics.cec import squared_cec
+from evenhand.metrics.roc import auc
 from evenhand.training.data import TrainingData
 from evenhand.training.excess_objective import balanced_weights, hinged_excess
 from evenhand.training.losses import bce_loss, equalized_odds_loss, squared_reasoning_gap
 from evenhand.training.network import Layout
 from evenhand.training.settings import TrainingSettings
 
-__all__ = ["VALIDATION_FIGURES", "evaluate", "training_excess", "weighted_auc"]
+__all__ = ["VALIDATION_FIGURES", "evaluate", "training_excess"]
 
 VALIDATION_FIGURES = ("bce", "equalized_odds", "cec", "objective", "auc", "positive_rate")
 
@@ -124,7 +125,7 @@ def _evaluate_table(
         found["cec"] = _cec(net, data, settings, table)
     arrays = {name: value.double().cpu().numpy() for name, value in found.items()}
     y_one, weight_one = y[0].cpu().numpy(), weight[0].cpu().numpy()
-    arrays["auc"] = np.array([weighted_auc(y_one, row, weight_one) for row in logits.double().cpu().numpy()])
+    arrays["auc"] = np.array([auc(y_one, row, weight_one) for row in logits.double().cpu().numpy()])
     return arrays
 
 
@@ -218,20 +219,3 @@ def _squares(offset: Tensor, gradients: Tensor, settings: TrainingSettings, join
         return squared_reasoning_gap(offset[:, :1], gradients[:, :1], theirs, gradients[:, 1:], join)
     ig = offset * gradients if join is None else (offset * gradients) @ join
     return squared_cec(ig[:, :1], ig[:, 1:])
-
-
-def weighted_auc(y: NDArray[np.int64], score: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
-    """Area under the ROC curve, ties counted half; NaN with one label only.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> weighted_auc(np.array([0, 1, 0, 1]), np.array([0.1, 0.4, 0.4, 0.8]), np.ones(4))
-    0.875
-    """
-    values, place = np.unique(score, return_inverse=True)
-    negative = np.bincount(place, weight * (y == 0), minlength=len(values))
-    positive = np.bincount(place, weight * (y == 1), minlength=len(values))
-    below = np.cumsum(negative) - negative / 2
-    total = negative.sum() * positive.sum()
-    return float((positive * below).sum() / total) if total > 0 else float("nan")

@@ -10,11 +10,10 @@ import pandas as pd
 import pytest
 import torch
 from scipy import stats
-from sklearn.metrics import roc_auc_score
 
 import evenhand as eh
 from evenhand.auditing.history.changes import compare_audits
-from evenhand.auditing.history.figures import auc_placements, audit_figures, people_of
+from evenhand.auditing.history.figures import audit_figures, people_of
 from evenhand.auditing.history.within_people import (
     _paired_log_variance,
     _paired_variance,
@@ -22,6 +21,7 @@ from evenhand.auditing.history.within_people import (
     is_same_people,
 )
 from evenhand.exceptions import DataFileError, EvenhandWarning, InvalidInputError, InvalidTypeError
+from evenhand.metrics.roc import auc, auc_influence
 
 COLUMNS = list("abcdef")
 # One is the other with features exchanged among the financial and among the others: people are drawn so that every
@@ -218,26 +218,6 @@ def test_the_paired_variance_of_a_log_ratio_is_that_of_a_bootstrap(rng):
     assert math.sqrt(_paired_log_variance(first, second)) == pytest.approx(draws.std(), rel=0.05)
 
 
-def test_areas_and_their_influence_agree_with_sklearn_and_a_bootstrap(rng):
-    label = (rng.random(400) < 0.4).astype(np.int64)
-    score = rng.normal(size=400) + label
-    other = score + rng.normal(size=400)
-    area, influence = auc_placements(label, score)
-    assert area == pytest.approx(roc_auc_score(label, score))
-    change_error = math.sqrt(((auc_placements(label, other)[1] - influence) ** 2).sum())
-    draws = []
-    for _ in range(600):
-        rows = rng.integers(0, 400, 400)
-        draws.append(auc_placements(label[rows], other[rows])[0] - auc_placements(label[rows], score[rows])[0])
-    assert change_error == pytest.approx(np.std(draws), rel=0.1)
-
-
-def test_areas_of_one_label_have_no_influence():
-    area, influence = auc_placements(np.array([1, 1, 0]), np.array([0.1, 0.2, 0.3]))
-    assert math.isnan(area)
-    assert np.isnan(influence).all()
-
-
 def test_the_error_of_the_mean_score_is_that_of_differences_within_people(old, new):
     error = errors_within_people(old, new)["cec"]
     difference = new.pairs["cec"] - old.pairs["cec"]
@@ -272,7 +252,8 @@ def test_paired_areas_that_did_not_change_are_called_in_about_five_percent():
     z = []
     for _ in range(800):
         X, y, _ = draw_people(rng, 150)
-        (a, own), (b, other) = (auc_placements(y, X.to_numpy() @ w) for w in (WEIGHTS, EXCHANGED))
+        scores = [X.to_numpy() @ w for w in (WEIGHTS, EXCHANGED)]
+        (a, own), (b, other) = ((auc(y, score), auc_influence(y, score)) for score in scores)
         z.append((b - a) / math.sqrt(((other - own) ** 2).sum()))
     assert 0.03 < np.mean(np.abs(z) > 1.96) < 0.075
     assert stats.kstest(z, "norm").pvalue > 0.001

@@ -1,6 +1,10 @@
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy import stats
+
+from evenhand.metrics.disparity.intervals import cornfield, koopman, newcombe
 
 
 @pytest.mark.parametrize(("x", "n"), [(0, 12), (3, 12), (12, 12), (560, 900)])
@@ -68,3 +72,12 @@ def test_intervals_cover_the_truth_at_about_their_confidence(compared, rates):
         covered.append([not (e.low > t or e.high < t) for e, t in zip(found, truth, strict=True)])
     assert (np.mean(covered, axis=0) > 0.92).all()
     assert (np.mean(covered, axis=0) < 0.985).all()
+
+
+@pytest.mark.parametrize("interval", [newcombe, koopman, cornfield])
+def test_intervals_hold_the_value_whatever_the_counts(interval):
+    counts = [(x, n) for n in (1, 2, 5, 1000, 10**6, 10**8) for x in {0, 1, n // 2, n - 1, n}]
+    for (x1, n1), (x0, n0) in product(counts, counts):
+        found = interval(x1, n1, x0, n0, 0.95)
+        slack = 1e-12 * max(abs(found.value), 1e-3)
+        assert np.isnan(found.value) or found.low - slack <= found.value <= found.high + slack

@@ -19,7 +19,8 @@ from evenhand.auditing.history.records import read_audit
 from evenhand.auditing.history.within_people import errors_within_people, is_same_people
 from evenhand.auditing.result import AuditResult
 from evenhand.exceptions import EvenhandWarning, InvalidInputError, InvalidTypeError
-from evenhand.metrics.excess import ROUNDING, holm
+from evenhand.metrics.adjustment import holm
+from evenhand.metrics.excess import ROUNDING
 from evenhand.system.files import write_atomically
 
 __all__ = ["COMPARISON_SCHEMA", "Change", "Comparison", "Pairing", "SettingDifference", "compare_audits"]

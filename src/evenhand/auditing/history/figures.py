@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
-from scipy import special, stats
+from scipy import special
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import excess
+from evenhand.metrics.roc import auc_influence, hanley_mcneil
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from evenhand.auditing.result import AuditResult
 
-__all__ = ["AuditFigure", "People", "auc_placements", "audit_figures", "pair_codes", "people_of"]
+__all__ = ["AuditFigure", "People", "audit_figures", "pair_codes", "people_of"]
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Part: TypeAlias = Literal["reasoning", "outcome", "feature"]
@@ -187,20 +188,12 @@ def _utility(outcome: Mapping[str, Any]) -> list[AuditFigure]:
     area = _number(outcome["auc"])
     shares = (("accuracy", "accuracy"), ("positive rate", "positive_rate"))
     return [
-        AuditFigure("auc", "outcome", "AUC", area, _hanley_mcneil(area, n_positive, n - n_positive)),
+        AuditFigure("auc", "outcome", "AUC", area, hanley_mcneil(area, n_positive, n - n_positive)),
         *(
             AuditFigure(key, "outcome", key, _number(outcome[name]), _share_error(_number(outcome[name]), n))
             for key, name in shares
         ),
     ]
-
-
-def _hanley_mcneil(area: float, n_positive: int, n_negative: int) -> float:
-    if not math.isfinite(area) or n_positive < 2 or n_negative < 2:
-        return math.nan
-    first, second = area / (2 - area), 2 * area**2 / (1 + area)
-    variance = area * (1 - area) + (n_positive - 1) * (first - area**2) + (n_negative - 1) * (second - area**2)
-    return math.sqrt(max(variance, 0.0) / (n_positive * n_negative))
 
 
 def _rates(groups: Mapping[str, Any]) -> list[AuditFigure]:
@@ -289,31 +282,6 @@ def people_of(pairs: pd.DataFrame) -> People:
     )
 
 
-def auc_placements(label: NDArray[np.int64], score: Floats) -> tuple[float, Floats]:
-    """Area under the ROC curve and each person's influence on it, whose squares add up to DeLong's variance.
-
-    Everything is NaN with fewer than two people of a label.
-
-    Examples
-    --------
-    >>> area, influence = auc_placements(np.array([0, 0, 1, 1]), np.array([0.1, 0.4, 0.35, 0.8]))
-    >>> area, round(float((influence**2).sum()), 4)
-    (0.75, 0.125)
-    """
-    is_one = label == 1
-    n1, n0 = int(is_one.sum()), int((~is_one).sum())
-    if n1 < 2 or n0 < 2:
-        return math.nan, np.full(len(label), math.nan)
-    ranks = stats.rankdata(score)
-    outranked = np.empty(len(label))
-    outranked[is_one] = (ranks[is_one] - stats.rankdata(score[is_one])) / n0
-    outranked[~is_one] = 1 - (ranks[~is_one] - stats.rankdata(score[~is_one])) / n1
-    area = float(outranked[is_one].mean())
-    # The divisor n - 1 of a variance, spread over people.
-    size = np.where(is_one, math.sqrt(n1 * (n1 - 1)), math.sqrt(n0 * (n0 - 1)))
-    return area, (outranked - area) / size
-
-
 def pair_codes(result: AuditResult) -> NDArray[np.int64]:
     """The two people of every pair as codes, of shape (n_pairs, 2); those of the reference follow the audited."""
     person = result.pairs["person"].to_numpy(dtype=np.int64)
@@ -324,7 +292,7 @@ def pair_codes(result: AuditResult) -> NDArray[np.int64]:
 
 def _from_people(result: AuditResult, figures: Mapping[str, AuditFigure]) -> dict[str, AuditFigure]:
     people = people_of(result.pairs)
-    influence = auc_placements(people.label, people.score)[1]
+    influence = auc_influence(people.label, people.score)
     error = float(np.sqrt((influence**2).sum()))
     found = [replace(figures["auc"], standard_error=error)]
     scored = result.pairs["cec"].notna().to_numpy()

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.auditing.history.figures import People, auc_placements, pair_codes, people_of
+from evenhand.auditing.history.figures import People, pair_codes, people_of
 from evenhand.metrics.excess import excess
+from evenhand.metrics.roc import auc_influence
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
@@ -104,8 +105,8 @@ def _area_variances(first: People, second: People) -> dict[str, float]:
     found = {}
     for key, inside in parts.items():
         label = first.label[inside]
-        own = auc_placements(label, first.score[inside])[1]
-        other = auc_placements(label, second.score[inside])[1]
+        own = auc_influence(label, first.score[inside])
+        other = auc_influence(label, second.score[inside])
         found[key] = float(((other - own) ** 2).sum())
     return found
 

@@ -1,16 +1,16 @@
 """Approvals, scores and errors of each group beside a reference group, with intervals and tests.
 
-Group membership is either known (integer codes) or a matrix of probabilities with one row per person. Every comparison
-carries its direction in its name, and a figure that cannot be estimated is NaN with the reason in its note.
+Group membership is either known (integer codes) or a matrix of probabilities with one row per person. Every
+difference carries its direction in its name, and a metric that cannot be estimated is NaN with the reason in its note.
 """
 
 from evenhand.metrics.disparity.approvals import FOUR_FIFTHS, ApprovalTable, GroupApproval, approval_disparity
 from evenhand.metrics.disparity.cutoffs import CutoffApprovals, approval_disparity_by_cutoff
 from evenhand.metrics.disparity.errors import GroupErrorRates, error_rates
-from evenhand.metrics.disparity.estimate import Estimate
 from evenhand.metrics.disparity.gaps import GapEstimate, outcome_gaps
 from evenhand.metrics.disparity.scores import ScoreDisparity, score_disparity
 from evenhand.metrics.disparity.segments import SegmentApproval, SegmentedApproval, segmented_approvals
+from evenhand.metrics.estimate import Estimate
 
 __all__ = [
     "FOUR_FIFTHS",

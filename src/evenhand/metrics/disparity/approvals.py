@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.disparity.comparison import Test, compare_groups, no_comparison
-from evenhand.metrics.disparity.estimate import Estimate
-from evenhand.metrics.disparity.inputs import binary_values, check_open_fraction
+from evenhand.metrics.adjustment import holm
+from evenhand.metrics.checks import binary_values, check_open_fraction
+from evenhand.metrics.disparity.contrast import Test, contrast_groups, no_contrast
 from evenhand.metrics.disparity.means import group_rate
 from evenhand.metrics.disparity.membership import SOFT_NOTE, membership_of, reference_code_of
-from evenhand.metrics.excess import holm
+from evenhand.metrics.estimate import Estimate, Plain
 
 __all__ = ["FOUR_FIFTHS", "ApprovalTable", "GroupApproval", "approval_disparity"]
 
@@ -26,7 +25,7 @@ FOUR_FIFTHS = 0.8
 
 
 @dataclass(frozen=True)
-class GroupApproval:
+class GroupApproval(Plain):
     """Approvals of one group, alone and beside the reference group.
 
     Attributes
@@ -78,13 +77,9 @@ class GroupApproval:
     is_small_group: bool
     note: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class ApprovalTable:
+class ApprovalTable(Plain):
     """Approvals of every group beside the reference, and the settings they were made with."""
 
     reference: str
@@ -95,10 +90,6 @@ class ApprovalTable:
     is_probabilistic: bool
     groups: tuple[GroupApproval, ...]
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
 
 
 def approval_disparity(
@@ -129,7 +120,7 @@ def approval_disparity(
         A name for each code; by default the codes themselves.
     frequency
         How many people each row stands for, of shape (n,); by default one. Every function of this package gives the
-        same figures from distinct rows and their frequencies as from people one by one.
+        same metrics from distinct rows and their frequencies as from people one by one.
     reference
         Name of the group that the others are compared with; by default the largest.
     test
@@ -170,16 +161,16 @@ def approval_disparity(
         check_open_fraction(value, name)
     reference_code = reference_code_of(members, reference)
     others = [code for code in range(len(members.names)) if code != reference_code]
-    comparisons = {code: compare_groups(approved, members, code, reference_code, test, confidence) for code in others}
-    adjusted = dict(zip(others, holm([comparisons[code].p_value for code in others]), strict=True))
-    comparisons[reference_code] = no_comparison("this is the reference group")
+    contrasts = {code: contrast_groups(approved, members, code, reference_code, test, confidence) for code in others}
+    adjusted = dict(zip(others, holm([contrasts[code].p_value for code in others]), strict=True))
+    contrasts[reference_code] = no_contrast("this is the reference group")
     adjusted[reference_code] = math.nan
 
     people, approvals = members.sums(np.ones(len(approved))), members.sums(approved)
     reference_rate = approvals[reference_code] / people[reference_code]
 
     def row(code: int) -> GroupApproval:
-        found, p_holm = comparisons[code], float(adjusted[code])
+        found, p_holm = contrasts[code], float(adjusted[code])
         ratio = found.ratio.value
         n_effective = members.n_effective(code)
         lacking = people[code] * reference_rate - approvals[code]

@@ -1,6 +1,6 @@
 """One odds ratio for all segments (Cochran-Mantel-Haenszel), and whether one describes them all (Breslow-Day).
 
-Every segment is a fourfold table: a, b the group approved and denied; c, d the reference.
+Tables have shape (2, 2, n_segments): the group and the reference, approved and denied.
 """
 
 from __future__ import annotations
@@ -11,45 +11,38 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from statsmodels.stats.contingency_tables import StratifiedTable
 
-from evenhand.metrics.disparity.estimate import Estimate, normal_quantile, not_estimable
+from evenhand.metrics.estimate import Estimate, not_estimable
 
 __all__ = ["breslow_day", "cochran_chi_square", "mantel_haenszel"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
 
-def mantel_haenszel(a: Floats, b: Floats, c: Floats, d: Floats, confidence: float) -> Estimate:
+def mantel_haenszel(tables: Floats, confidence: float) -> Estimate:
     """Common odds ratio with the interval of Robins, Breslow and Greenland (1986)."""
-    total = a + b + c + d
-    for_group, for_reference = a * d / total, b * c / total
-    sum1, sum0 = float(for_group.sum()), float(for_reference.sum())
-    if sum0 == 0:
+    (a, b), (c, d) = tables
+    if not (b * c).any():
         return not_estimable(
             "not estimable: infinite in the sample, no segment has the group denied and the reference approved"
         )
-    if sum1 == 0:
+    if not (a * d).any():
         return Estimate(0.0, 0.0, math.nan, "no upper end: no segment has the group approved and the reference denied")
-    agree, disagree = (a + d) / total, (b + c) / total
-    variance = (
-        (agree * for_group).sum() / (2 * sum1**2)
-        + (agree * for_reference + disagree * for_group).sum() / (2 * sum1 * sum0)
-        + (disagree * for_reference).sum() / (2 * sum0**2)
-    )
-    value, spread = sum1 / sum0, np.exp(normal_quantile(confidence) * np.sqrt(variance))
-    return Estimate(value, float(value / spread), float(value * spread))
+    pooled = StratifiedTable(tables)
+    low, high = pooled.oddsratio_pooled_confint(alpha=1 - confidence)
+    return Estimate(float(pooled.oddsratio_pooled), float(low), float(high))
 
 
-def cochran_chi_square(a: Floats, b: Floats, c: Floats, d: Floats) -> float:
+def cochran_chi_square(tables: Floats) -> float:
     """Statistic of equal rates within every segment: one degree of freedom, without continuity correction."""
-    total = a + b + c + d
-    n1, n0, approved, denied = a + b, c + d, a + c, b + d
-    variance = n1 * n0 * approved * denied / (total**2 * (total - 1))
-    return float((a - n1 * approved / total).sum() ** 2 / variance.sum())
+    return float(StratifiedTable(tables).test_null_odds(correction=False).statistic)
 
 
-def breslow_day(a: Floats, b: Floats, c: Floats, d: Floats, odds_ratio: float) -> float:
+def breslow_day(tables: Floats, odds_ratio: float) -> float:
     """p-value of one odds ratio for all segments, with Tarone's adjustment; NaN for a single segment."""
+    # Not statsmodels' `test_equal_odds`: it divides by zero at an odds ratio of 1, and is 0 for p below 1e-16.
+    (a, b), (c, d) = tables
     if len(a) < 2 or not np.isfinite(odds_ratio) or odds_ratio == 0:
         return math.nan
     n1, n0, approved = a + b, c + d, a + c

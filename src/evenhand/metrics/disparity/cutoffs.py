@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.checks import finite_scores
 from evenhand.metrics.disparity.approvals import FOUR_FIFTHS, ApprovalTable, approval_disparity
-from evenhand.metrics.disparity.comparison import Test
-from evenhand.metrics.disparity.inputs import finite_scores
+from evenhand.metrics.disparity.contrast import Test
 from evenhand.metrics.disparity.membership import frequencies
+from evenhand.metrics.estimate import Plain
 
 __all__ = ["CutoffApprovals", "approval_disparity_by_cutoff"]
 
 
 @dataclass(frozen=True)
-class CutoffApprovals:
+class CutoffApprovals(Plain):
     """Approvals of every group if everyone with a score of at least `cutoff` were approved."""
 
     quantile: float
     cutoff: float
     overall_approval_rate: float
     table: ApprovalTable
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
 
 
 def approval_disparity_by_cutoff(

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.metrics.disparity.auc import group_auc
-from evenhand.metrics.disparity.estimate import Estimate, not_estimable
-from evenhand.metrics.disparity.inputs import binary_values, check_open_fraction, check_same_length, finite_scores
+from evenhand.metrics.checks import binary_values, check_open_fraction, check_same_length, finite_scores
 from evenhand.metrics.disparity.means import group_mean, group_rate
-from evenhand.metrics.disparity.membership import membership_of
+from evenhand.metrics.disparity.membership import Membership, membership_of
+from evenhand.metrics.estimate import Estimate, Plain, not_estimable
+from evenhand.metrics.roc import auc_interval
 
 __all__ = ["GroupErrorRates", "error_rates"]
 
 Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class GroupErrorRates:
+class GroupErrorRates(Plain):
     """Decisions and errors of one group, each with an interval.
 
     Attributes
@@ -47,10 +49,6 @@ class GroupErrorRates:
     mean_score_minus_observed_rate: Estimate
     brier_score: Estimate
     is_small_group: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
 
 
 def error_rates(
@@ -97,10 +95,18 @@ def error_rates(
             true_positive_rate=group_rate(members, code, approved, labels == 1, "no one with label 1", confidence),
             false_positive_rate=group_rate(members, code, approved, labels == 0, "no one with label 0", confidence),
             false_discovery_rate=group_rate(members, code, 1 - labels, approved == 1, "no one approved", confidence),
-            auc=group_auc(members, code, labels, scores, confidence),
+            auc=_group_auc(members, code, labels, scores, confidence),
             mean_score_minus_observed_rate=calibration(scores - labels, code),
             brier_score=calibration((scores - labels) ** 2, code),
             is_small_group=members.n_effective(code) < small_group,
         )
 
     return [row(code) for code in range(len(members.names))]
+
+
+def _group_auc(members: Membership, code: int, labels: Ints, scores: Floats, confidence: float) -> Estimate:
+    if members.codes is None:
+        return not_estimable("not estimable: AUC by group needs known membership, not probabilities")
+    chosen = members.codes == code
+    found = auc_interval(labels[chosen], scores[chosen], members.times[chosen], confidence)
+    return replace(found, note=f"{found.note} in group {members.names[code]!r}") if math.isnan(found.value) else found

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.disparity.estimate import normal_quantile
-from evenhand.metrics.disparity.inputs import binary_values, check_open_fraction, check_same_length
+from evenhand.metrics.checks import binary_values, check_open_fraction, check_same_length
 from evenhand.metrics.disparity.means import weighted_mean
 from evenhand.metrics.disparity.membership import SOFT_NOTE, Membership, membership_of
+from evenhand.metrics.estimate import Plain, normal_quantile
 
 __all__ = ["GapEstimate", "outcome_gaps"]
 
@@ -23,7 +23,7 @@ Ints: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class GapEstimate:
+class GapEstimate(Plain):
     """The widest spread of a rate over groups, with an interval.
 
     Attributes
@@ -42,10 +42,6 @@ class GapEstimate:
     group_low: str
     group_high: str
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields."""
-        return asdict(self)
 
 
 def outcome_gaps(

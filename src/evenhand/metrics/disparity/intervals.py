@@ -1,6 +1,7 @@
 """Score intervals from counts: of a rate, and of the difference, ratio and odds ratio of two rates.
 
-Counts are x1 approved of n1 in the group and x0 of n0 in the reference; z is the normal quantile of the confidence.
+Counts are x1 approved of n1 in the group and x0 of n0 in the reference. The intervals of the ratios are ours: those of
+statsmodels are NaN, complex or too narrow where a group has few approvals or few denials.
 """
 
 from __future__ import annotations
@@ -10,41 +11,37 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy import optimize
+from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from evenhand.metrics.disparity.estimate import Estimate, not_estimable
+from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
 
 __all__ = ["cornfield", "koopman", "newcombe", "wilson"]
 
 
-def wilson(x: float, n: float, z: float) -> tuple[float, float]:
+def wilson(x: float, n: float, confidence: float) -> tuple[float, float]:
     """Both ends of the interval of a rate of x in n (Wilson 1927)."""
-    center = (x + z**2 / 2) / (n + z**2)
-    half = z / (n + z**2) * np.sqrt(x * (n - x) / n + z**2 / 4)
-    low, high = float(center - half), float(center + half)
-    return (0.0 if x == 0 else low), (1.0 if x == n else high)
+    low, high = proportion_confint(x, n, alpha=1 - confidence, method="wilson")
+    return (0.0 if x == 0 else float(low)), (1.0 if x == n else float(high))
 
 
-def newcombe(x1: int, n1: int, x0: int, n0: int, z: float) -> Estimate:
+def newcombe(x1: int, n1: int, x0: int, n0: int, confidence: float) -> Estimate:
     """Difference of rates with the hybrid score interval (Newcombe 1998, method 10)."""
-    p1, p0 = x1 / n1, x0 / n0
-    (low1, high1), (low0, high0) = wilson(x1, n1, z), wilson(x0, n0, z)
-    below = np.hypot(p1 - low1, high0 - p0)
-    above = np.hypot(high1 - p1, p0 - low0)
-    return Estimate(p1 - p0, float(p1 - p0 - below), float(p1 - p0 + above))
+    low, high = confint_proportions_2indep(x1, n1, x0, n0, method="newcomb", compare="diff", alpha=1 - confidence)
+    return Estimate(x1 / n1 - x0 / n0, float(low), float(high))
 
 
-def koopman(x1: int, n1: int, x0: int, n0: int, z: float) -> Estimate:
+def koopman(x1: int, n1: int, x0: int, n0: int, confidence: float) -> Estimate:
     """Ratio of rates with the score interval (Koopman 1984): all ratios that a chi-square test does not reject."""
     if x0 == 0:
         return not_estimable("not estimable: no one in the reference group is approved")
 
     def chi_square(log_ratio: float) -> float:
         ratio = np.exp(log_ratio)
-        middle = ratio * (n1 + x0) + x1 + n0
-        root = np.sqrt(max(middle**2 - 4 * ratio * (n1 + n0) * (x1 + x0), 0.0))
+        one, other = ratio * (n1 + x0), x1 + n0
         # The smaller root, written without cancellation: the fitted rate of the group under this ratio.
-        p1 = 2 * ratio * (x1 + x0) / (middle + root)
-        p0 = p1 / ratio
+        root = np.sqrt((one - other) ** 2 + 4 * ratio * (n1 - x1) * (n0 - x0))
+        p1 = min(2 * ratio * (x1 + x0) / (one + other + root), 1.0)
+        p0 = min(p1 / ratio, 1.0)
         parts = [
             (x - n * p) ** 2 / (n * p * (1 - p)) if 0 < p < 1 else 0.0 if abs(x - n * p) < 1e-9 else np.inf
             for x, n, p in ((x1, n1, p1), (x0, n0, p0))
@@ -52,15 +49,16 @@ def koopman(x1: int, n1: int, x0: int, n0: int, z: float) -> Estimate:
         return float(sum(parts))
 
     value = (x1 / n1) / (x0 / n0)
-    center = np.log(value) if x1 else -30.0
-    low = 0.0 if x1 == 0 else float(np.exp(_crossing(chi_square, center, -1, z**2)))
-    return Estimate(value, low, float(np.exp(_crossing(chi_square, center, 1, z**2))))
+    center, level = np.log(value) if x1 else -30.0, normal_quantile(confidence) ** 2
+    low = 0.0 if x1 == 0 else float(np.exp(_crossing(chi_square, center, -1, level)))
+    return Estimate(value, low, float(np.exp(_crossing(chi_square, center, 1, level))))
 
 
-def cornfield(x1: int, n1: int, x0: int, n0: int, z: float) -> Estimate:
+def cornfield(x1: int, n1: int, x0: int, n0: int, confidence: float) -> Estimate:
     """Odds ratio with the score interval, both margins held (Cornfield 1956, without continuity correction)."""
     approved = x1 + x0
     least, most = max(0, approved - n0), min(approved, n1)
+    level = normal_quantile(confidence) ** 2
     if least == most:
         return not_estimable("not estimable: both groups have the same decision throughout")
 
@@ -68,10 +66,10 @@ def cornfield(x1: int, n1: int, x0: int, n0: int, z: float) -> Estimate:
         return a * (n0 - approved + a) / ((approved - a) * (n1 - a))
 
     def excess(a: float) -> float:
-        return float((x1 - a) ** 2 * (1 / a + 1 / (approved - a) + 1 / (n1 - a) + 1 / (n0 - approved + a)) - z**2)
+        return float((x1 - a) ** 2 * (1 / a + 1 / (approved - a) + 1 / (n1 - a) + 1 / (n0 - approved + a)) - level)
 
-    # Within this distance of the border the statistic is beyond any level in use.
-    edge = 1e-9 * (most - least)
+    # Within this distance of the border the statistic is beyond any level in use; never less than rounding.
+    edge = max(1e-9 * (most - least), 4 * float(np.spacing(float(most))))
     low = 0.0 if x1 == least else odds_ratio(float(optimize.brentq(excess, least + edge, x1 - edge)))
     if x1 == most:
         return Estimate(

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from evenhand.metrics.disparity.estimate import Estimate, normal_quantile, not_estimable
 from evenhand.metrics.disparity.intervals import wilson
 from evenhand.metrics.disparity.membership import Membership, nobody_in
+from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
 
 __all__ = ["group_mean", "group_rate", "standard_error", "weighted_mean"]
 
@@ -28,7 +28,7 @@ def weighted_mean(values: NDArray[Any], weights: Floats, times: Floats) -> tuple
 
 
 def standard_error(influence: Floats, times: Floats) -> float:
-    """Error of a figure from each person's influence on it."""
+    """Error of a metric from each person's influence on it."""
     return float(np.sqrt(times @ influence**2))
 
 
@@ -54,9 +54,8 @@ def group_rate(
     total = float(members.times @ weights)
     if total == 0:
         return not_estimable(f"not estimable: {absent} in group {members.names[code]!r}")
-    z = normal_quantile(confidence)
     rate, influence = weighted_mean(values, weights, members.times)
     if not members.is_soft:
-        return Estimate(rate, *wilson(round(float((members.times * weights) @ values)), round(total), z))
-    half = z * standard_error(influence, members.times)
+        return Estimate(rate, *wilson(round(float((members.times * weights) @ values)), round(total), confidence))
+    half = normal_quantile(confidence) * standard_error(influence, members.times)
     return Estimate(rate, max(0.0, rate - half), min(1.0, rate + half))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.checks import group_codes
 
 __all__ = ["SOFT_NOTE", "Membership", "frequencies", "membership_of", "nobody_in", "reference_code_of"]
 
@@ -86,21 +87,9 @@ def membership_of(group: ArrayLike, n: int, names: Sequence[str] | None, frequen
         raise InvalidInputError(
             f"`group` must be codes of shape (n,) or probabilities of shape (n, G), got shape {values.shape}."
         )
-    if len(values) != n:
-        raise InvalidInputError(f"`group` has {len(values)} values for {n} people; give one per person.")
-    if values.ndim == 2:
+    if values.ndim == 2 and len(values) == n:
         return _soft_membership(values, names, times)
-    if values.dtype.kind not in "iub" or values.min() < 0:
-        raise InvalidInputError(
-            f"`group` must hold integer codes from 0, got {values.dtype} values"
-            f"{f' from {values.min()}' if values.dtype.kind == 'i' else ''}; "
-            "turn names into codes first, for example with `evenhand.inputs.validation.as_groups`."
-        )
-    codes = values.astype(np.int64)
-    n_codes = int(codes.max()) + 1
-    readable = tuple(str(code) for code in range(n_codes)) if names is None else tuple(names)
-    if len(readable) < n_codes:
-        raise InvalidInputError(f"`names` has {len(readable)} names for {n_codes} group codes; give one per code.")
+    codes, readable = group_codes(values, n, names)
     _check_names(readable)
     return Membership(readable, codes, None, times)
 
@@ -119,7 +108,7 @@ def reference_code_of(members: Membership, reference: str | None) -> int:
 
 
 def nobody_in(members: Membership, code: int) -> str:
-    """Why there is no figure of a group without people."""
+    """Why there is no metric of a group without people."""
     return f"not estimable: no one in group {members.names[code]!r}"
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from evenhand.metrics.disparity.estimate import Estimate, normal_quantile, not_estimable
-from evenhand.metrics.disparity.inputs import check_open_fraction, finite_scores
+from evenhand.metrics.checks import check_open_fraction, finite_scores
 from evenhand.metrics.disparity.means import group_mean, standard_error, weighted_mean
 from evenhand.metrics.disparity.membership import Membership, membership_of, nobody_in, reference_code_of
+from evenhand.metrics.estimate import Estimate, Plain, normal_quantile, not_estimable
+from evenhand.metrics.roc import ks_distance
 
 __all__ = ["ScoreDisparity", "score_disparity"]
 
@@ -25,7 +26,7 @@ _MOST_EXACT_KS = 500
 
 
 @dataclass(frozen=True)
-class ScoreDisparity:
+class ScoreDisparity(Plain):
     """Scores of one group beside the reference group.
 
     Attributes
@@ -49,10 +50,6 @@ class ScoreDisparity:
     ks_p_value: float
     is_small_group: bool
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
 
 
 def score_disparity(
@@ -154,15 +151,12 @@ def _kolmogorov_smirnov(scores: Floats, members: Membership, code: int, referenc
     if not weights.any():
         return math.nan, math.nan, nobody_in(members, code)
     weights, reference_weights = members.times * weights, members.times * reference_weights
-    values, place = np.unique(scores, return_inverse=True)
-    counts, reference_counts = (np.bincount(place, w, minlength=len(values)) for w in (weights, reference_weights))
-    steps = counts / counts.sum() - reference_counts / reference_counts.sum()
-    distance = float(np.abs(np.cumsum(steps)).max())
+    distance = ks_distance(scores, weights, reference_weights)
     if members.codes is None:
         return distance, math.nan, "no p-value: the Kolmogorov-Smirnov test needs known membership"
-    n, n_reference = counts.sum(), reference_counts.sum()
+    n, n_reference = weights.sum(), reference_weights.sum()
     if max(n, n_reference) <= _MOST_EXACT_KS:
-        first, second = (np.repeat(values, c.astype(np.int64)) for c in (counts, reference_counts))
+        first, second = (np.repeat(scores, w.astype(np.int64)) for w in (weights, reference_weights))
         found = stats.ks_2samp(first, second, method="exact")
         return float(found.statistic), float(found.pvalue), ""
     return distance, float(stats.kstwo.sf(distance, np.round(n * n_reference / (n + n_reference)))), ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.adjustment import holm
+from evenhand.metrics.checks import binary_values, check_open_fraction
 from evenhand.metrics.disparity.common_odds_ratio import breslow_day, cochran_chi_square, mantel_haenszel
-from evenhand.metrics.disparity.comparison import compare_counts, no_comparison
-from evenhand.metrics.disparity.estimate import Estimate, normal_quantile, not_estimable
-from evenhand.metrics.disparity.inputs import binary_values, check_open_fraction
+from evenhand.metrics.disparity.contrast import contrast_counts, no_contrast
 from evenhand.metrics.disparity.intervals import wilson
 from evenhand.metrics.disparity.membership import membership_of, reference_code_of
-from evenhand.metrics.excess import holm
+from evenhand.metrics.estimate import Estimate, Plain, not_estimable
 
 __all__ = ["SegmentApproval", "SegmentedApproval", "segmented_approvals"]
 
@@ -30,7 +30,7 @@ _MOST_SEGMENTS = 200
 
 
 @dataclass(frozen=True)
-class SegmentApproval:
+class SegmentApproval(Plain):
     """Approvals of a group and the reference within one segment."""
 
     segment: str
@@ -45,13 +45,9 @@ class SegmentApproval:
     is_informative: bool
     note: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class SegmentedApproval:
+class SegmentedApproval(Plain):
     """A group beside the reference, segments held fixed (Cochran-Mantel-Haenszel).
 
     Attributes
@@ -63,7 +59,7 @@ class SegmentedApproval:
     homogeneity_p_value
         Breslow-Day with Tarone's adjustment: small when one common odds ratio does not describe every segment.
     n_people_used, n_people_left_out
-        People of the two groups in segments that say something about the comparison, and in those that do not.
+        People of the two groups in segments that say something about the difference, and in those that do not.
     """
 
     group: str
@@ -79,10 +75,6 @@ class SegmentedApproval:
     segments: tuple[SegmentApproval, ...]
     note: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields, nested."""
-        return asdict(self)
-
 
 def segmented_approvals(
     decision: ArrayLike,
@@ -97,8 +89,8 @@ def segmented_approvals(
 ) -> list[SegmentedApproval]:
     """Each group beside the reference group within segments, and over them (Cochran-Mantel-Haenszel).
 
-    A segment says something about the comparison when it holds people of both groups and both decisions; the others
-    are listed with the reason and left out of the common figures.
+    A segment says something about the difference when it holds people of both groups and both decisions; the others
+    are listed with the reason and left out of the common metrics.
 
     Parameters
     ----------
@@ -117,8 +109,8 @@ def segmented_approvals(
     members = membership_of(group, len(approved), names, frequency)
     if members.codes is None:
         raise InvalidInputError(
-            "Segmented comparisons need known group membership, got probabilities: the Cochran-Mantel-Haenszel test "
-            "counts whole people; give group codes, or compare within each segment with `approval_disparity`."
+            "Approvals within segments need known group membership, got probabilities: the Cochran-Mantel-Haenszel "
+            "test counts whole people; give group codes, or take each segment alone with `approval_disparity`."
         )
     check_open_fraction(confidence, "confidence")
     segment_names, segments = _segments(segment, len(approved))
@@ -162,7 +154,7 @@ def _segments(segment: ArrayLike, n: int) -> tuple[list[str], Ints]:
 def _segmented(
     group: Ints, reference: Ints, segment_names: list[str], confidence: float, small_group: int
 ) -> dict[str, Any]:
-    """The comparison over segments from (denied, approved) counts of shape (n_segments, 2) for each side."""
+    """The contrast over segments from (denied, approved) counts of shape (n_segments, 2) for each side."""
     rows = tuple(
         _segment_row(name, one, other, confidence, small_group)
         for name, one, other in zip(segment_names, group, reference, strict=True)
@@ -179,15 +171,15 @@ def _segmented(
         reason = "not estimable: no segment holds both groups and both decisions"
         nothing = {"chi_square": math.nan, "p_value": math.nan, "homogeneity_p_value": math.nan, "note": reason}
         return {"common_odds_ratio_group_over_reference": not_estimable(reason), **nothing, **found}
-    (b, a), (d, c) = group[used].T.astype(np.float64), reference[used].T.astype(np.float64)
-    chi_square = cochran_chi_square(a, b, c, d)
-    common = mantel_haenszel(a, b, c, d, confidence)
+    tables = np.stack([group[used, ::-1].T, reference[used, ::-1].T]).astype(np.float64)
+    chi_square = cochran_chi_square(tables)
+    common = mantel_haenszel(tables, confidence)
     left_out = int((~used).sum())
     return {
         "common_odds_ratio_group_over_reference": common,
         "chi_square": chi_square,
         "p_value": float(stats.chi2.sf(chi_square, 1)),
-        "homogeneity_p_value": breslow_day(a, b, c, d, common.value),
+        "homogeneity_p_value": breslow_day(tables, common.value),
         "note": f"{left_out} of {len(rows)} segments are not informative and left out" if left_out else "",
         **found,
     }
@@ -203,8 +195,7 @@ def _segment_row(name: str, group: Ints, reference: Ints, confidence: float, sma
         reason = "not informative: everyone has the same decision"
     else:
         reason = ""
-    found = no_comparison(reason) if n1 == 0 or n0 == 0 else compare_counts(x1, n1, x0, n0, "auto", confidence)
-    z = normal_quantile(confidence)
+    found = no_contrast(reason) if n1 == 0 or n0 == 0 else contrast_counts(x1, n1, x0, n0, "auto", confidence)
     small = f"fewer than {small_group} people on a side" if min(n1, n0) < small_group and not reason else ""
     return SegmentApproval(
         segment=name,
@@ -212,8 +203,8 @@ def _segment_row(name: str, group: Ints, reference: Ints, confidence: float, sma
         n_approved_group=x1,
         n_people_reference=n0,
         n_approved_reference=x0,
-        approval_rate_group=Estimate(x1 / n1, *wilson(x1, n1, z)) if n1 else not_estimable(reason),
-        approval_rate_reference=Estimate(x0 / n0, *wilson(x0, n0, z)) if n0 else not_estimable(reason),
+        approval_rate_group=Estimate(x1 / n1, *wilson(x1, n1, confidence)) if n1 else not_estimable(reason),
+        approval_rate_reference=Estimate(x0 / n0, *wilson(x0, n0, confidence)) if n0 else not_estimable(reason),
         approval_ratio_group_over_reference=found.ratio,
         odds_ratio_group_over_reference=found.odds_ratio,
         is_informative=not reason,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from evenhand.attribution import Explanation, label_group_baselines
 from evenhand.metrics.cec import score_contributions
-from evenhand.metrics.outcomes import group_outcomes, outcome_figures
+from evenhand.metrics.outcomes import group_outcomes, outcome_metrics
 from evenhand.metrics.regimes import assign_regimes, regime_shares
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
@@ -101,7 +101,7 @@ def evaluate(
     n_groups = fold.baselines.shape[1]
     outcomes = group_outcomes(y, decisions.test, decisions.score, group, tuple(str(g) for g in range(n_groups)))
     figures = {
-        name: figure.value for name, figure in outcome_figures(y, decisions.test, decisions.score, outcomes).items()
+        name: figure.value for name, figure in outcome_metrics(y, decisions.test, decisions.score, outcomes).items()
     }
 
     n_others = fold.match_test.shape[1]

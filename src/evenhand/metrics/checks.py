@@ -1,7 +1,8 @@
-"""Decisions, labels, scores and settings as they are given -> checked arrays and numbers."""
+"""What is measured, as it is given -> checked arrays and numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,10 +10,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["binary_values", "check_open_fraction", "check_same_length", "finite_scores"]
+__all__ = ["binary_values", "check_open_fraction", "check_same_length", "finite_scores", "group_codes", "vector"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
+
+
+def vector(values: ArrayLike, name: str) -> Floats:
+    """Numbers of shape (n,)."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise InvalidInputError(f"`{name}` must be one-dimensional, got shape {array.shape}.")
+    return array
 
 
 def binary_values(values: ArrayLike, name: str) -> Ints:
@@ -36,6 +45,29 @@ def finite_scores(values: ArrayLike) -> Floats:
     if n_bad:
         raise InvalidInputError(f"`score` must be finite, got {n_bad} missing or infinite values; drop those people.")
     return array
+
+
+def group_codes(group: ArrayLike, n: int, names: Sequence[str] | None) -> tuple[Ints, tuple[str, ...]]:
+    """Integer codes of the groups of `n` people, and a name for each code; by default the codes themselves."""
+    codes = np.asarray(group)
+    if codes.ndim != 1:
+        raise InvalidInputError(
+            f"`group` must hold one code for each of {n} people, got shape {codes.shape}; group membership as "
+            "probabilities is not defined here."
+        )
+    if len(codes) != n:
+        raise InvalidInputError(f"`group` has {len(codes)} values for {n} people; give one per person.")
+    if codes.dtype.kind not in "iub" or codes.min(initial=0) < 0:
+        raise InvalidInputError(
+            f"`group` must hold integer codes from 0, got {codes.dtype} values"
+            f"{f' from {codes.min()}' if codes.dtype.kind == 'i' else ''}; "
+            "turn names into codes first, for example with `evenhand.inputs.validation.as_groups`."
+        )
+    n_codes = int(codes.max(initial=-1)) + 1
+    readable = tuple(str(code) for code in range(n_codes)) if names is None else tuple(names)
+    if len(readable) < n_codes:
+        raise InvalidInputError(f"`names` has {len(readable)} names for {n_codes} group codes; give one per code.")
+    return codes.astype(np.int64), readable
 
 
 def check_same_length(arrays: dict[str, NDArray[Any]]) -> None:

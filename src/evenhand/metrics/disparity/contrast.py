@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from evenhand.metrics.disparity.estimate import Estimate, normal_quantile, not_estimable
 from evenhand.metrics.disparity.intervals import cornfield, koopman, newcombe
 from evenhand.metrics.disparity.means import standard_error, weighted_mean
 from evenhand.metrics.disparity.membership import Membership, nobody_in
+from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
 
-__all__ = ["RateComparison", "Test", "compare_counts", "compare_groups", "no_comparison"]
+__all__ = ["RateContrast", "Test", "contrast_counts", "contrast_groups", "no_contrast"]
 
 Ints: TypeAlias = NDArray[np.int64]
 Test: TypeAlias = Literal["auto", "fisher", "z"]
@@ -26,7 +26,7 @@ _LEAST_EXPECTED = 5.0
 
 
 @dataclass(frozen=True)
-class RateComparison:
+class RateContrast:
     """A group beside the reference group."""
 
     difference: Estimate
@@ -38,36 +38,35 @@ class RateComparison:
     note: str = ""
 
 
-def no_comparison(reason: str) -> RateComparison:
-    """Nothing to compare, and why."""
+def no_contrast(reason: str) -> RateContrast:
+    """No contrast, and why."""
     nothing = not_estimable(reason)
-    return RateComparison(nothing, nothing, nothing, math.nan, "none", math.nan, reason)
+    return RateContrast(nothing, nothing, nothing, math.nan, "none", math.nan, reason)
 
 
-def compare_groups(
+def contrast_groups(
     approved: Ints, members: Membership, code: int, reference: int, test: Test, confidence: float
-) -> RateComparison:
+) -> RateContrast:
     """One group beside the reference, which has people; membership known or probable."""
     if members.is_soft:
-        return _compare_weighted(approved, members, code, reference, confidence)
+        return _contrast_weighted(approved, members, code, reference, confidence)
     people, approvals = members.sums(np.ones(len(approved))), members.sums(approved)
     if people[code] == 0:
-        return no_comparison(nobody_in(members, code))
-    return compare_counts(
+        return no_contrast(nobody_in(members, code))
+    return contrast_counts(
         int(approvals[code]), int(people[code]), int(approvals[reference]), int(people[reference]), test, confidence
     )
 
 
-def compare_counts(x1: int, n1: int, x0: int, n0: int, test: Test, confidence: float) -> RateComparison:
+def contrast_counts(x1: int, n1: int, x0: int, n0: int, test: Test, confidence: float) -> RateContrast:
     """x1 approved of n1 in the group beside x0 of n0 in the reference."""
-    z = normal_quantile(confidence)
     p_value, name = _p_value(x1, n1, x0, n0, test)
     error = np.sqrt((x1 + x0) * (n1 + n0 - x1 - x0) / (n1 * n0 * (n1 + n0)))
     is_constant = error == 0
-    return RateComparison(
-        difference=newcombe(x1, n1, x0, n0, z),
-        ratio=koopman(x1, n1, x0, n0, z),
-        odds_ratio=cornfield(x1, n1, x0, n0, z),
+    return RateContrast(
+        difference=newcombe(x1, n1, x0, n0, confidence),
+        ratio=koopman(x1, n1, x0, n0, confidence),
+        odds_ratio=cornfield(x1, n1, x0, n0, confidence),
         p_value=p_value,
         test=name,
         n_standard_deviations=math.nan if is_constant else float((x1 / n1 - x0 / n0) / error),
@@ -86,13 +85,13 @@ def _p_value(x1: int, n1: int, x0: int, n0: int, test: Test) -> tuple[float, str
     return float(2 * special.ndtr(-abs(z))), "two-proportion z"
 
 
-def _compare_weighted(
+def _contrast_weighted(
     approved: Ints, members: Membership, code: int, reference: int, confidence: float
-) -> RateComparison:
-    """Comparison under probabilities; linearized, so that a person who counts in both groups is counted once."""
+) -> RateContrast:
+    """Contrast under probabilities; linearized, so that a person who counts in both groups is counted once."""
     weights, reference_weights = members.column(code), members.column(reference)
     if not weights.any():
-        return no_comparison(nobody_in(members, code))
+        return no_contrast(nobody_in(members, code))
     times = members.times
     rate, influence = weighted_mean(approved, weights, times)
     reference_rate, reference_influence = weighted_mean(approved, reference_weights, times)
@@ -108,8 +107,8 @@ def _compare_weighted(
     difference = rate - reference_rate
     error = standard_error(influence - reference_influence, times)
     if error == 0:
-        return no_comparison("not estimable: the weighted rates have no spread")
-    return RateComparison(
+        return no_contrast("not estimable: the weighted rates have no spread")
+    return RateContrast(
         difference=Estimate(difference, max(-1.0, difference - z * error), min(1.0, difference + z * error)),
         ratio=log_scale("approval ratio", lambda p: 1 / p, lambda p: p),
         odds_ratio=log_scale("odds ratio", lambda p: 1 / (p * (1 - p)), lambda p: p / (1 - p)),

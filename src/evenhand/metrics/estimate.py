@@ -1,4 +1,4 @@
-"""A figure with its confidence interval, or the reason why there is none."""
+"""A metric with its confidence interval, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -8,25 +8,30 @@ from typing import Any
 
 from scipy import special
 
-__all__ = ["Estimate", "normal_quantile", "not_estimable"]
+__all__ = ["Estimate", "Plain", "normal_quantile", "not_estimable"]
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A figure with its confidence interval; NaN with the reason in `note` where there is none."""
+class Plain:
+    """A result that can be had as plain data."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields, nested."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Estimate(Plain):
+    """A metric with its confidence interval; NaN with the reason in `note` where there is none."""
 
     value: float
     low: float
     high: float
     note: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain fields."""
-        return asdict(self)
-
 
 def not_estimable(reason: str) -> Estimate:
-    """No figure, and why."""
+    """No metric, and why."""
     return Estimate(math.nan, math.nan, math.nan, reason)
 
 
