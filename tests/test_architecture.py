@@ -14,6 +14,7 @@ def test_the_top_of_the_package_has_at_most_fifteen_rooms():
     assert len([path for path in PACKAGE.iterdir() if path.name not in aside]) <= 15
 
 
+@pytest.mark.integration
 def test_help_does_not_wait_for_torch():
     code = "import evenhand.cli, sys; assert 'torch' not in sys.modules and 'pandas' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,6 +1,4 @@
 import dataclasses
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -59,12 +57,3 @@ def test_repr_tells_counts_exclusions_and_notes():
     assert "left out of 1,006 rows: too late 5; lost 1" in text
     assert "CC BY 4.0" in text
     assert "protected basis" in text
-
-
-def test_import_needs_no_table_library():
-    code = (
-        "import sys\n"
-        "for name in ('pandas', 'pyarrow', 'narwhals', 'rich', 'platformdirs', 'typer'): sys.modules[name] = None\n"
-        "import evenhand.datasets\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

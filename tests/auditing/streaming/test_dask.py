@@ -19,13 +19,23 @@ from evenhand.exceptions import DataFileError, InvalidInputError, StreamError
 
 distributed = pytest.importorskip("distributed")
 
-pytestmark = pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning"),
+]
 
 
 @pytest.fixture(scope="module")
 def cluster():
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as running:
         yield running
+
+
+@pytest.fixture
+def started(cluster, monkeypatch):
+    """A cluster of this machine has the workers of the cluster that runs already: starting others takes seconds."""
+    monkeypatch.setattr(cluster, "close", lambda: None)
+    monkeypatch.setattr(distributed, "LocalCluster", lambda **_settings: cluster)
 
 
 def _same(first, second):
@@ -53,7 +63,7 @@ def test_a_cluster_of_this_machine_is_the_default_and_finds_the_same(tmp_path, p
     _same(shared, streamed(model, people, Path("threads")))
 
 
-def test_workers_of_this_machine_do_the_reading_and_writing(tmp_path, model, people, streamed, monkeypatch):
+def test_workers_of_this_machine_do_the_reading_and_writing(tmp_path, model, people, streamed, started, monkeypatch):
     """What this process would need for it is broken once the reference is read; processes of Dask start afresh."""
 
     def refuse(*_arguments):
@@ -66,7 +76,7 @@ def test_workers_of_this_machine_do_the_reading_and_writing(tmp_path, model, peo
 
 
 def test_a_worker_of_this_machine_killed_on_the_way_costs_time_and_nothing_else(tmp_path, model, applicants, streamed):
-    table = applicants(4000)
+    table = applicants(2000)
     for place in ("threads", "cluster"):
         (tmp_path / place).mkdir()
     killed = []
@@ -85,15 +95,15 @@ def test_a_worker_of_this_machine_killed_on_the_way_costs_time_and_nothing_else(
 
     watcher = threading.Thread(target=kill_one)
     watcher.start()
-    shared = streamed(model, table, tmp_path / "cluster", batch_rows=200, engine="dask", workers=2)
+    shared = streamed(model, table, tmp_path / "cluster", batch_rows=100, engine="dask", workers=2)
     watcher.join()
     assert killed
-    _same(shared, streamed(model, table, tmp_path / "threads", batch_rows=200))
+    _same(shared, streamed(model, table, tmp_path / "threads", batch_rows=100))
 
 
 @pytest.mark.parametrize("is_local", [True, False])
 def test_a_file_that_a_worker_cannot_read_is_named_with_its_own_kind_of_error(
-    tmp_path, model, people, cluster, is_local
+    tmp_path, model, people, cluster, started, is_local
 ):
     folder = tmp_path / "people"
     folder.mkdir()
@@ -116,7 +126,7 @@ def test_a_file_that_a_worker_cannot_read_is_named_with_its_own_kind_of_error(
         )
 
 
-def test_a_full_disk_on_a_worker_keeps_what_was_finished_and_says_so(tmp_path, model, people, streamed):
+def test_a_full_disk_on_a_worker_keeps_what_was_finished_and_says_so(tmp_path, model, people, streamed, started):
     """A folder in the place of a file is as good as a full disk, and found by the process that writes."""
     (tmp_path / "audit" / "batches" / "000003.triples.npy" / "in the way").mkdir(parents=True)
     told = r"audit' cannot be written: Is a directory; free space and go on.*\. [1-8] of 9 batches are finished"
@@ -125,7 +135,7 @@ def test_a_full_disk_on_a_worker_keeps_what_was_finished_and_says_so(tmp_path, m
 
 
 def test_a_worker_killed_on_the_way_costs_time_and_nothing_else(tmp_path, model, applicants, streamed, cluster):
-    table = applicants(4000)
+    table = applicants(2000)
     for place in ("threads", "cluster"):
         (tmp_path / place).mkdir()
     killed = []
@@ -143,17 +153,17 @@ def test_a_worker_killed_on_the_way_costs_time_and_nothing_else(tmp_path, model,
     watcher = threading.Thread(target=kill_one)
     watcher.start()
     remote = streamed(
-        model, table, tmp_path / "cluster", batch_rows=200, engine="dask", scheduler=cluster.scheduler_address
+        model, table, tmp_path / "cluster", batch_rows=100, engine="dask", scheduler=cluster.scheduler_address
     )
     watcher.join()
     assert killed
-    _same(remote, streamed(model, table, tmp_path / "threads", batch_rows=200))
+    _same(remote, streamed(model, table, tmp_path / "threads", batch_rows=100))
 
 
 def test_the_only_worker_killed_on_the_way_is_replaced_and_gets_the_reference_again(
     tmp_path, model, applicants, streamed
 ):
-    table = applicants(3000)
+    table = applicants(1500)
     for place in ("threads", "cluster"):
         (tmp_path / place).mkdir()
     killed = []
@@ -170,7 +180,7 @@ def test_the_only_worker_killed_on_the_way_is_replaced_and_gets_the_reference_ag
 
         watcher = threading.Thread(target=kill_it)
         watcher.start()
-        settings = {"batch_rows": 200, "evidence": False}
+        settings = {"batch_rows": 100, "evidence": False}
         remote = streamed(
             model, table, tmp_path / "cluster", engine="dask", scheduler=own.scheduler_address, **settings
         )
@@ -229,10 +239,10 @@ def test_a_scheduler_that_dies_on_the_way(tmp_path, model, applicants, streamed)
         watcher = threading.Thread(target=kill)
         watcher.start()
         with pytest.raises(StreamError, match=r"Dask scheduler tcp.* broke .* of 20 batches are finished"):
-            streamed(model, applicants(4000), tmp_path, batch_rows=200, engine="dask", scheduler=address)
+            streamed(model, applicants(2000), tmp_path, batch_rows=100, engine="dask", scheduler=address)
         watcher.join()
-    found = streamed(model, applicants(4000), tmp_path, batch_rows=200, resume=True)
-    assert found.provenance.n_people == 4000
+    found = streamed(model, applicants(2000), tmp_path, batch_rows=100, resume=True)
+    assert found.provenance.n_people == 2000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc is told to keep memory")
