@@ -30,7 +30,7 @@ TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 unit: $(VENV)/.dev  ## tests and doctests that start no process: about a minute on two cores
 	$(TESTS) -m "not integration and not slow and not browser"
 
-test: $(VENV)/.dev  ## all default tests: unit, and processes, clusters, commands, pages and examples; four minutes on two cores
+test: $(VENV)/.dev  ## all default tests: unit, and processes, clusters, commands, pages and examples; five minutes on two cores
 	$(TESTS)
 
 slow: $(VENV)/.dev  ## the minutes-long tests: five-fold figures on real data, hundreds of damaged files

@@ -56,6 +56,14 @@ def _same_draws_in_every_run():
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)

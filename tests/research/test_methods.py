@@ -33,6 +33,8 @@ from evenhand.research.methods.disparate_impact_remover import QuantileRepair
 from evenhand.research.methods.lagrangian import rate_differences
 from evenhand.research.methods.network import train_network
 
+pytestmark = pytest.mark.integration
+
 SETTINGS = NetworkSettings(epochs=10, learning_rate=2e-3)
 QUICK = NetworkSettings(hidden=(8, 4), epochs=1)
 
@@ -404,7 +406,6 @@ def test_a_missing_library_is_named_with_the_extra_that_brings_it(name, library,
         make_method(name, QUICK, ["merit"]).fit(X, y, sensitive_features=group)
 
 
-@pytest.mark.integration
 def test_importing_the_methods_loads_no_optional_library():
     code = "import sys, evenhand.research.methods; assert not {'fairlearn', 'cooper'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -41,6 +41,8 @@ from evenhand.research.reproduction.stacks import (
 )
 from evenhand.research.reproduction.store import ResultRow, ResultStore
 
+pytestmark = pytest.mark.integration
+
 TINY = ProtocolSettings.quick(n_folds=2, epochs=1, hidden=(8, 4), n_steps=2)
 
 
