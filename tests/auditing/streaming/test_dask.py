@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
-import psutil
 import pytest
 
 from evenhand.auditing.streaming import audit_stream, engines
@@ -75,30 +74,37 @@ def test_workers_of_this_machine_do_the_reading_and_writing(tmp_path, model, peo
     assert found.provenance.n_people == len(people)
 
 
-def test_a_worker_of_this_machine_killed_on_the_way_costs_time_and_nothing_else(tmp_path, model, applicants, streamed):
-    table = applicants(2000)
-    for place in ("threads", "cluster"):
-        (tmp_path / place).mkdir()
+@contextmanager
+def _losing_a_worker(cluster, folder):
+    """Kills a worker of the cluster once a first batch of the audit in the folder is finished."""
     killed = []
 
-    def workers():
-        return {child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())}
-
-    others = workers()  # of other tests
-
     def kill_one():
-        while not list((tmp_path / "cluster" / "audit" / "batches").glob("??????.npz")):
+        while not list((folder / "audit" / "batches").glob("??????.npz")):
             time.sleep(0.01)
-        victim = next(iter(workers() - others))
-        victim.kill()
-        killed.append(victim.pid)
+        with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
+            victim = next(iter(client.run(os.getpid).values()))
+        os.kill(victim, signal.SIGKILL)
+        killed.append(victim)
 
     watcher = threading.Thread(target=kill_one)
     watcher.start()
-    shared = streamed(model, table, tmp_path / "cluster", batch_rows=100, engine="dask", workers=2)
+    yield
     watcher.join()
     assert killed
-    _same(shared, streamed(model, table, tmp_path / "threads", batch_rows=100))
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_worker_killed_on_the_way_costs_time_and_nothing_else(
+    tmp_path, model, applicants, streamed, cluster, started, is_local
+):
+    table = applicants(2000)
+    for place in ("threads", "cluster"):
+        (tmp_path / place).mkdir()
+    where = {"workers": 2} if is_local else {"scheduler": cluster.scheduler_address}
+    with _losing_a_worker(cluster, tmp_path / "cluster"):
+        remote = streamed(model, table, tmp_path / "cluster", batch_rows=100, engine="dask", **where)
+    _same(remote, streamed(model, table, tmp_path / "threads", batch_rows=100))
 
 
 @pytest.mark.parametrize("is_local", [True, False])
@@ -134,58 +140,20 @@ def test_a_full_disk_on_a_worker_keeps_what_was_finished_and_says_so(tmp_path, m
         streamed(model, people, tmp_path, engine="dask", workers=1)
 
 
-def test_a_worker_killed_on_the_way_costs_time_and_nothing_else(tmp_path, model, applicants, streamed, cluster):
-    table = applicants(2000)
-    for place in ("threads", "cluster"):
-        (tmp_path / place).mkdir()
-    killed = []
-
-    def kill_one():
-        batches = tmp_path / "cluster" / "audit" / "batches"
-        while not list(batches.glob("??????.npz")):
-            time.sleep(0.01)
-        with distributed.Client(cluster.scheduler_address) as client:
-            pids = client.run(os.getpid)
-        victim = next(iter(pids.values()))
-        os.kill(victim, signal.SIGKILL)
-        killed.append(victim)
-
-    watcher = threading.Thread(target=kill_one)
-    watcher.start()
-    remote = streamed(
-        model, table, tmp_path / "cluster", batch_rows=100, engine="dask", scheduler=cluster.scheduler_address
-    )
-    watcher.join()
-    assert killed
-    _same(remote, streamed(model, table, tmp_path / "threads", batch_rows=100))
-
-
 def test_the_only_worker_killed_on_the_way_is_replaced_and_gets_the_reference_again(
     tmp_path, model, applicants, streamed
 ):
     table = applicants(1500)
     for place in ("threads", "cluster"):
         (tmp_path / place).mkdir()
-    killed = []
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as own:
-
-        def kill_it():
-            batches = tmp_path / "cluster" / "audit" / "batches"
-            while not list(batches.glob("??????.npz")):
-                time.sleep(0.01)
-            with distributed.Client(own.scheduler_address) as client:
-                (pid,) = client.run(os.getpid).values()
-            os.kill(pid, signal.SIGKILL)
-            killed.append(pid)
-
-        watcher = threading.Thread(target=kill_it)
-        watcher.start()
-        settings = {"batch_rows": 100, "evidence": False}
+    settings = {"batch_rows": 100, "evidence": False}
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as own,
+        _losing_a_worker(own, tmp_path / "cluster"),
+    ):
         remote = streamed(
             model, table, tmp_path / "cluster", engine="dask", scheduler=own.scheduler_address, **settings
         )
-        watcher.join()
-    assert killed
     _same(remote, streamed(model, table, tmp_path / "threads", **settings))
 
 
