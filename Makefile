@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC := pyproject.toml constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint type docs check bench scale search slow browser clean help
+.PHONY: demo unit test lint type docs check bench scale search slow browser clean help
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -23,10 +23,17 @@ $(VENV)/.dev: $(VENV)/.base
 demo: $(VENV)/.base  ## train a plain network on German Credit, audit it, write the report to demo/ and open it
 	$(BIN)/evenhand demo --out demo
 
-test: $(VENV)/.dev  ## all default tests and doctests, a process per core
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+# Each process starts with its own run of files, so that a module's fixtures are made once, and takes from another when it
+# is done.
+TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
-slow: $(VENV)/.dev  ## the minutes-long tests: five-fold figures on real data
+unit: $(VENV)/.dev  ## tests and doctests that start no process: about a minute on two cores
+	$(TESTS) -m "not integration and not slow and not browser"
+
+test: $(VENV)/.dev  ## all default tests: unit, and processes, clusters, commands, pages and examples; five minutes on two cores
+	$(TESTS)
+
+slow: $(VENV)/.dev  ## the minutes-long tests: five-fold figures on real data, hundreds of damaged files
 	$(BIN)/python -m pytest -m slow -s
 
 $(VENV)/.browser: $(VENV)/.dev

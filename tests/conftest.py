@@ -1,7 +1,11 @@
 """Tiny models and people shared by the tests."""
 
+import gc
 import os
+import subprocess
+import sys
 from dataclasses import replace
+from multiprocessing.process import BaseProcess
 
 import numpy as np
 import pandas as pd
@@ -11,9 +15,34 @@ from hypothesis import HealthCheck, settings
 
 import evenhand as eh
 
-settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("dev"), max_examples=150, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+def pytest_collection_finish():
+    """The garbage collector, which streamed audits call, leaves alone what imports and collection made."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _unit_tests_start_no_process(request, monkeypatch):
+    """What starts another Python waits seconds for its imports; the marker keeps it out of `make unit`."""
+    if any(request.node.get_closest_marker(name) for name in ("integration", "slow", "browser")):
+        return
+    start = subprocess.Popen.__init__
+
+    def refuse(*_arguments, **_options):
+        pytest.fail("This test starts a process: mark it, or its file, with `pytest.mark.integration`.")
+
+    def refuse_python(process, words, *arguments, **options):
+        if sys.executable in words:  # libraries may ask the system for its cores
+            refuse()
+        start(process, words, *arguments, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", refuse_python)
+    monkeypatch.setattr(BaseProcess, "start", refuse)
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +54,14 @@ def _no_user_cache(tmp_path_factory, monkeypatch):
 @pytest.fixture(autouse=True)
 def _same_draws_in_every_run():
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -2,11 +2,18 @@
 
 import subprocess
 import sys
+import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "src" / "evenhand"
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "evenhand"
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+LAYERS = [
+    layer for contract in CONTRACTS for layer in contract.get("layers", ()) if (PACKAGE / layer.split()[0]).is_dir()
+]
 
 
 def test_the_top_of_the_package_has_at_most_fifteen_rooms():
@@ -14,6 +21,15 @@ def test_the_top_of_the_package_has_at_most_fifteen_rooms():
     assert len([path for path in PACKAGE.iterdir() if path.name not in aside]) <= 15
 
 
+@pytest.mark.parametrize("layer", LAYERS)
+def test_no_two_modules_of_a_layer_share_a_file_name(layer):
+    modules = [path for room in layer.split(" | ") for path in (PACKAGE / room).rglob("*.py")]
+    assert modules
+    named = Counter(path.name for path in modules if path.name != "__init__.py")
+    assert [name for name, times in named.items() if times > 1] == []
+
+
+@pytest.mark.integration
 def test_help_does_not_wait_for_torch():
     code = "import evenhand.cli, sys; assert 'torch' not in sys.modules and 'pandas' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -47,6 +47,7 @@ def words_and_numbers(text):
     return NUMBER.sub("#", text).split(), [float(number) for number in NUMBER.findall(text)]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=page_id)
 def test_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -63,6 +64,7 @@ def test_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monke
             assert numbers == pytest.approx(expected_numbers, abs=TOLERANCE)
 
 
+@pytest.mark.integration
 def test_the_python_of_the_readme_runs_as_pasted(tmp_path):
     (code,) = blocks(ROOT / "README.md", "python")
     assert len([line for line in code.splitlines() if line]) <= 12

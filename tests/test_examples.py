@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NOTEBOOK = EXAMPLES / "in_a_notebook.ipynb"
 

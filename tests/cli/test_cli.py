@@ -13,6 +13,8 @@ import typer
 
 from evenhand import cli
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def loans(tmp_path_factory):

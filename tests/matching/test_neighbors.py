@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.exceptions import InvalidInputError
@@ -48,7 +48,6 @@ def assert_same(got, expected):
     n_levels=st.integers(1, 9),
     k=st.sampled_from([1, 2, 5]),
 )
-@settings(deadline=None, max_examples=30)
 def test_neighbors_of_others_equal_brute_force_under_ties(engine, seed, n, dimensions, n_levels, k):
     points, labels, groups = lattice(seed, n, dimensions, n_levels)
     queries, asked_labels, asked_groups = points[::2] + 0.05, labels[::2], (groups[::2] + 1) % 3
@@ -58,7 +57,6 @@ def test_neighbors_of_others_equal_brute_force_under_ties(engine, seed, n, dimen
 
 @pytest.mark.parametrize("engine", ENGINES)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 90), n_levels=st.integers(1, 9), k=st.sampled_from([1, 3]))
-@settings(deadline=None, max_examples=30)
 def test_neighbors_in_the_own_group_leave_the_person_out(engine, seed, n, n_levels, k):
     points, labels, groups = lattice(seed, n, 2, n_levels)
     index = NeighborIndex.build(points, labels, groups, engine=engine)

@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
@@ -19,7 +19,6 @@ def people(seed, n=60, n_groups=2, n_features=3, n_levels=12):
 
 
 @given(seeds)
-@settings(deadline=None, max_examples=50)
 def test_match_is_the_nearest_of_the_other_group_with_the_same_label(seed):
     F, y, group = people(seed)
     pairs = match_pairs(F, y, group)
@@ -35,7 +34,6 @@ def test_match_is_the_nearest_of_the_other_group_with_the_same_label(seed):
 
 
 @given(seeds, st.floats(1e-3, 1e3), st.floats(-1e3, 1e3), st.sampled_from([-1, 1]))
-@settings(deadline=None, max_examples=50)
 def test_units_of_a_feature_do_not_matter(seed, scale, shift, sign):
     F, y, group = people(seed)
     rescaled = F.copy()
@@ -45,7 +43,6 @@ def test_units_of_a_feature_do_not_matter(seed, scale, shift, sign):
 
 
 @given(seeds)
-@settings(deadline=None, max_examples=30)
 def test_names_of_groups_do_not_matter(seed):
     F, y, group = people(seed)
     expected = match_pairs(F, y, group)
@@ -57,7 +54,6 @@ def test_names_of_groups_do_not_matter(seed):
 
 
 @given(seeds)
-@settings(deadline=None, max_examples=30)
 def test_order_of_rows_does_not_change_distances(seed):
     F, y, group = people(seed)
     order = np.random.default_rng(seed).permutation(len(F))
@@ -66,7 +62,6 @@ def test_order_of_rows_does_not_change_distances(seed):
 
 
 @given(seeds)
-@settings(deadline=None, max_examples=20)
 def test_coverage_never_falls_as_max_distance_grows(seed):
     F, y, group = people(seed)
     everyone = match_pairs(F, y, group)

@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
@@ -36,7 +36,6 @@ def test_numbers_are_z_scores_of_the_reference():
 
 
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=40).filter(lambda v: len(set(v)) > 1))
-@settings(deadline=None)
 def test_a_category_counts_like_one_standardized_number(levels):
     as_text = pd.DataFrame({"c": [f"level {v}" for v in levels]})
     as_number = pd.DataFrame({"c": [float(v) for v in levels]})

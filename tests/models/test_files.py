@@ -48,6 +48,8 @@ from evenhand.models.files import load_model
 from evenhand.models.files.guarded import opened_apart
 from evenhand.models.onnx import OnnxModel
 
+pytestmark = pytest.mark.integration
+
 COLUMNS = ["income", "debt", "years", "assets", "age"]
 
 
@@ -621,13 +623,6 @@ NATIVE = [
 ]
 
 
-@pytest.mark.parametrize("name", NATIVE)
-def test_damaged_files_read_apart_end_in_a_sentence(name, saved, people, tmp_path, monkeypatch):
-    monkeypatch.setattr("evenhand.models.files.guarded.opened_apart.__defaults__", (10.0,))
-    monkeypatch.setattr("evenhand.models.files.guarded.read_tree_file.__defaults__", (10.0,))
-    fuzz(name, saved, people, tmp_path, 5)
-
-
 # Most of the time of a process that opens a file goes into imports. Here they are made once, and each file is opened by
 # a copy of the process, which runs the same code under the same limits.
 COPYING = """
@@ -682,15 +677,15 @@ def copied_processes(request, monkeypatch):
         server.stdin.close()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be copied here")
+@pytest.mark.parametrize("n_cases", [10, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("copied_processes", NATIVE, indirect=True)
-def test_many_damaged_files_read_apart_end_in_a_sentence(copied_processes, saved, people, tmp_path, monkeypatch):
-    monkeypatch.setattr("evenhand.models.files.guarded.opened_apart.__defaults__", (10.0,))
-    monkeypatch.setattr("evenhand.models.files.guarded.read_tree_file.__defaults__", (10.0,))
+def test_damaged_files_read_apart_end_in_a_sentence(copied_processes, n_cases, saved, people, tmp_path, monkeypatch):
+    monkeypatch.setattr("evenhand.models.files.guarded.opened_apart.__defaults__", (3.0,))
+    monkeypatch.setattr("evenhand.models.files.guarded.read_tree_file.__defaults__", (3.0,))
     X = table_for(copied_processes, people[0])
     assert outcome(saved[copied_processes][0], X) == "read"
-    found = fuzz(copied_processes, saved, people, tmp_path, 200, seed=1)
+    found = fuzz(copied_processes, saved, people, tmp_path, n_cases)
     print(copied_processes, dict(Counter(found)))
 
 

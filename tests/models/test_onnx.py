@@ -138,6 +138,7 @@ def test_a_network_with_normalized_layers_is_scored_in_log_odds(numbers):
         torch.testing.assert_close(audited.margin(x).float(), module(x.float()).squeeze(-1), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.integration
 def test_what_onnx2torch_converts_is_differentiated():
     # onnx2torch imports two image operators that a torchvision of another build lacks; none is in this graph.
     code = """

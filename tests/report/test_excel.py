@@ -193,6 +193,7 @@ def test_a_reference_group_has_no_ratio_and_says_why(workbook):
     assert row["note"] == "this is the reference group"
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel limits the size of files")
 def test_a_disk_without_room_is_an_error_of_the_system_and_leaves_nothing(tmp_path):
     script = f"""

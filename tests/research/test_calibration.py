@@ -10,6 +10,8 @@ import pytest
 from evenhand.exceptions import InvalidInputError
 from evenhand.research.calibration import Cell, full_study, quick_study, run_cell, run_study
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def rows():

@@ -34,6 +34,8 @@ from evenhand.research.methods.disparate_impact_remover import QuantileRepair
 from evenhand.research.methods.lagrangian import rate_differences
 from evenhand.research.methods.network import train_network
 
+pytestmark = pytest.mark.integration
+
 SETTINGS = NetworkSettings(epochs=10, learning_rate=2e-3)
 QUICK = NetworkSettings(hidden=(8, 4), epochs=1)
 

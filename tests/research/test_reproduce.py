@@ -5,7 +5,6 @@ import io
 import json
 import math
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,6 +41,8 @@ from evenhand.research.reproduction.tables import (
     table_main,
     table_pareto,
 )
+
+pytestmark = pytest.mark.integration
 
 SETTINGS = ProtocolSettings()
 
@@ -282,10 +283,8 @@ def test_runs_are_never_mixed_in_a_table(rows, tmp_path):
         write_outputs([*rows, replace(rows[0], run="another")], SETTINGS, tmp_path)
 
 
-def test_two_methods_on_german_in_under_a_minute(tmp_path):
-    began = time.monotonic()
+def test_two_methods_on_german(tmp_path):
     done = reproduce("german", "cec,unconstrained", folds=2, quick=True, out=tmp_path, n_threads=1, is_shown=False)
-    assert time.monotonic() - began < 60
     assert {(r.method, r.fold) for r in done.rows} == {(m, f) for m in ("cec", "unconstrained") for f in (0, 1)}
     cec = {m: np.mean([r.metrics["cec"] for r in done.rows if r.method == m]) for m in ("cec", "unconstrained")}
     assert cec["cec"] < cec["unconstrained"]

@@ -7,14 +7,6 @@ import evenhand as eh
 from evenhand.searching import search
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="session")
 def planted():
     """People and labels that a model with planted bias decided."""

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 import torch
 
 from evenhand.training.data import TrainingData, ValidationData
@@ -48,11 +47,3 @@ def make_data(
         X_val, y_val, group_val = people(validation)
         held_out = ValidationData(X_val, y_val, group_val, matches(y_val, group_val, y, group))
     return TrainingData(X, y, group, matches(y, group, y, group), baselines, weight, join, held_out)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)

@@ -63,6 +63,7 @@ EXPECTED_FAILURES = {
 }
 
 
+@pytest.mark.integration
 @parametrize_with_checks([GroupsFromRows()], expected_failed_checks=lambda estimator: EXPECTED_FAILURES)
 def test_scikit_learn_estimator_checks(estimator, check):
     check(estimator)

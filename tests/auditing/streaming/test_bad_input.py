@@ -221,6 +221,7 @@ def bound_by_permissions():
         raise OSError("CAP_DAC_OVERRIDE cannot be dropped")
 
 
+@pytest.mark.integration
 def test_a_folder_that_is_read_only(tmp_path, people):
     source, model, locked = tmp_path / "people.parquet", tmp_path / "model.skops", tmp_path / "locked"
     people.to_parquet(source)
@@ -239,6 +240,7 @@ def test_a_folder_that_is_read_only(tmp_path, people):
     assert not list(locked.iterdir())
 
 
+@pytest.mark.integration
 def test_a_full_disk_keeps_what_was_finished_and_says_so(tmp_path, applicants):
     source, out = tmp_path / "people", tmp_path / "audit"
     source.mkdir()

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
-import psutil
 import pytest
 
 from evenhand.auditing.streaming import audit_stream, engines
@@ -19,13 +18,23 @@ from evenhand.exceptions import DataFileError, InvalidInputError, StreamError
 
 distributed = pytest.importorskip("distributed")
 
-pytestmark = pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning"),
+]
 
 
 @pytest.fixture(scope="module")
 def cluster():
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as running:
         yield running
+
+
+@pytest.fixture
+def started(cluster, monkeypatch):
+    """A cluster of this machine has the workers of the cluster that runs already: starting others takes seconds."""
+    monkeypatch.setattr(cluster, "close", lambda: None)
+    monkeypatch.setattr(distributed, "LocalCluster", lambda **_settings: cluster)
 
 
 def _same(first, second):
@@ -53,7 +62,7 @@ def test_a_cluster_of_this_machine_is_the_default_and_finds_the_same(tmp_path, p
     _same(shared, streamed(model, people, Path("threads")))
 
 
-def test_workers_of_this_machine_do_the_reading_and_writing(tmp_path, model, people, streamed, monkeypatch):
+def test_workers_of_this_machine_do_the_reading_and_writing(tmp_path, model, people, streamed, started, monkeypatch):
     """What this process would need for it is broken once the reference is read; processes of Dask start afresh."""
 
     def refuse(*_arguments):
@@ -65,35 +74,42 @@ def test_workers_of_this_machine_do_the_reading_and_writing(tmp_path, model, peo
     assert found.provenance.n_people == len(people)
 
 
-def test_a_worker_of_this_machine_killed_on_the_way_costs_time_and_nothing_else(tmp_path, model, applicants, streamed):
-    table = applicants(4000)
-    for place in ("threads", "cluster"):
-        (tmp_path / place).mkdir()
+@contextmanager
+def _losing_a_worker(cluster, folder):
+    """Kills a worker of the cluster once a first batch of the audit in the folder is finished."""
     killed = []
 
-    def workers():
-        return {child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())}
-
-    others = workers()  # of other tests
-
     def kill_one():
-        while not list((tmp_path / "cluster" / "audit" / "batches").glob("??????.npz")):
+        while not list((folder / "audit" / "batches").glob("??????.npz")):
             time.sleep(0.01)
-        victim = next(iter(workers() - others))
-        victim.kill()
-        killed.append(victim.pid)
+        with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
+            victim = next(iter(client.run(os.getpid).values()))
+        os.kill(victim, signal.SIGKILL)
+        killed.append(victim)
 
     watcher = threading.Thread(target=kill_one)
     watcher.start()
-    shared = streamed(model, table, tmp_path / "cluster", batch_rows=200, engine="dask", n_jobs=2)
+    yield
     watcher.join()
     assert killed
-    _same(shared, streamed(model, table, tmp_path / "threads", batch_rows=200))
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_worker_killed_on_the_way_costs_time_and_nothing_else(
+    tmp_path, model, applicants, streamed, cluster, started, is_local
+):
+    table = applicants(2000)
+    for place in ("threads", "cluster"):
+        (tmp_path / place).mkdir()
+    where = {"n_jobs": 2} if is_local else {"scheduler": cluster.scheduler_address}
+    with _losing_a_worker(cluster, tmp_path / "cluster"):
+        remote = streamed(model, table, tmp_path / "cluster", batch_rows=100, engine="dask", **where)
+    _same(remote, streamed(model, table, tmp_path / "threads", batch_rows=100))
 
 
 @pytest.mark.parametrize("is_local", [True, False])
 def test_a_file_that_a_worker_cannot_read_is_named_with_its_own_kind_of_error(
-    tmp_path, model, people, cluster, is_local
+    tmp_path, model, people, cluster, started, is_local
 ):
     folder = tmp_path / "people"
     folder.mkdir()
@@ -116,7 +132,7 @@ def test_a_file_that_a_worker_cannot_read_is_named_with_its_own_kind_of_error(
         )
 
 
-def test_a_full_disk_on_a_worker_keeps_what_was_finished_and_says_so(tmp_path, model, people, streamed):
+def test_a_full_disk_on_a_worker_keeps_what_was_finished_and_says_so(tmp_path, model, people, streamed, started):
     """A folder in the place of a file is as good as a full disk, and found by the process that writes."""
     (tmp_path / "audit" / "batches" / "000003.triples.npy" / "in the way").mkdir(parents=True)
     told = r"audit' cannot be written: Is a directory; free space and go on.*\. [1-8] of 9 batches are finished"
@@ -124,58 +140,20 @@ def test_a_full_disk_on_a_worker_keeps_what_was_finished_and_says_so(tmp_path, m
         streamed(model, people, tmp_path, engine="dask", n_jobs=1)
 
 
-def test_a_worker_killed_on_the_way_costs_time_and_nothing_else(tmp_path, model, applicants, streamed, cluster):
-    table = applicants(4000)
-    for place in ("threads", "cluster"):
-        (tmp_path / place).mkdir()
-    killed = []
-
-    def kill_one():
-        batches = tmp_path / "cluster" / "audit" / "batches"
-        while not list(batches.glob("??????.npz")):
-            time.sleep(0.01)
-        with distributed.Client(cluster.scheduler_address) as client:
-            pids = client.run(os.getpid)
-        victim = next(iter(pids.values()))
-        os.kill(victim, signal.SIGKILL)
-        killed.append(victim)
-
-    watcher = threading.Thread(target=kill_one)
-    watcher.start()
-    remote = streamed(
-        model, table, tmp_path / "cluster", batch_rows=200, engine="dask", scheduler=cluster.scheduler_address
-    )
-    watcher.join()
-    assert killed
-    _same(remote, streamed(model, table, tmp_path / "threads", batch_rows=200))
-
-
 def test_the_only_worker_killed_on_the_way_is_replaced_and_gets_the_reference_again(
     tmp_path, model, applicants, streamed
 ):
-    table = applicants(3000)
+    table = applicants(1500)
     for place in ("threads", "cluster"):
         (tmp_path / place).mkdir()
-    killed = []
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as own:
-
-        def kill_it():
-            batches = tmp_path / "cluster" / "audit" / "batches"
-            while not list(batches.glob("??????.npz")):
-                time.sleep(0.01)
-            with distributed.Client(own.scheduler_address) as client:
-                (pid,) = client.run(os.getpid).values()
-            os.kill(pid, signal.SIGKILL)
-            killed.append(pid)
-
-        watcher = threading.Thread(target=kill_it)
-        watcher.start()
-        settings = {"batch_rows": 200, "evidence": False}
+    settings = {"batch_rows": 100, "evidence": False}
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as own,
+        _losing_a_worker(own, tmp_path / "cluster"),
+    ):
         remote = streamed(
             model, table, tmp_path / "cluster", engine="dask", scheduler=own.scheduler_address, **settings
         )
-        watcher.join()
-    assert killed
     _same(remote, streamed(model, table, tmp_path / "threads", **settings))
 
 
@@ -227,10 +205,10 @@ def test_a_scheduler_that_dies_on_the_way(tmp_path, model, applicants, streamed)
         watcher = threading.Thread(target=kill)
         watcher.start()
         with pytest.raises(StreamError, match=r"Dask scheduler tcp.* broke .* of 20 batches are finished"):
-            streamed(model, applicants(4000), tmp_path, batch_rows=200, engine="dask", scheduler=address)
+            streamed(model, applicants(2000), tmp_path, batch_rows=100, engine="dask", scheduler=address)
         watcher.join()
-    found = streamed(model, applicants(4000), tmp_path, batch_rows=200, resume=True)
-    assert found.provenance.n_people == 4000
+    found = streamed(model, applicants(2000), tmp_path, batch_rows=100, resume=True)
+    assert found.provenance.n_people == 2000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc is told to keep memory")

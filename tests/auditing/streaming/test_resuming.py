@@ -1,7 +1,7 @@
 """An audit that was stopped goes on, and ends with the same digits; what cannot go on is refused with the reason."""
 
 import json
-import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -20,6 +20,7 @@ from evenhand.exceptions import InvalidInputError, StreamError
 
 FINANCIAL = ["f0", "f1", "f2"]
 FEATURES = [*FINANCIAL, "z0", "z1", "z2"]
+SCRIPT = Path(__file__).parent / "stream_once.py"
 
 pytestmark = pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
 
@@ -29,41 +30,30 @@ def without_time(path):
     return [line for line in path.read_text().splitlines() if '"created"' not in line]
 
 
-def _start(source, out, *flags):
-    script = Path(__file__).parent / "stream_once.py"
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    return subprocess.Popen(
-        [sys.executable, str(script), str(source), str(out), *flags], env=environment, stderr=subprocess.PIPE
-    )
-
-
+@pytest.mark.integration
 def test_killed_at_any_moment_it_goes_on_to_the_same_digits(tmp_path, applicants):
-    table = applicants(4000)
-    source = tmp_path / "people.parquet"
-    table.to_parquet(source)
-    whole = _start(source, tmp_path / "whole")
-    assert whole.wait() == 0, whole.stderr.read().decode()
-    rng = np.random.default_rng(1)
-    out = tmp_path / "killed"
+    source, whole, out = (tmp_path / name for name in ("people.parquet", "whole", "killed"))
+    applicants(4000).to_parquet(source)
+    run_here = runpy.run_path(str(SCRIPT))["main"]
+    run_here(source, whole)
     n_kills = 0
-    for _ in range(40):
-        # From the first batch on: killed while the machine still starts up, nothing is tested.
-        finished = len(list((out / "batches").glob("??????.npz"))) if out.exists() else 0
-        process = _start(source, out, "resume")
+    for seconds in np.random.default_rng(1).uniform(0, 0.3, size=3):
+        # From the first new batch on: killed while the process still starts up, nothing is tested.
+        finished = len(list((out / "batches").glob("??????.npz")))
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", SCRIPT, source, out, "resume"], stderr=subprocess.DEVNULL
+        )
         while process.poll() is None and finished == len(list((out / "batches").glob("??????.npz"))):
             time.sleep(0.01)
-        time.sleep(float(rng.uniform(0, 0.5)))
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            n_kills += 1
-        process.wait()
-        process.stderr.close()
-        if (out / "audit.json").exists():
-            break
-    whole.stderr.close()
+        time.sleep(float(seconds))
+        process.kill()
+        n_kills += process.wait() == -signal.SIGKILL
     assert n_kills >= 2
-    assert without_time(out / "audit.json") == without_time(tmp_path / "whole" / "audit.json")
-    for part in sorted((tmp_path / "whole" / "pairs").glob("*.parquet")):
+    run_here(source, out, "resume")
+    assert without_time(out / "audit.json") == without_time(whole / "audit.json")
+    parts = sorted((whole / "pairs").glob("*.parquet"))
+    assert parts
+    for part in parts:
         assert pq.read_table(part).equals(pq.read_table(out / "pairs" / part.name))
 
 

@@ -13,7 +13,10 @@ from evenhand.auditing.streaming import audit_stream
 FINANCIAL = ["f0", "f1", "f2"]
 FEATURES = [*FINANCIAL, "z0", "z1", "z2"]
 
-pytestmark = pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning"),
+]
 
 
 @pytest.mark.parametrize("reference_people", [10_000, None])

@@ -45,7 +45,8 @@ def test_models_without_trees_are_refused():
         read_trees(LogisticRegression())
 
 
-def test_importing_the_package_imports_no_tree_library():
+@pytest.mark.integration
+def test_importing_the_package_imports_no_optional_library():
     libraries = ["numba", "xgboost", "lightgbm", "catboost", "shap"]
     code = f"import evenhand.models.trees, sys; assert not set({libraries}) & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -233,6 +233,7 @@ def test_a_model_of_categories_alone_has_no_weights(with_categories, tmp_path):
     result.to_excel(tmp_path / "report.xlsx")
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("library", "ending"), [("xgboost", ".json"), ("lightgbm", ".txt")])
 def test_a_native_file_and_a_csv_give_the_figures_of_the_model_and_its_table(
     library, ending, with_categories, tmp_path

@@ -262,6 +262,7 @@ def test_weights_are_shares_of_orders():
     np.testing.assert_allclose(weights, beta(u + 1, v + 1), rtol=1e-12)
 
 
+@pytest.mark.integration
 def test_without_numba_a_sentence_says_what_to_install():
     code = """
 import sys
