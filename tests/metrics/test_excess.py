@@ -6,7 +6,6 @@ from scipy import stats
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import (
-    ExcessEstimate,
     NullScores,
     benjamini_hochberg,
     empirical_p_values,
@@ -14,8 +13,6 @@ from evenhand.metrics.excess import (
     excess_by,
     excess_columns,
     holm,
-    practical_significance,
-    statistical_significance,
 )
 from evenhand.system.hashing import person_hash
 
@@ -250,36 +247,6 @@ def test_q_values_from_counts_equal_those_from_every_p_value(rng):
     expected = np.full(500, np.nan)
     expected[np.isfinite(p)] = stats.false_discovery_control(p[np.isfinite(p)])
     np.testing.assert_allclose(q, expected, rtol=1e-12)
-
-
-def _estimate(value, low, high, p, n_effective=500.0, note=""):
-    return ExcessEstimate(value, low, high, p, 0.01, 600, n_effective, n_effective - 1, note)
-
-
-@pytest.mark.parametrize(
-    ("estimate", "words"),
-    [
-        (_estimate(0.05, 0.03, 0.07, 1e-5), "0.050 more than placebo pairs (p < 0.001): more than chance"),
-        (_estimate(-0.01, -0.03, 0.01, 0.84), "0.010 less than placebo pairs (p = 0.840): no evidence of an excess"),
-        (_estimate(0.05, 0.0, 0.1, 0.04, 12.0), "Few independent people (worth 12)"),
-        (_estimate(np.nan, np.nan, np.nan, np.nan, note="no one there"), "cannot be said: no one there."),
-    ],
-)
-def test_statistical_significance_in_words(estimate, words):
-    assert words in statistical_significance(estimate)
-
-
-@pytest.mark.parametrize(
-    ("estimate", "words"),
-    [
-        (_estimate(0.05, 0.03, 0.07, 0.0), "is of practical size"),
-        (_estimate(0.005, 0.003, 0.007, 0.0), "too small to matter"),
-        (_estimate(0.02, 0.01, 0.03, 0.0), "do not settle"),
-        (_estimate(np.nan, np.nan, np.nan, np.nan, note="no one there"), "cannot be judged: no one there."),
-    ],
-)
-def test_practical_significance_in_words(estimate, words):
-    assert words in practical_significance(estimate)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.report import charts
-from evenhand.report.plots import CHARTS
+from evenhand.report.plots import Plots
+from evenhand.report.registry import CHARTS
 from evenhand.report.theme import DARK, LIGHT, VARIABLES, css_variables, theme
 
 NEED_EVIDENCE = {"excess", "excess_by", "drivers", "weights", "proxies", "sensitivity", "thresholds"}
@@ -56,6 +57,16 @@ def test_without_evidence_a_chart_is_drawn_or_says_what_it_needs(without_evidenc
         assert charts.specification(plot())["description"]
 
 
+def test_the_charts_of_a_result_are_those_of_the_registry(result, data):
+    assert set(CHARTS) <= set(dir(result.plot))
+    for name, chart in CHARTS.items():
+        method = getattr(Plots, name)
+        assert method.__name__ == name
+        assert method.__doc__ == chart.draw.__doc__
+        assert method.__doc__
+    assert result.plot.regimes().to_dict() == charts.regimes(data).to_dict()
+
+
 def test_a_chart_of_nothing_says_so(data):
     empty = copy.deepcopy(data)
     empty["matching"]["balance"] = []
@@ -93,7 +104,7 @@ def test_drivers_are_the_largest_contributions(result, data):
     assert [r["low"] for r in shown] == pytest.approx([f.estimate.ci_low for f in found])
 
 
-def test_figures_that_were_not_estimated_are_left_out(data):
+def test_metrics_that_were_not_estimated_are_left_out(data):
     part = copy.deepcopy(data)
     part["evidence"]["splits"][0]["estimate"]["value"] = math.nan
     part["outcome"]["approvals"]["groups"][0]["approval_rate"] |= {"low": None, "high": None}

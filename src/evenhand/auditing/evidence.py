@@ -12,14 +12,9 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.people import People
 from evenhand.auditing.triples import BatchEvidence, EvidenceSums, Triples
+from evenhand.auditing.verdict import practical_significance, statistical_significance
 from evenhand.metrics.clustering import InMemory, Parts, Question, Selection, estimate_excesses
-from evenhand.metrics.excess import (
-    ExcessEstimate,
-    NullScores,
-    holm,
-    practical_significance,
-    statistical_significance,
-)
+from evenhand.metrics.excess import ExcessEstimate, NullScores, holm
 
 __all__ = [
     "DISTANCE_SHARES",

@@ -7,7 +7,7 @@ import math
 import os
 import platform
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +18,7 @@ import pandas as pd
 
 from evenhand._version import __version__
 from evenhand.auditing.evidence import Evidence
+from evenhand.auditing.verdict import verdict
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.disparity import (
     ApprovalTable,
@@ -197,7 +198,7 @@ class AuditFigures(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Everything but the pair table as plain data; a figure that could not be estimated is NaN with a note."""
         pairs = self.pair_figures()
-        return {
+        found = {
             "schema": SCHEMA,
             "versions": _versions(),
             "settings": dict(self.settings),
@@ -217,6 +218,7 @@ class AuditFigures(ABC):
             "distributions": dict(pairs.distributions),
             "warnings": list(self.warnings),
         }
+        return {**found, "verdict": verdict(found).to_dict()}
 
     def _cec(self, pairs: PairFigures) -> dict[str, Any]:
         figures: dict[str, Any] = {
@@ -311,25 +313,34 @@ class AuditFigures(ABC):
         pairs_file
             Name of the file of `to_parquet`, if it lies beside the page.
         """
-        from evenhand.report.contents import pairs_to_show, report_contents
-        from evenhand.report.page import render_page
+        from evenhand.report.explorer import pairs_to_show
+        from evenhand.report.page import audit_page
 
-        sample = self.pair_sample(pairs_to_show(len(self.table.columns)))
-        text = render_page(report_contents(self.to_dict(), sample, title=title, pairs_file=pairs_file))
+        sample = self.pair_sample(pairs_to_show(len(self.table.columns))).to_dict()
+        text = audit_page(self.to_dict(), sample, title=title, pairs_file=pairs_file)
         with write_atomically(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
     def to_excel(self, path: str | os.PathLike[str]) -> None:
-        """Write the figures and tables as an Excel workbook, whole or not at all; needs the extra `excel`."""
-        from evenhand.report.excel import write_workbook
+        """Write the metrics and tables as an Excel workbook, whole or not at all; needs the extra `excel`.
 
-        write_workbook(self, path)
+        Pairs are listed up to the number of rows that a sheet has; beyond, those with the strongest evidence.
+        """
+        from evenhand.auditing.sample import strongest_pairs
+        from evenhand.report.workbook import MAX_PAIRS, write_workbook
+
+        pairs, n_left_out = strongest_pairs(self._pair_parts(), MAX_PAIRS)
+        write_workbook(self.to_dict(), path, pairs=pairs, n_left_out=n_left_out, cases=self.cases(50))
+
+    def _pair_parts(self) -> Iterable[pd.DataFrame]:
+        """All pairs, in one or several tables."""
+        return (self.pairs,)
 
     def _repr_html_(self) -> str:
-        """A card for notebooks: the verdict, the key figures and the warnings."""
-        from evenhand.report.page import render_card
+        """A card for notebooks: the verdict, the key metrics and the warnings."""
+        from evenhand.report.page import audit_card
 
-        return render_card(self.to_dict())
+        return audit_card(self.to_dict())
 
     def __repr__(self) -> str:
         data = self.to_dict()

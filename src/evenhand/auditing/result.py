@@ -182,9 +182,9 @@ class AuditResult(AuditFigures):
         """Charts of the result by name, such as `result.plot.regimes()`; they show in notebooks and can be saved."""
         from evenhand.report.plots import Plots
 
-        def sample_of(person: int) -> PairSample:
+        def sample_of(person: int) -> dict[str, Any]:
             rows = np.flatnonzero(self.pairs["person"].to_numpy() == person)
-            return self._sample(self.pairs.iloc[rows], self.match_attributions[rows], max(1, len(rows)))
+            return self._sample(self.pairs.iloc[rows], self.match_attributions[rows], max(1, len(rows))).to_dict()
 
         return Plots(self.to_dict(), sample_of)
 

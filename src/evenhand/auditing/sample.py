@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from evenhand.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MAX_PAIRS", "PairSample", "draw_pair_sample"]
+__all__ = ["MAX_PAIRS", "PairSample", "draw_pair_sample", "strongest_pairs"]
 
 MAX_PAIRS = 2000
 _STRONGEST_SHARE = 0.2
@@ -51,6 +52,10 @@ class PairSample:
 
     def __len__(self) -> int:
         return len(self.pairs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The attributes by name, as a report takes them; tables and arrays stay what they are."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def draw_pair_sample(
@@ -106,6 +111,36 @@ def draw_pair_sample(
         n_strongest=n_strongest,
         how=_how(len(rows), n_strongest, len(scored), random_state),
     )
+
+
+def strongest_pairs(parts: Iterable[pd.DataFrame], n: int) -> tuple[pd.DataFrame, int]:
+    """All pairs in their order, or the n with the strongest evidence where there are more, and how many are left out.
+
+    Parameters
+    ----------
+    parts
+        Pair tables, one after the other; no more than a part and twice n pairs are held at a time.
+    n
+        Most pairs to keep.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"q_value": [0.5, 0.01, 0.2], "cec": [0.1, 0.2, 0.3], "placebo_cec": [0.1, 0.1, 0.1]})
+    >>> kept, n_left_out = strongest_pairs([table, table], 2)
+    >>> kept["q_value"].tolist(), n_left_out
+    ([0.01, 0.01], 4)
+    """
+    kept: list[pd.DataFrame] = []
+    n_seen = n_kept = 0
+    for part in parts:
+        kept.append(part)
+        n_seen, n_kept = n_seen + len(part), n_kept + len(part)
+        if n_kept > n:
+            pairs = pd.concat(kept, ignore_index=True)
+            rows = _by_strength(pairs, np.arange(len(pairs)))[:n]
+            kept, n_kept = [pairs.iloc[rows].reset_index(drop=True)], n
+    found = kept[0] if len(kept) == 1 else pd.concat(kept, ignore_index=True)
+    return found, n_seen - len(found)
 
 
 def _by_strength(pairs: pd.DataFrame, rows: NDArray[np.intp]) -> NDArray[np.intp]:

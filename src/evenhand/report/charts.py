@@ -1,17 +1,17 @@
 """Charts of an audit: plain data in, an Altair chart out.
 
-Every function takes the plain data of an audit (`AuditResult.to_dict`) and returns a chart with a description for
-screen readers. Charts are of one view, so that a page can give them any width.
+Every function takes the summary of an audit (`AuditResult.to_dict`) and returns a chart with a description for screen
+readers. Charts are of one view, so that a page can give them any width. `report.registry` lists them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import altair as alt
 import numpy as np
 
-from evenhand.metrics.excess import SMALLEST_EXCESS_OF_INTEREST
 from evenhand.metrics.regimes import REGIMES
 from evenhand.report.drawing import (
     STEP,
@@ -30,11 +30,6 @@ from evenhand.report.drawing import (
     specification,
 )
 from evenhand.report.formatting import decimal, is_number, shortened
-
-if TYPE_CHECKING:
-    import altair as alt
-
-    from evenhand.auditing.sample import PairSample
 
 __all__ = [
     "NothingToDrawError",
@@ -78,8 +73,6 @@ _REGIME_WORDS = {
 
 def regimes(data: Data) -> alt.Chart:
     """Share of pairs in each regime, of everyone and by group of the person."""
-    import altair as alt
-
     counts = _regime_counts(data)
     rows = [
         {"group": name, "regime": _REGIME_WORDS[r], "share": n[r] / sum(n.values()), "pairs": n[r], "place": place}
@@ -110,8 +103,6 @@ def regimes(data: Data) -> alt.Chart:
 
 def plane(data: Data) -> alt.Chart:
     """Each group by how often decisions flip and how far reasoning differs, with the placebo floor."""
-    import altair as alt
-
     counts, means = _regime_counts(data), data["cec"]["by_group"]
     rows = [
         {
@@ -174,8 +165,6 @@ def plane(data: Data) -> alt.Chart:
 
 def density(data: Data) -> alt.Chart:
     """How many pairs lie at each difference of scores and CEC score."""
-    import altair as alt
-
     found = data["distributions"]["plane"]
     across, up = found["difference_edges"], found["cec_edges"]
     rows = [
@@ -216,8 +205,6 @@ def density(data: Data) -> alt.Chart:
 
 def cec_distribution(data: Data) -> alt.Chart:
     """CEC scores of pairs, and of the placebo pairs of the same people."""
-    import altair as alt
-
     x = alt.X("cec:Q", title="CEC score", scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("share:Q", title="Share of pairs", axis=alt.Axis(format="%"))
     pairs, placebo = (_histogram(data["distributions"][key]) for key in ("cec", "placebo_cec"))
@@ -249,7 +236,7 @@ def excess(data: Data) -> alt.Chart:
         "Excess over placebo pairs",
         "Points with 95 % intervals: excess over placebo pairs of the CEC score, its two parts, regime B and shared "
         "reasons.",
-        band=SMALLEST_EXCESS_OF_INTEREST,
+        band=data["verdict"]["smallest_excess_of_interest"],
     )
 
 
@@ -263,7 +250,7 @@ def excess_by(data: Data) -> alt.Chart:
         "Excess over placebo pairs",
         "Points with 95 % intervals: excess of the CEC score among everyone and within each group, label, decision "
         "and further column.",
-        band=SMALLEST_EXCESS_OF_INTEREST,
+        band=data["verdict"]["smallest_excess_of_interest"],
     )
 
 
@@ -278,8 +265,6 @@ def drivers(data: Data) -> alt.Chart:
 
 def shares(data: Data) -> alt.Chart:
     """Each feature's share of the CEC score; the largest first."""
-    import altair as alt
-
     found = [f for f in data["features"] if is_number(f["share"])][:MOST_FEATURES]
     check_any(found, "no pair was scored")
     names = labels_of([f["feature"] for f in found])
@@ -334,8 +319,6 @@ def proxies(data: Data) -> alt.Chart:
 
 def distances(data: Data) -> alt.Chart:
     """Share of pairs within each distance, by group of the person."""
-    import altair as alt
-
     found = data["distributions"]["distance"]
     total = np.sum(list(found["counts"].values()), axis=0) if found["counts"] else np.zeros(1)
     if not total.sum():
@@ -369,8 +352,6 @@ def distances(data: Data) -> alt.Chart:
 
 def balance(data: Data) -> alt.Chart:
     """Love plot: standardized mean difference of each financial feature before and after matching."""
-    import altair as alt
-
     found: dict[str, list[Row]] = {}
     for row in data["matching"]["balance"]:
         if is_number(row["before"]) or is_number(row["after"]):
@@ -458,8 +439,6 @@ def error_rates(data: Data) -> alt.Chart:
 
 def cutoffs(data: Data) -> alt.Chart:
     """Approval ratio of each group if the cut-off were at each decile of the score."""
-    import altair as alt
-
     rows = [
         {
             "group": label_of(g["group"]),
@@ -499,8 +478,6 @@ def cutoffs(data: Data) -> alt.Chart:
 
 def score_distribution(data: Data) -> alt.Chart:
     """Distribution of scores in each group."""
-    import altair as alt
-
     found = data["distributions"]["score"]
     rows = [
         {"group": label_of(name), "score": edge, "share": n / sum(counts)}
@@ -538,7 +515,7 @@ def sensitivity(data: Data) -> alt.Chart:
         rows,
         "Excess over placebo pairs",
         "Points with 95 % intervals: excess of the CEC score with nearer or fewer comparisons.",
-        band=SMALLEST_EXCESS_OF_INTEREST,
+        band=data["verdict"]["smallest_excess_of_interest"],
     )
 
 
@@ -554,21 +531,22 @@ def thresholds(data: Data) -> alt.Chart:
     )
 
 
-def pair(sample: PairSample, row: int) -> alt.Chart:
+def pair(sample: Data, row: int) -> alt.Chart:
     """Attributions of the two people of a sampled pair side by side, as parts of unit vectors."""
-    import altair as alt
-
-    chosen = sample.pairs.iloc[row]
+    chosen = sample["pairs"].iloc[row]
     sides = {
-        f"person {chosen['person']}, {label_of(chosen['group'])}": (sample.attributions[row], sample.values.iloc[row]),
+        f"person {chosen['person']}, {label_of(chosen['group'])}": (
+            sample["attributions"][row],
+            sample["values"].iloc[row],
+        ),
         f"match {chosen['match']}, {label_of(chosen['other_group'])}": (
-            sample.match_attributions[row],
-            sample.match_values.iloc[row],
+            sample["match_attributions"][row],
+            sample["match_values"].iloc[row],
         ),
     }
     units = [attributions / max(float(np.linalg.norm(attributions)), 1e-30) for attributions, _ in sides.values()]
     order = np.argsort(-np.maximum(*map(np.abs, units)), kind="stable")[:MOST_FEATURES]
-    names = labels_of([str(sample.values.columns[j]) for j in order])
+    names = labels_of([str(sample["values"].columns[j]) for j in order])
     rows = [
         {"label": name, "who": who, "part": float(unit[j]), "value": shortened(values.iloc[j], 40)}
         for name, j in zip(names, order, strict=True)

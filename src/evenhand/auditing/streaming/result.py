@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,9 @@ class StreamedAudit(AuditFigures):
         `person` is the row in the source and `match` the row in the reference.
         """
         return self.folder / "pairs"
+
+    def _pair_parts(self) -> Iterable[pd.DataFrame]:
+        return map(pd.read_parquet, sorted(self.pairs_path.glob("*.parquet")))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the pair table as plain data, with the keys of `AuditResult.to_dict` and `stream`."""
