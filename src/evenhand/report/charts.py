@@ -506,7 +506,7 @@ def score_distribution(data: Data) -> alt.Chart:
 
 
 def sensitivity(data: Data) -> alt.Chart:
-    """The excess under other choices of comparisons, with 95 % intervals."""
+    """The excess under other choices of matches, with 95 % intervals."""
     found = _evidence(data)["sensitivity"]
     rows = [_estimate_row("as audited", data["evidence"]["cec"])]
     rows += [_estimate_row(f"distance up to {e['max_distance']:.2f}", e) for e in found["max_distance"]]
@@ -514,7 +514,7 @@ def sensitivity(data: Data) -> alt.Chart:
     return forest(
         rows,
         "Excess over placebo pairs",
-        "Points with 95 % intervals: excess of the CEC score with nearer or fewer comparisons.",
+        "Points with 95 % intervals: excess of the CEC score with nearer or fewer matches.",
         band=data["verdict"]["smallest_excess_of_interest"],
     )
 
