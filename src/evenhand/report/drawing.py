@@ -33,6 +33,7 @@ __all__ = [
     "lines_of",
     "save",
     "specification",
+    "svg_of",
 ]
 
 Row = dict[str, Any]
@@ -48,7 +49,7 @@ class NothingToDrawError(InvalidInputError):
     """The audit has no metrics for this chart."""
 
 
-def specification(chart: alt.Chart, palette: Palette | None = None) -> dict[str, Any]:
+def specification(chart: Any, palette: Palette | None = None) -> dict[str, Any]:  # noqa: ANN401 - any Altair chart
     """The Vega-Lite specification of a chart; with a palette, in its colors instead of the chart's own."""
     with warnings.catch_warnings():
         # Altair looks over its own classes with functions that Python is about to drop.
@@ -59,8 +60,24 @@ def specification(chart: alt.Chart, palette: Palette | None = None) -> dict[str,
     return plain
 
 
-def save(chart: alt.Chart, path: str | os.PathLike[str], palette: Palette = LIGHT) -> None:
+def svg_of(plain: dict[str, Any]) -> str:
+    """The drawing of a specification; names in it are escaped."""
+    return str(vl_convert.vegalite_to_svg(plain))
+
+
+def save(chart: Any, path: str | os.PathLike[str], palette: Palette | None = LIGHT, *, ppi: int = 200) -> None:  # noqa: ANN401 - any Altair chart
     """Write a chart as SVG, PNG or PDF, by the ending of the name, without a browser or the network.
+
+    Parameters
+    ----------
+    chart
+        Of any kind.
+    path
+        Of the file.
+    palette
+        Colors of the theme; None for the chart's own.
+    ppi
+        Pixels per inch of a PNG.
 
     Raises
     ------
@@ -69,8 +86,8 @@ def save(chart: alt.Chart, path: str | os.PathLike[str], palette: Palette = LIGH
     """
     target = Path(path)
     write: dict[str, Callable[[dict[str, Any]], bytes]] = {
-        ".svg": lambda spec: str(vl_convert.vegalite_to_svg(spec)).encode(),
-        ".png": lambda spec: bytes(vl_convert.vegalite_to_png(spec, ppi=200, scale=1)),
+        ".svg": lambda spec: svg_of(spec).encode(),
+        ".png": lambda spec: bytes(vl_convert.vegalite_to_png(spec, ppi=ppi, scale=1)),
         ".pdf": lambda spec: bytes(vl_convert.vegalite_to_pdf(spec)),
     }
     suffix = target.suffix.lower()

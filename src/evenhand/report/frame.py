@@ -108,8 +108,8 @@ class Section:
         Prose, and the verdict.
     facts, details, details_title
         Names and values; more of them by heading, folded away under a title.
-    panels, tables
-        Charts, and tables that are shown as they are.
+    panels, tables, notes
+        Charts, tables that are shown as they are, and reservations below them.
     points, words
         Names and sentences of a list, and of a glossary.
     is_wide
@@ -127,6 +127,7 @@ class Section:
     details_title: str = "Details"
     panels: Sequence[Panel] = ()
     tables: Sequence[Table] = ()
+    notes: Sequence[str] = ()
     points: Sequence[tuple[str, str]] = ()
     words: Sequence[tuple[str, str]] = ()
     is_wide: bool = False
