@@ -16,7 +16,7 @@ from evenhand._version import __version__
 if TYPE_CHECKING:
     from evenhand.attribution import integrated_gradients, label_group_baselines
     from evenhand.auditing.audit import audit, sensitivity
-    from evenhand.auditing.history import compare_audits
+    from evenhand.auditing.history import Change, Comparison, History, Monitoring, compare_audits, monitor, read_history
     from evenhand.auditing.result import AuditResult
     from evenhand.auditing.streaming import audit_stream
     from evenhand.datasets import Dataset, load_dataset, make_planted_bias, make_synthetic
@@ -33,9 +33,13 @@ if TYPE_CHECKING:
 __all__ = [
     "AuditResult",
     "CECClassifier",
+    "Change",
+    "Comparison",
     "Dataset",
     "EvenhandError",
     "EvenhandWarning",
+    "History",
+    "Monitoring",
     "TableEncoder",
     "__version__",
     "assign_regimes",
@@ -52,6 +56,8 @@ __all__ = [
     "make_synthetic",
     "match_diagnostics",
     "match_pairs",
+    "monitor",
+    "read_history",
     "search",
     "sensitivity",
 ]
@@ -60,9 +66,13 @@ __all__ = [
 _HOME = {
     "AuditResult": "evenhand.auditing.result",
     "CECClassifier": "evenhand.training.classifier",
+    "Change": "evenhand.auditing.history",
+    "Comparison": "evenhand.auditing.history",
     "Dataset": "evenhand.datasets",
     "EvenhandError": "evenhand.exceptions",
     "EvenhandWarning": "evenhand.exceptions",
+    "History": "evenhand.auditing.history",
+    "Monitoring": "evenhand.auditing.history",
     "TableEncoder": "evenhand.inputs.encoding",
     "assign_regimes": "evenhand.metrics.regimes",
     "audit": "evenhand.auditing.audit",
@@ -78,6 +88,8 @@ _HOME = {
     "make_synthetic": "evenhand.datasets",
     "match_diagnostics": "evenhand.matching",
     "match_pairs": "evenhand.matching",
+    "monitor": "evenhand.auditing.history",
+    "read_history": "evenhand.auditing.history",
     "search": "evenhand.searching",
     "sensitivity": "evenhand.auditing.audit",
 }

@@ -293,7 +293,7 @@ def test_it_prints_every_section_and_the_chosen_pair(open_report, report, tmp_pa
     assert places == sorted(places)
     assert title in text
     assert "consistency threshold" in text.lower()  # of the settings, which are closed on the screen
-    assert "Table behind the figure" not in text
+    assert "Table behind the chart" not in text
     assert "Show all" not in text
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 34, 48)"
@@ -311,7 +311,7 @@ def test_a_hundred_thousand_people(open_report, tmp_path):
         people.y,
         sensitive_features=people.group,
         financial_features=people.financial_features,
-        evidence=False,  # the page is no smaller for it: figures have as many rows however many people there are
+        evidence=False,  # the page is no smaller for it: charts have as many rows however many people there are
     )
     path = tmp_path / "report.html"
     large.to_html(path)

@@ -168,7 +168,7 @@ class Comparison:
 
     @property
     def moved(self) -> tuple[Change, ...]:
-        """Figures and features that moved by more than noise, surest first."""
+        """Metrics and features that moved by more than noise, surest first."""
         found = [c for c in (*self.metrics, *self.features) if c.verdict == "more than noise"]
         return tuple(sorted(found, key=lambda c: c.p_adjusted))
 
