@@ -26,13 +26,10 @@ from evenhand.report.drawing import (
     label_of,
     labels_of,
     lines_of,
-    save,
-    specification,
 )
 from evenhand.report.formatting import decimal, is_number, shortened
 
 __all__ = [
-    "NothingToDrawError",
     "approvals",
     "balance",
     "cec_distribution",
@@ -48,11 +45,9 @@ __all__ = [
     "proxies",
     "ratios",
     "regimes",
-    "save",
     "score_distribution",
     "sensitivity",
     "shares",
-    "specification",
     "thresholds",
     "weights",
 ]

@@ -420,7 +420,7 @@ def test_the_json_has_no_nan_and_the_table_a_row_for_every_change(old, others, t
     comparison = compare_audits({"old": old, "others": others})
     comparison.to_json(tmp_path / "comparison.json")
     data = json.loads((tmp_path / "comparison.json").read_text("utf-8"))
-    assert data["schema"] == "evenhand.comparison/1"
+    assert data["schema"] == "evenhand.comparison/2"
     assert len(data["metrics"]) == len(comparison.metrics)
     assert data["metrics"][0]["verdict"] == comparison.metrics[0].verdict
     table = comparison.table()

@@ -269,7 +269,7 @@ def test_one_audit_has_no_past(data):
 
 def test_the_plain_data_are_ready_for_json(data):
     found = monitor(drawn_history(data, [0.02, 0.2, 0.02])).to_dict()
-    assert found["schema"] == "evenhand.monitoring/1"
+    assert found["schema"] == "evenhand.monitoring/2"
     assert found["trends"][0]["departure"]["audit"] == "m1"
     json.dumps(found)
 

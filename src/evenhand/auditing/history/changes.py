@@ -23,7 +23,7 @@ from evenhand.system.files import write_atomically
 
 __all__ = ["COMPARISON_SCHEMA", "Change", "Comparison", "Pairing", "SettingDifference", "compare_audits"]
 
-COMPARISON_SCHEMA = "evenhand.comparison/1"
+COMPARISON_SCHEMA = "evenhand.comparison/2"
 
 _LEVEL = 0.05
 _CONFIDENCE = 0.95

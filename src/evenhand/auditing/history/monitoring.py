@@ -148,7 +148,7 @@ class Monitoring:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "schema": "evenhand.monitoring/1",
+            "schema": "evenhand.monitoring/2",
             "audits": [described(audit.name, audit.data) for audit in self.history.audits],
             "ordered_by": self.history.ordered_by,
             "sentences": list(self.sentences),
