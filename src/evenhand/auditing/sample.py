@@ -131,16 +131,20 @@ def strongest_pairs(parts: Iterable[pd.DataFrame], n: int) -> tuple[pd.DataFrame
     ([0.01, 0.01], 4)
     """
     kept: list[pd.DataFrame] = []
-    n_seen = n_kept = 0
+    n_seen = 0
     for part in parts:
         kept.append(part)
-        n_seen, n_kept = n_seen + len(part), n_kept + len(part)
-        if n_kept > n:
-            pairs = pd.concat(kept, ignore_index=True)
-            rows = _by_strength(pairs, np.arange(len(pairs)))[:n]
-            kept, n_kept = [pairs.iloc[rows].reset_index(drop=True)], n
+        n_seen += len(part)
+        if sum(map(len, kept)) > 2 * n:
+            kept = [_strongest(kept, n)]
     found = kept[0] if len(kept) == 1 else pd.concat(kept, ignore_index=True)
+    found = _strongest([found], n) if len(found) > n else found
     return found, n_seen - len(found)
+
+
+def _strongest(parts: list[pd.DataFrame], n: int) -> pd.DataFrame:
+    pairs = pd.concat(parts, ignore_index=True)
+    return pairs.iloc[_by_strength(pairs, np.arange(len(pairs)))[:n]].reset_index(drop=True)
 
 
 def _by_strength(pairs: pd.DataFrame, rows: NDArray[np.intp]) -> NDArray[np.intp]:
