@@ -174,7 +174,7 @@ def compared(
 
 def target(gains: pd.DataFrame) -> dict[str, Any]:
     """The chosen candidate against the unconstrained one: reasoning halved, AUC, positive rate and EO gap kept."""
-    row = gains.set_index("figure")
+    row = gains.set_index("metric")
     change = row["chosen"] - row["unconstrained"]
     ratio = row["chosen"] / row["unconstrained"]
     is_met = (
@@ -206,7 +206,7 @@ def dominance(gains: pd.DataFrame, candidates: pd.DataFrame, paper: pd.DataFrame
         better |= ahead > 0
     dominates = at_least & better
     status = candidates["status"].to_numpy()
-    base = gains.set_index("figure")["unconstrained"]
+    base = gains.set_index("metric")["unconstrained"]
     near_rate = (paper["positive_rate"] - base["positive_rate"]).abs() <= 0.05
     return paper[["cec_weight", "equalized_odds_weight", *AXES, "positive_rate", "cec", "excess"]].assign(
         is_collapsed=~paper["positive_rate"].between(0.01, 0.99, inclusive="neither"),

@@ -16,7 +16,7 @@ from evenhand._version import __version__
 if TYPE_CHECKING:
     from evenhand.attribution import integrated_gradients, label_group_baselines
     from evenhand.auditing.audit import audit, sensitivity
-    from evenhand.auditing.history import compare_audits
+    from evenhand.auditing.history import Change, Comparison, History, Monitoring, compare_audits, monitor, read_history
     from evenhand.auditing.result import AuditResult
     from evenhand.auditing.settings import AuditSettings
     from evenhand.auditing.streaming import audit_stream
@@ -35,9 +35,13 @@ __all__ = [
     "AuditResult",
     "AuditSettings",
     "CECClassifier",
+    "Change",
+    "Comparison",
     "Dataset",
     "EvenhandError",
     "EvenhandWarning",
+    "History",
+    "Monitoring",
     "TableEncoder",
     "__version__",
     "assign_regimes",
@@ -54,6 +58,8 @@ __all__ = [
     "make_synthetic",
     "match_diagnostics",
     "match_pairs",
+    "monitor",
+    "read_history",
     "search",
     "sensitivity",
 ]
@@ -63,9 +69,13 @@ _HOME = {
     "AuditResult": "evenhand.auditing.result",
     "AuditSettings": "evenhand.auditing.settings",
     "CECClassifier": "evenhand.training.classifier",
+    "Change": "evenhand.auditing.history",
+    "Comparison": "evenhand.auditing.history",
     "Dataset": "evenhand.datasets",
     "EvenhandError": "evenhand.exceptions",
     "EvenhandWarning": "evenhand.exceptions",
+    "History": "evenhand.auditing.history",
+    "Monitoring": "evenhand.auditing.history",
     "TableEncoder": "evenhand.inputs.encoding",
     "assign_regimes": "evenhand.metrics.regimes",
     "audit": "evenhand.auditing.audit",
@@ -81,6 +91,8 @@ _HOME = {
     "make_synthetic": "evenhand.datasets",
     "match_diagnostics": "evenhand.matching",
     "match_pairs": "evenhand.matching",
+    "monitor": "evenhand.auditing.history",
+    "read_history": "evenhand.auditing.history",
     "search": "evenhand.searching",
     "sensitivity": "evenhand.auditing.audit",
 }

@@ -86,22 +86,23 @@ def audited(n, names, groups, **options):
 
 
 @pytest.fixture(scope="session")
-def result():
+def result(with_people):
     found = audited(300, [f"feature {j}" for j in range(15)] + ["income", "debt"], ["women", "men"])
     table = found.table.copy()
     table["feature 0"] = pd.Categorical(np.where(table["feature 0"] > 0, "own home", "rented"))
     table.loc[table.index % 9 == 0, "feature 1"] = np.nan
-    return replace(found, table=table, reference_table=table)
+    return with_people(found, table=table, reference_table=table)
 
 
 @pytest.fixture(scope="session")
-def hostile():
+def hostile(with_people):
     names = [*HOSTILE, *(f"feature_{j}" for j in range(54))]
     found = audited(400, names, [*HOSTILE[:4], "plain"], by=pd.Series(np.resize(HOSTILE[:3], 400), name=HOSTILE[0]))
     table = found.table.astype({names[0]: object})
     table[names[0]] = np.resize(np.asarray(HOSTILE, dtype=object), len(table))
     provenance = replace(found.provenance, model=HOSTILE[1])
-    return replace(found, table=table, reference_table=table, provenance=provenance, warnings=HOSTILE)
+    found = replace(found, provenance=provenance, warnings=HOSTILE)
+    return with_people(found, table=table, reference_table=table)
 
 
 @pytest.fixture(scope="session")

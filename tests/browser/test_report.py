@@ -258,10 +258,11 @@ def test_hostile_text_is_shown_and_not_run(open_report, hostile, tmp_path):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_without_evidence_it_works_too(open_report, result, tmp_path):
+def test_without_evidence_it_works_too(open_report, result, with_people, tmp_path):
     features = result.features.drop(columns=[c for c in result.features if c.startswith("excess")])
     pairs = result.pairs.assign(placebo_cec=np.nan, q_value=np.nan)
-    replace(result, evidence=None, proxies=None, features=features, pairs=pairs).to_html(tmp_path / "report.html")
+    without = replace(result, evidence=None, proxies=None, features=features)
+    with_people(without, pairs=pairs).to_html(tmp_path / "report.html")
     page = open_report(tmp_path / "report.html", width=390)
     assert "not estimated" in page.text_content(".findings")
     page.select_option("#f-flag", "q")
@@ -271,9 +272,9 @@ def test_without_evidence_it_works_too(open_report, result, tmp_path):
     assert found(page) == len(pairs)
 
 
-def test_no_pair_is_no_error(open_report, result, tmp_path):
+def test_no_pair_is_no_error(open_report, result, with_people, tmp_path):
     pairs = result.pairs.assign(match=-1, cec=np.nan, placebo_cec=np.nan, match_score=np.nan)
-    replace(result, pairs=pairs).to_html(tmp_path / "report.html")
+    with_people(result, pairs=pairs).to_html(tmp_path / "report.html")
     page = open_report(tmp_path / "report.html")
     assert page.text_content("#pair") == "No pair was scored."
 
@@ -293,7 +294,7 @@ def test_it_prints_every_section_and_the_chosen_pair(open_report, report, tmp_pa
     assert places == sorted(places)
     assert title in text
     assert "consistency threshold" in text.lower()  # of the settings, which are closed on the screen
-    assert "Table behind the figure" not in text
+    assert "Table behind the chart" not in text
     assert "Show all" not in text
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 34, 48)"
@@ -311,7 +312,7 @@ def test_a_hundred_thousand_people(open_report, tmp_path):
         people.y,
         sensitive_features=people.group,
         financial_features=people.financial_features,
-        evidence=False,  # the page is no smaller for it: figures have as many rows however many people there are
+        evidence=False,  # the page is no smaller for it: charts have as many rows however many people there are
     )
     path = tmp_path / "report.html"
     large.to_html(path)

@@ -10,8 +10,6 @@ from evenhand.metrics.excess import (
     excess,
     excess_by,
     excess_columns,
-    practical_significance,
-    statistical_significance,
 )
 
 
@@ -161,36 +159,6 @@ def test_excess_by_agrees_with_each_part_alone_and_keeps_small_parts(rng):
     inside = by == "large"
     assert found["large"] == excess(delta[inside], placebo_delta[inside], nodes[inside], control=control[inside])
     assert np.isnan(found["small"].value)
-
-
-def _estimate(value, low, high, p, n_effective=500.0, note=""):
-    return ExcessEstimate(value, low, high, p, 0.01, 600, n_effective, n_effective - 1, note)
-
-
-@pytest.mark.parametrize(
-    ("estimate", "words"),
-    [
-        (_estimate(0.05, 0.03, 0.07, 1e-5), "0.050 more than placebo pairs (p < 0.001): more than chance"),
-        (_estimate(-0.01, -0.03, 0.01, 0.84), "0.010 less than placebo pairs (p = 0.840): no evidence of an excess"),
-        (_estimate(0.05, 0.0, 0.1, 0.04, 12.0), "Few independent people (worth 12)"),
-        (_estimate(np.nan, np.nan, np.nan, np.nan, note="no one there"), "cannot be said: no one there."),
-    ],
-)
-def test_statistical_significance_in_words(estimate, words):
-    assert words in statistical_significance(estimate)
-
-
-@pytest.mark.parametrize(
-    ("estimate", "words"),
-    [
-        (_estimate(0.05, 0.03, 0.07, 0.0), "is of practical size"),
-        (_estimate(0.005, 0.003, 0.007, 0.0), "too small to matter"),
-        (_estimate(0.02, 0.01, 0.03, 0.0), "do not settle"),
-        (_estimate(np.nan, np.nan, np.nan, np.nan, note="no one there"), "cannot be judged: no one there."),
-    ],
-)
-def test_practical_significance_in_words(estimate, words):
-    assert words in practical_significance(estimate)
 
 
 @pytest.mark.parametrize(

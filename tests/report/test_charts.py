@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.report import charts
-from evenhand.report.plots import CHARTS
+from evenhand.report import charts, drawing
+from evenhand.report.plots import Plots
+from evenhand.report.registry import CHARTS
 from evenhand.report.theme import DARK, LIGHT, VARIABLES, css_variables, theme
 
 NEED_EVIDENCE = {"excess", "excess_by", "drivers", "weights", "proxies", "sensitivity", "thresholds"}
@@ -23,13 +24,13 @@ def data(result):
 
 def rows_of(chart, field):
     """All different data of a chart that have the field."""
-    plain = charts.specification(chart)
+    plain = drawing.specification(chart)
     return [row for rows in plain["datasets"].values() for row in rows if field in row]
 
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_each_chart_is_one_view_with_a_description(data, name):
-    plain = charts.specification(getattr(charts, name)(data))
+    plain = drawing.specification(getattr(charts, name)(data))
     assert len(plain["description"]) > 30
     assert not {"facet", "hconcat", "vconcat", "concat", "repeat"} & set(plain)
     assert isinstance(plain["height"], int)
@@ -39,8 +40,8 @@ def test_each_chart_is_one_view_with_a_description(data, name):
 @pytest.mark.parametrize("name", CHARTS)
 def test_each_chart_takes_hostile_names_and_many_features(hostile, name, tmp_path):
     chart = getattr(hostile.plot, name)()
-    assert charts.specification(chart)["height"] <= 40 * 24
-    charts.save(chart, tmp_path / "chart.svg")
+    assert drawing.specification(chart)["height"] <= 40 * 24
+    drawing.save(chart, tmp_path / "chart.svg")
     text = (tmp_path / "chart.svg").read_text()
     assert "<script" not in text
     assert "<img" not in text
@@ -50,19 +51,29 @@ def test_each_chart_takes_hostile_names_and_many_features(hostile, name, tmp_pat
 def test_without_evidence_a_chart_is_drawn_or_says_what_it_needs(without_evidence, name):
     plot = getattr(without_evidence.plot, name)
     if name in NEED_EVIDENCE:
-        with pytest.raises(charts.NothingToDrawError, match="without evidence"):
+        with pytest.raises(drawing.NothingToDrawError, match="without evidence"):
             plot()
     else:
-        assert charts.specification(plot())["description"]
+        assert drawing.specification(plot())["description"]
+
+
+def test_the_charts_of_a_result_are_those_of_the_registry(result, data):
+    assert set(CHARTS) <= set(dir(result.plot))
+    for name, chart in CHARTS.items():
+        method = getattr(Plots, name)
+        assert method.__name__ == name
+        assert method.__doc__ == chart.draw.__doc__
+        assert method.__doc__
+    assert result.plot.regimes().to_dict() == charts.regimes(data).to_dict()
 
 
 def test_a_chart_of_nothing_says_so(data):
     empty = copy.deepcopy(data)
     empty["matching"]["balance"] = []
-    with pytest.raises(charts.NothingToDrawError, match="no difference between groups could be estimated"):
+    with pytest.raises(drawing.NothingToDrawError, match="no difference between groups could be estimated"):
         charts.balance(empty)
     empty["distributions"]["distance"]["counts"] = {"0": [0] * 121}
-    with pytest.raises(charts.NothingToDrawError, match="no distance to draw: no pair was scored"):
+    with pytest.raises(drawing.NothingToDrawError, match="no distance to draw: no pair was scored"):
         charts.distances(empty)
 
 
@@ -93,7 +104,7 @@ def test_drivers_are_the_largest_contributions(result, data):
     assert [r["low"] for r in shown] == pytest.approx([f.estimate.ci_low for f in found])
 
 
-def test_figures_that_were_not_estimated_are_left_out(data):
+def test_metrics_that_were_not_estimated_are_left_out(data):
     part = copy.deepcopy(data)
     part["evidence"]["splits"][0]["estimate"]["value"] = math.nan
     part["outcome"]["approvals"]["groups"][0]["approval_rate"] |= {"low": None, "high": None}
@@ -117,7 +128,7 @@ def test_a_pair_of_many_groups_needs_the_other_group(hostile):
         hostile.plot.pair(0)
     with pytest.raises(InvalidInputError, match="has no scored pair in 'nobody'"):
         hostile.plot.pair(0, "nobody")
-    assert "Grouped bars" in charts.specification(hostile.plot.pair(0, "plain"))["description"]
+    assert "Grouped bars" in drawing.specification(hostile.plot.pair(0, "plain"))["description"]
 
 
 def test_a_person_without_a_pair_is_refused(result):
@@ -131,7 +142,7 @@ SIGNATURES = {"svg": b"<svg", "png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF-"}
 @pytest.mark.parametrize("kind", SIGNATURES)
 def test_a_chart_is_saved_in_each_format(result, kind, tmp_path):
     path = tmp_path / f"regimes.{kind}"
-    charts.save(result.plot.regimes(), path)
+    drawing.save(result.plot.regimes(), path)
     content = path.read_bytes()
     assert content.startswith(SIGNATURES[kind])
     assert len(content) > 2_000
@@ -139,7 +150,7 @@ def test_a_chart_is_saved_in_each_format(result, kind, tmp_path):
 
 def test_another_format_is_refused(result, tmp_path):
     with pytest.raises(InvalidInputError, match=r"saved as \.svg, \.png or \.pdf, got 'regimes\.bmp'"):
-        charts.save(result.plot.regimes(), tmp_path / "regimes.bmp")
+        drawing.save(result.plot.regimes(), tmp_path / "regimes.bmp")
 
 
 def test_all_that_can_be_drawn_is_saved(without_evidence, tmp_path):
@@ -149,7 +160,7 @@ def test_all_that_can_be_drawn_is_saved(without_evidence, tmp_path):
 
 
 def test_a_chart_can_be_saved_in_dark_colors(result, tmp_path):
-    charts.save(result.plot.shares(), tmp_path / "dark.svg", DARK)
+    drawing.save(result.plot.shares(), tmp_path / "dark.svg", DARK)
     assert DARK.surface in (tmp_path / "dark.svg").read_text()
 
 

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from evenhand.report.page import script_json
+from evenhand.report.frame import script_json
 
 SECTIONS = [
     "audited", "verdict", "regimes", "excess", "drivers", "matching", "outcome", "sensitivity", "explorer",
@@ -102,7 +102,7 @@ def test_the_script_we_wrote_is_small(page):
     assert len(page.scripts[-1][1].splitlines()) < 290
 
 
-def test_each_figure_has_its_chart_caption_and_table(page, result):
+def test_each_chart_has_its_caption_and_table(page, result):
     drawn = page.data("chart-data")["charts"]
     assert [a["data-chart"] for _, a in page.tags if "data-chart" in a] != []
     assert {a["data-chart"] for _, a in page.tags if "data-chart" in a} == set(drawn)
@@ -113,10 +113,11 @@ def test_each_figure_has_its_chart_caption_and_table(page, result):
 
 
 def test_the_verdict_and_the_warnings_are_there_in_words(page, result):
-    from evenhand.report.verdict import verdict
-
     words = "".join(page.words)
-    for sentence in (*verdict(result.to_dict()).sentences, *result.warnings):
+    for sentence in (
+        *(result.to_dict()["verdict"][part] for part in ("measured", "certainty", "limits")),
+        *result.warnings,
+    ):
         assert sentence in words
     assert "A review" in words
     assert "pairs.parquet" in words
@@ -153,9 +154,17 @@ def test_without_evidence_the_page_says_what_is_missing(without_evidence, tmp_pa
     assert page.data("pair-data")["placebo_cec"][0] is None
 
 
-def test_no_pair_at_all(result, tmp_path_factory):
-    pairs = result.pairs.assign(match=-1, cec=float("nan"), placebo_cec=float("nan"), match_score=float("nan"))
-    nothing = replace(result, pairs=pairs)
+def test_no_pair_at_all(tmp_path_factory):
+    people = eh.make_planted_bias(60, random_state=0).dataset
+    with pytest.warns(eh.EvenhandWarning, match="have a match"):
+        nothing = eh.audit(
+            torch.nn.Linear(people.X.shape[1], 1),
+            people.X,
+            people.y,
+            sensitive_features=people.group,
+            financial_features=people.financial_features,
+            max_distance=1e-9,
+        )
     page = Page(written(nothing, tmp_path_factory))
     assert page.data("pair-data")["person"] == []
     assert "no pair was scored" in "".join(page.words)
@@ -168,11 +177,11 @@ def test_json_in_scripts_has_no_character_that_ends_them():
 
 
 def test_the_file_is_whole_or_absent(result, tmp_path, monkeypatch):
-    from evenhand.report import page as module
+    from evenhand.auditing import result as module
 
     path = tmp_path / "report.html"
     path.write_text("before")
-    monkeypatch.setattr(module, "render_page", lambda contents: "\ud800")  # cannot be written as UTF-8
+    monkeypatch.setattr(module, "audit_page", lambda *given, **options: "\ud800")  # cannot be written as UTF-8
     with pytest.raises(UnicodeEncodeError):
         result.to_html(path)
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]

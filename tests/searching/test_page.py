@@ -10,8 +10,9 @@ import pytest
 
 from evenhand.report.formatting import decimal
 from evenhand.searching import search
-from evenhand.searching.page import FIGURE_WORDS, search_page
+from evenhand.searching.page import search_page
 from evenhand.searching.space import shown
+from evenhand.searching.tables import METRIC_WORDS
 
 QUICK = {"cec_weight": [1.0], "epochs": [1, 2], "hidden": [(8,)], "batch_size": [32]}
 SECTIONS = ["verdict", "question", "cost", "candidates", "reasons", "limits"]
@@ -27,7 +28,7 @@ def charts_of(page):
 
 @pytest.fixture(scope="module")
 def page(result):
-    return search_page(result)
+    return search_page(result.to_dict())
 
 
 def test_the_sections_come_in_the_order_of_the_contents(page):
@@ -36,10 +37,10 @@ def test_the_sections_come_in_the_order_of_the_contents(page):
 
 def test_the_verdict_has_the_means_of_both_candidates_and_the_honest_difference(result, page):
     verdict = page[page.index('<section id="verdict"') : page.index('<section id="question"')]
-    gap = result.figures["reasoning_gap"]
+    gap = result.metrics["reasoning_gap"]
     assert f"a reasoning gap of {decimal(gap[result.chosen].mean())}" in verdict
     assert f"it is {decimal(gap[result.unconstrained].mean())}." in verdict
-    row = result.cost_and_gain.set_index("figure").loc["reasoning_gap"]
+    row = result.cost_and_gain.set_index("metric").loc["reasoning_gap"]
     assert f"difference {decimal(row['honest_difference'])}," in verdict
 
 
@@ -48,27 +49,28 @@ def test_every_candidate_and_reason_is_in_the_page(result, page):
     assert reasons.count('<th scope="row"') == len(result.tried)
     first = re.search(r'<th scope="row" class="n">(\d+)</th>', reasons)[1]
     assert int(first) == result.chosen
-    points = [row for part in charts_of(page)["plane"]["layer"] for row in part["data"]["values"]]
+    points = [row for rows in charts_of(page)["plane"]["datasets"].values() for row in rows]
     assert sorted(row["candidate"] for row in points) == list(range(len(result.tried)))
     on_front = {row["candidate"] for row in points if row["is_on_front"]}
     assert on_front == set(result.front)
 
 
-def test_a_gain_is_to_the_right_whichever_way_a_figure_is_better(result, page):
-    table = result.cost_and_gain.set_index("figure")
+def test_a_gain_is_to_the_right_whichever_way_a_metric_is_better(result, page):
+    table = result.cost_and_gain.set_index("metric")
     for axis, name, sign in (("utility", "auc", 1), ("procedure", "reasoning_gap", -1)):
-        rows = charts_of(page)[f"gains-{axis}"]["layer"][2]["data"]["values"]
-        row = next(row for row in rows if row["figure"].lower() == FIGURE_WORDS[name].lower())
+        sets = charts_of(page)[f"gains-{axis}"]["datasets"].values()
+        rows = [row for rows in sets for row in rows if "metric" in row]
+        row = next(row for row in rows if row["metric"].lower() == METRIC_WORDS[name].lower())
         assert row["gain"] == pytest.approx(sign * table.loc[name, "honest_difference"])
         assert row["low"] <= row["gain"] <= row["high"]
 
 
-def test_held_out_figures_are_in_the_table_of_costs(page):
+def test_held_out_metrics_are_in_the_table_of_costs(page):
     assert "held out: chosen" in page
 
 
 def test_a_search_without_a_choice_says_so_and_has_no_costs(given):
-    page = search_page(search(**given, space=QUICK, keep=["auc >= 0.9999"]))
+    page = search_page(search(**given, space=QUICK, keep=["auc >= 0.9999"]).to_dict())
     assert "None of the 4 candidates meets the constraints." in page
     assert sections_of(page) == [name for name in SECTIONS if name != "cost"]
 
@@ -76,13 +78,13 @@ def test_a_search_without_a_choice_says_so_and_has_no_costs(given):
 def test_a_search_that_finds_nothing_better_says_so(given):
     found = search(**given, space={"cec_weight": [0.0], "epochs": [1, 2], "hidden": [(8,)]}, keep=[], minimize="auc")
     assert found.chosen == found.unconstrained
-    page = search_page(found)
+    page = search_page(found.to_dict())
     assert "The unconstrained candidate is chosen: none of 2 meets the constraints" in page
     assert sections_of(page) == [name for name in SECTIONS if name != "cost"]
 
 
 def test_two_folds_have_no_honest_differences_to_draw(given):
-    page = search_page(search(**{**given, "folds": 2}, space=QUICK, keep=[]))
+    page = search_page(search(**{**given, "folds": 2}, space=QUICK, keep=[]).to_dict())
     assert "there are too few folds for honest ones" in page
     assert page.count("There are too few folds for honest differences.") == 3
     assert list(charts_of(page)) == ["plane"]

@@ -20,8 +20,8 @@ def test_every_candidate_is_judged_in_every_fold(result):
     # 2 unconstrained; of weight 0 with odds, 2 objectives; of weight 3, 2 objectives x 2 weights x 2 epochs.
     assert len(result.tried) == 2 + 4 + 8
     for name in DIRECTIONS:
-        assert result.figures[name].shape == (14, 3)
-        assert np.isfinite(result.figures[name]).all()
+        assert result.metrics[name].shape == (14, 3)
+        assert np.isfinite(result.metrics[name]).all()
     assert not result.notes
 
 
@@ -36,8 +36,8 @@ def test_the_table_has_a_row_and_a_reason_for_each(result):
 
 
 def test_cost_and_gain_are_differences_on_the_same_folds(result):
-    table = result.cost_and_gain.set_index("figure")
-    mine, theirs = (result.figures["reasoning_gap"][k] for k in (result.chosen, result.unconstrained))
+    table = result.cost_and_gain.set_index("metric")
+    mine, theirs = (result.metrics["reasoning_gap"][k] for k in (result.chosen, result.unconstrained))
     assert table.loc["reasoning_gap", "difference"] == pytest.approx((mine - theirs).mean())
     assert table.loc["reasoning_gap", "difference"] < 0
     assert set(table.index) == set(DIRECTIONS)
@@ -61,7 +61,7 @@ def test_a_grid_has_the_numbers_of_a_heatmap(result):
     assert table.index.tolist() == [0.0, 3.0]
     assert table.columns.tolist() == [6, 10]
     own = [k for k, c in enumerate(result.tried) if (c.parameters["cec_weight"], c.parameters["epochs"]) == (3.0, 10)]
-    assert table.loc[3.0, 10] == pytest.approx(result.figures["auc"][own].mean())
+    assert table.loc[3.0, 10] == pytest.approx(result.metrics["auc"][own].mean())
     with pytest.raises(InvalidInputError, match="names no figure: 'acu'"):
         result.grid("cec_weight", "epochs", "acu")
     with pytest.raises(InvalidInputError, match=r"names columns absent from the data: \['epoch'\]"):
@@ -86,8 +86,8 @@ def test_a_stopped_search_goes_on_and_ends_the_same(given, tmp_path, monkeypatch
     again = search(**given, space=SPACE, keep=[], store=tmp_path)
     n_blocks = len(list(tmp_path.iterdir()))
     assert len(done) == 1 + n_blocks  # the interrupted block was run twice, those kept were not run again
-    for name, values in whole.figures.items():
-        np.testing.assert_array_equal(again.figures[name], values)
+    for name, values in whole.metrics.items():
+        np.testing.assert_array_equal(again.metrics[name], values)
     assert again.chosen == whole.chosen
 
 
@@ -103,13 +103,13 @@ def test_epochs_of_one_training_are_the_models_trained_so_long(given):
     both = search(**given, space=QUICK, keep=[])
     alone = search(**given, space={**QUICK, "epochs": [1]}, keep=[])
     short = [c.number for c in both.tried if c.parameters["epochs"] == 1]
-    np.testing.assert_allclose(both.figures["auc"][short], alone.figures["auc"], atol=1e-6)
+    np.testing.assert_allclose(both.metrics["auc"][short], alone.metrics["auc"], atol=1e-6)
 
 
 def test_seeds_are_averaged(given):
     one, two = (search(**given, space=QUICK, keep=[], seeds=n) for n in (1, 2))
-    assert not np.allclose(one.figures["auc"], two.figures["auc"])
-    assert two.figures["auc"].shape == one.figures["auc"].shape
+    assert not np.allclose(one.metrics["auc"], two.metrics["auc"])
+    assert two.metrics["auc"].shape == one.metrics["auc"].shape
 
 
 def test_a_candidate_that_diverges_is_noted_and_the_others_are_judged(given, monkeypatch):
@@ -172,10 +172,10 @@ def test_outputs_hold_the_same_numbers_and_escape_hostile_names(result, given, t
     assert "Why each was passed over" in page
     data = json.loads(found.to_json(tmp_path / "search.json").read_text())
     assert data["chosen"] == found.chosen
-    assert data["candidates"][0]["figures"]["auc"]["value"] == pytest.approx(found.figures["auc"][0].mean())
+    assert data["candidates"][0]["metrics"]["auc"]["value"] == pytest.approx(found.metrics["auc"][0].mean())
     book = openpyxl.load_workbook(found.to_excel(tmp_path / "search.xlsx"))
     assert book.sheetnames == ["Candidates", "Cost and gain", "Folds", "Settings", "Limits"]
     head, *rows = book["Candidates"].values
-    assert [row[head.index("auc")] for row in rows] == pytest.approx(found.figures["auc"].mean(1).tolist())
+    assert [row[head.index("AUC")] for row in rows] == pytest.approx(found.metrics["auc"].mean(1).tolist())
     assert all(cell.data_type != "f" for sheet in book for row in sheet.iter_rows() for cell in row)
     assert "chosen" in repr(result)

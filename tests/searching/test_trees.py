@@ -37,10 +37,10 @@ def test_a_search_over_trees_finds_fits_and_audits_one(given):
     )
     assert len(result.tried) == 4
     assert sum(c.is_unconstrained for c in result.tried) == 1
-    assert all(np.isfinite(values).all() for values in result.figures.values())
+    assert all(np.isfinite(values).all() for values in result.metrics.values())
     dropped = [k for k, c in enumerate(result.tried) if c.parameters["drop"] == ["group"]]
     # Trees that never see the group, matched on all they do see, have no excess.
-    assert np.abs(result.figures["excess"][dropped].mean(1)).max() < result.figures["excess"][0].mean()
+    assert np.abs(result.metrics["excess"][dropped].mean(1)).max() < result.metrics["excess"][0].mean()
     audit = result.audit(evidence=False)
     assert audit.provenance.n_people == 400
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from evenhand.searching.tables import METRIC_WORDS
+
 openpyxl = pytest.importorskip("openpyxl")
 
 
@@ -23,22 +25,29 @@ def test_every_part_of_the_record_has_a_sheet(workbook):
 
 def test_a_candidate_stands_beside_its_reason(workbook, result):
     rows = rows_of(workbook["Candidates"])
-    assert list(rows[0])[:4] == ["candidate", "status", "is_on_front", "reason"]
-    assert [row["reason"] for row in rows] == list(result.reasons)
-    assert [row["candidate"] for row in rows if row["is_on_front"]] == list(result.front)
-    assert rows[1]["auc"] == pytest.approx(result.figures["auc"][1].mean())
+    assert list(rows[0])[:4] == ["candidate", "status", "on the front", "why"]
+    assert [row["why"] for row in rows] == list(result.reasons)
+    assert [row["candidate"] for row in rows if row["on the front"]] == list(result.front)
+    assert rows[1]["AUC"] == pytest.approx(result.metrics["auc"][1].mean())
 
 
 def test_cost_and_gain_are_numbers(workbook, result):
     rows = rows_of(workbook["Cost and gain"])
     wanted = result.cost_and_gain
-    assert [row["figure"] for row in rows] == wanted["figure"].tolist()
-    for column in ("difference", "honest_difference", "confirmed_chosen"):
-        assert [row[column] for row in rows] == pytest.approx(wanted[column].tolist())
+    assert [row["metric"].lower() for row in rows] == [METRIC_WORDS[name].lower() for name in wanted["metric"]]
+    columns = {
+        "difference": "difference",
+        "honest difference": "honest_difference",
+        "held out: chosen": "confirmed_chosen",
+    }
+    columns["honest difference, upper"] = "honest_ci_high"
+    for heading, column in columns.items():
+        assert [row[heading] for row in rows] == pytest.approx(wanted[column].tolist())
 
 
-def test_every_fold_of_every_figure_is_there(workbook, result):
+def test_every_fold_of_every_metric_is_there(workbook, result):
     rows = rows_of(workbook["Folds"])
-    assert len(rows) == len(result.tried) * len(result.figures) * result.judging.folds
+    assert len(rows) == len(result.tried) * len(result.metrics) * result.judging.folds
     last = rows[-1]
-    assert last["value"] == pytest.approx(result.figures[last["figure"]][last["candidate"], last["fold"]])
+    name = next(name for name, words in METRIC_WORDS.items() if words == last["metric"])
+    assert last["value"] == pytest.approx(result.metrics[name][last["candidate"], last["fold"]])

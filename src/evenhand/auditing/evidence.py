@@ -13,9 +13,10 @@ from evenhand.auditing.finished import FinishedBatches, Merged
 from evenhand.auditing.quantiles import quantiles_of_parts
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.triples import EvidenceSums, Triples
+from evenhand.auditing.verdict import practical_significance, statistical_significance
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.clustering import Parts, Question, Selection, estimate_excesses
-from evenhand.metrics.excess import ExcessEstimate, practical_significance, statistical_significance
+from evenhand.metrics.excess import ExcessEstimate
 
 __all__ = [
     "DISTANCE_SHARES",

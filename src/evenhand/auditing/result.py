@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,18 +26,22 @@ from evenhand.auditing.sample import (
     PairSource,
     cases_of,
     draw_pair_sample,
+    strongest_pairs,
 )
 from evenhand.auditing.summary import SCHEMA, Outcome, PairMetrics, Provenance, library_versions, write_json
 from evenhand.auditing.terminal import summary_rows, terminal_summary
+from evenhand.auditing.verdict import verdict
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.proxies import ProxyScreen
 from evenhand.metrics.related import procedural_metrics
+from evenhand.report.explorer import pairs_to_show
+from evenhand.report.page import audit_card, audit_page
+from evenhand.report.plots import Plots
+from evenhand.report.workbook import MAX_PAIRS as MAX_ROWS
+from evenhand.report.workbook import write_workbook
 from evenhand.system.files import write_atomically
-
-if TYPE_CHECKING:
-    from evenhand.report.plots import Plots
 
 __all__ = ["AuditResult"]
 
@@ -198,7 +202,8 @@ class AuditResult:
             "distributions": dict(pairs.distributions),
             "warnings": list(self.warnings),
         }
-        return summary if self.stream is None else {**summary, "stream": dict(self.stream)}
+        stream = {} if self.stream is None else {"stream": dict(self.stream)}
+        return {**summary, **stream, "verdict": verdict(summary).to_dict()}
 
     def _cec(self) -> dict[str, Any]:
         pairs, found = self.pair_metrics, self.evidence
@@ -244,19 +249,19 @@ class AuditResult:
         pairs_file
             Name of the file of `to_parquet`, if it lies beside the page.
         """
-        from evenhand.report.contents import pairs_to_show, report_contents
-        from evenhand.report.page import render_page
-
-        sample = self.pair_sample(pairs_to_show(self.provenance.n_features))
-        text = render_page(report_contents(self.to_dict(), sample, title=title, pairs_file=pairs_file))
+        sample = self.pair_sample(pairs_to_show(self.provenance.n_features)).to_dict()
+        text = audit_page(self.to_dict(), sample, title=title, pairs_file=pairs_file)
         with write_atomically(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
     def to_excel(self, path: str | os.PathLike[str]) -> None:
-        """Write the metrics and tables as an Excel workbook, whole or not at all; needs the extra `excel`."""
-        from evenhand.report.excel import write_workbook
+        """Write the metrics and tables as an Excel workbook, whole or not at all; needs the extra `excel`.
 
-        write_workbook(self, path)
+        Pairs are listed up to the number of rows that a sheet has; beyond, those with the strongest evidence.
+        """
+        n_pairs = sum(len(part) for part in self.source.parts())
+        pairs = self.pairs if n_pairs <= MAX_ROWS else strongest_pairs(self.source, MAX_ROWS)
+        write_workbook(self.to_dict(), path, pairs=pairs, n_left_out=n_pairs - len(pairs), cases=self.cases(50))
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the pair table as one Parquet file, whole or not at all."""
@@ -303,19 +308,16 @@ class AuditResult:
     @property
     def plot(self) -> Plots:
         """Charts of the result by name, such as `result.plot.regimes()`; they show in notebooks and can be saved."""
-        from evenhand.report.plots import Plots
 
-        def sample_of(person: int) -> PairSample:
+        def sample_of(person: int) -> dict[str, Any]:
             of_person = self.source.of_person(person)
-            return draw_pair_sample(_SomePairs(self.source, of_person), max(1, len(of_person)))
+            return draw_pair_sample(_SomePairs(self.source, of_person), max(1, len(of_person))).to_dict()
 
         return Plots(self.to_dict(), sample_of)
 
     def _repr_html_(self) -> str:
         """A card for notebooks: the verdict, the key metrics and the warnings."""
-        from evenhand.report.page import render_card
-
-        return render_card(self.to_dict())
+        return audit_card(self.to_dict())
 
     def __repr__(self) -> str:
         data = self.to_dict()

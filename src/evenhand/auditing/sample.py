@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -136,6 +136,10 @@ class PairSample:
 
     def __len__(self) -> int:
         return len(self.pairs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The attributes by name, as a report takes them; tables and arrays stay what they are."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def draw_pair_sample(source: PairSource, max_pairs: int = MAX_PAIRS, random_state: int = 0) -> PairSample:

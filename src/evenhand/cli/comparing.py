@@ -27,13 +27,12 @@ def compare(
       evenhand compare history/*/audit.json --out comparison.html
     """
     from evenhand.auditing.history import compare_audits
-    from evenhand.report.comparison_page import write_comparison
 
     names = _distinct_names(audits)
     found = compare_audits(dict(zip(names, audits, strict=True)), allow_different_settings=allow_different_settings)
     for sentence in (*found.sentences, *(f"! {warning}" for warning in found.warnings)):
         typer.echo(sentence)
-    write_comparison(found, out)
+    found.to_html(out)
     typer.echo(f"\nWritten: {out}")
 
 
@@ -52,12 +51,11 @@ def monitor(
     """
     from evenhand.auditing.history import monitor as watch
     from evenhand.auditing.history import read_history
-    from evenhand.report.comparison_page import write_monitoring
 
     found = watch(read_history(folder), false_alarm_rate=false_alarm_rate)
     for sentence in found.sentences:
         typer.echo(sentence)
-    write_monitoring(found, out)
+    found.to_html(out)
     typer.echo(f"\nWritten: {out}")
 
 

@@ -29,8 +29,6 @@ __all__ = [
     "excess",
     "excess_by",
     "excess_columns",
-    "practical_significance",
-    "statistical_significance",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -366,52 +364,6 @@ def _equal_share_per_person(person: Ints) -> Floats:
     """Weights that sum to 1 for every person."""
     _, code, count = np.unique(person, return_inverse=True, return_counts=True)
     return 1 / count[code]
-
-
-def statistical_significance(estimate: ExcessEstimate, level: float = 0.05) -> str:
-    """A sentence on whether the excess could be noise.
-
-    Examples
-    --------
-    >>> print(statistical_significance(ExcessEstimate(0.031, 0.02, 0.042, 0.0004, 0.006, 900, 700.0, 699.0)))
-    Pairs across groups score 0.031 more than placebo pairs (p < 0.001): more than chance explains at the 5 % level.
-    """
-    if not estimate.is_estimated:
-        return f"Whether there is an excess cannot be said: {estimate.note}."
-    p = "p < 0.001" if estimate.p_value < 0.001 else f"p = {estimate.p_value:.3f}"
-    if abs(estimate.value) < ROUNDING:
-        return "Pairs across groups score just what placebo pairs score: no excess at all."
-    direction = "more" if estimate.value >= 0 else "less"
-    verdict = (
-        f"more than chance explains at the {level:.0%} level".replace("%", " %")
-        if estimate.p_value <= level
-        else f"no evidence of an excess at the {level:.0%} level".replace("%", " %")
-    )
-    caution = (
-        f" Few independent people (worth {estimate.n_effective:.0f}): take it with care." if estimate.is_weak else ""
-    )
-    return (
-        f"Pairs across groups score {abs(estimate.value):.3f} {direction} than placebo pairs ({p}): {verdict}.{caution}"
-    )
-
-
-def practical_significance(estimate: ExcessEstimate, smallest_of_interest: float = SMALLEST_EXCESS_OF_INTEREST) -> str:
-    """A sentence on whether the excess is large enough to matter, judged by its interval.
-
-    Examples
-    --------
-    >>> print(practical_significance(ExcessEstimate(0.031, 0.025, 0.037, 0.0, 0.003, 900, 700.0, 699.0)))
-    The excess is of practical size: its interval, 0.025 to 0.037, lies above 0.020, the smallest excess of interest.
-    """
-    if not estimate.is_estimated:
-        return f"The size of the excess cannot be judged: {estimate.note}."
-    interval = f"its interval, {estimate.ci_low:.3f} to {estimate.ci_high:.3f},"
-    limit = f"{smallest_of_interest:.3f}, the smallest excess of interest"
-    if estimate.ci_low > smallest_of_interest:
-        return f"The excess is of practical size: {interval} lies above {limit}."
-    if estimate.ci_high < smallest_of_interest:
-        return f"The excess is too small to matter in practice: {interval} lies below {limit}."
-    return f"The data do not settle whether the excess matters in practice: {interval} contains {limit}."
 
 
 def _checked(

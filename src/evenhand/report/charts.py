@@ -1,17 +1,17 @@
 """Charts of an audit: plain data in, an Altair chart out.
 
-Every function takes the plain data of an audit (`AuditResult.to_dict`) and returns a chart with a description for
-screen readers. Charts are of one view, so that a page can give them any width.
+Every function takes the summary of an audit (`AuditResult.to_dict`) and returns a chart with a description for screen
+readers. Charts are of one view, so that a page can give them any width. `report.registry` lists them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import altair as alt
 import numpy as np
 
-from evenhand.metrics.excess import SMALLEST_EXCESS_OF_INTEREST
 from evenhand.metrics.regimes import REGIMES
 from evenhand.report.drawing import (
     STEP,
@@ -26,18 +26,10 @@ from evenhand.report.drawing import (
     label_of,
     labels_of,
     lines_of,
-    save,
-    specification,
 )
 from evenhand.report.formatting import decimal, is_number, shortened
 
-if TYPE_CHECKING:
-    import altair as alt
-
-    from evenhand.auditing.sample import PairSample
-
 __all__ = [
-    "NothingToDrawError",
     "approvals",
     "balance",
     "cec_distribution",
@@ -53,11 +45,9 @@ __all__ = [
     "proxies",
     "ratios",
     "regimes",
-    "save",
     "score_distribution",
     "sensitivity",
     "shares",
-    "specification",
     "thresholds",
     "weights",
 ]
@@ -78,8 +68,6 @@ _REGIME_WORDS = {
 
 def regimes(data: Data) -> alt.Chart:
     """Share of pairs in each regime, of everyone and by group of the person."""
-    import altair as alt
-
     counts = _regime_counts(data)
     rows = [
         {"group": name, "regime": _REGIME_WORDS[r], "share": n[r] / sum(n.values()), "pairs": n[r], "place": place}
@@ -110,8 +98,6 @@ def regimes(data: Data) -> alt.Chart:
 
 def plane(data: Data) -> alt.Chart:
     """Each group by how often decisions flip and how far reasoning differs, with the placebo floor."""
-    import altair as alt
-
     counts, means = _regime_counts(data), data["cec"]["by_group"]
     rows = [
         {
@@ -174,8 +160,6 @@ def plane(data: Data) -> alt.Chart:
 
 def density(data: Data) -> alt.Chart:
     """How many pairs lie at each difference of scores and CEC score."""
-    import altair as alt
-
     found = data["distributions"]["plane"]
     across, up = found["difference_edges"], found["cec_edges"]
     rows = [
@@ -216,8 +200,6 @@ def density(data: Data) -> alt.Chart:
 
 def cec_distribution(data: Data) -> alt.Chart:
     """CEC scores of pairs, and of the placebo pairs of the same people."""
-    import altair as alt
-
     x = alt.X("cec:Q", title="CEC score", scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("share:Q", title="Share of pairs", axis=alt.Axis(format="%"))
     pairs, placebo = (_histogram(data["distributions"][key]) for key in ("cec", "placebo_cec"))
@@ -249,7 +231,7 @@ def excess(data: Data) -> alt.Chart:
         "Excess over placebo pairs",
         "Points with 95 % intervals: excess over placebo pairs of the CEC score, its two parts, regime B and shared "
         "reasons.",
-        band=SMALLEST_EXCESS_OF_INTEREST,
+        band=data["verdict"]["smallest_excess_of_interest"],
     )
 
 
@@ -263,7 +245,7 @@ def excess_by(data: Data) -> alt.Chart:
         "Excess over placebo pairs",
         "Points with 95 % intervals: excess of the CEC score among everyone and within each group, label, decision "
         "and further column.",
-        band=SMALLEST_EXCESS_OF_INTEREST,
+        band=data["verdict"]["smallest_excess_of_interest"],
     )
 
 
@@ -278,8 +260,6 @@ def drivers(data: Data) -> alt.Chart:
 
 def shares(data: Data) -> alt.Chart:
     """Each feature's share of the CEC score; the largest first."""
-    import altair as alt
-
     found = [f for f in data["features"] if is_number(f["share"])][:MOST_FEATURES]
     check_any(found, "no pair was scored")
     names = labels_of([f["feature"] for f in found])
@@ -334,8 +314,6 @@ def proxies(data: Data) -> alt.Chart:
 
 def distances(data: Data) -> alt.Chart:
     """Share of pairs within each distance, by group of the person."""
-    import altair as alt
-
     found = data["distributions"]["distance"]
     total = np.sum(list(found["counts"].values()), axis=0) if found["counts"] else np.zeros(1)
     if not total.sum():
@@ -369,8 +347,6 @@ def distances(data: Data) -> alt.Chart:
 
 def balance(data: Data) -> alt.Chart:
     """Love plot: standardized mean difference of each financial feature before and after matching."""
-    import altair as alt
-
     found: dict[str, list[Row]] = {}
     for row in data["matching"]["balance"]:
         if is_number(row["before"]) or is_number(row["after"]):
@@ -458,8 +434,6 @@ def error_rates(data: Data) -> alt.Chart:
 
 def cutoffs(data: Data) -> alt.Chart:
     """Approval ratio of each group if the cut-off were at each decile of the score."""
-    import altair as alt
-
     rows = [
         {
             "group": label_of(g["group"]),
@@ -499,8 +473,6 @@ def cutoffs(data: Data) -> alt.Chart:
 
 def score_distribution(data: Data) -> alt.Chart:
     """Distribution of scores in each group."""
-    import altair as alt
-
     found = data["distributions"]["score"]
     rows = [
         {"group": label_of(name), "score": edge, "share": n / sum(counts)}
@@ -529,7 +501,7 @@ def score_distribution(data: Data) -> alt.Chart:
 
 
 def sensitivity(data: Data) -> alt.Chart:
-    """The excess under other choices of comparisons, with 95 % intervals."""
+    """The excess under other choices of matches, with 95 % intervals."""
     found = _evidence(data)["sensitivity"]
     rows = [_estimate_row("as audited", data["evidence"]["cec"])]
     rows += [_estimate_row(f"distance up to {e['max_distance']:.2f}", e) for e in found["max_distance"]]
@@ -537,8 +509,8 @@ def sensitivity(data: Data) -> alt.Chart:
     return forest(
         rows,
         "Excess over placebo pairs",
-        "Points with 95 % intervals: excess of the CEC score with nearer or fewer comparisons.",
-        band=SMALLEST_EXCESS_OF_INTEREST,
+        "Points with 95 % intervals: excess of the CEC score with nearer or fewer matches.",
+        band=data["verdict"]["smallest_excess_of_interest"],
     )
 
 
@@ -554,21 +526,22 @@ def thresholds(data: Data) -> alt.Chart:
     )
 
 
-def pair(sample: PairSample, row: int) -> alt.Chart:
+def pair(sample: Data, row: int) -> alt.Chart:
     """Attributions of the two people of a sampled pair side by side, as parts of unit vectors."""
-    import altair as alt
-
-    chosen = sample.pairs.iloc[row]
+    chosen = sample["pairs"].iloc[row]
     sides = {
-        f"person {chosen['person']}, {label_of(chosen['group'])}": (sample.attributions[row], sample.values.iloc[row]),
+        f"person {chosen['person']}, {label_of(chosen['group'])}": (
+            sample["attributions"][row],
+            sample["values"].iloc[row],
+        ),
         f"match {chosen['match']}, {label_of(chosen['other_group'])}": (
-            sample.match_attributions[row],
-            sample.match_values.iloc[row],
+            sample["match_attributions"][row],
+            sample["match_values"].iloc[row],
         ),
     }
     units = [attributions / max(float(np.linalg.norm(attributions)), 1e-30) for attributions, _ in sides.values()]
     order = np.argsort(-np.maximum(*map(np.abs, units)), kind="stable")[:MOST_FEATURES]
-    names = labels_of([str(sample.values.columns[j]) for j in order])
+    names = labels_of([str(sample["values"].columns[j]) for j in order])
     rows = [
         {"label": name, "who": who, "part": float(unit[j]), "value": shortened(values.iloc[j], 40)}
         for name, j in zip(names, order, strict=True)

@@ -7,18 +7,19 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import altair as alt
+import vl_convert
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.report.formatting import is_number, shortened
 from evenhand.report.theme import LIGHT, Palette, theme
 from evenhand.system.files import write_atomically
 
-if TYPE_CHECKING:
-    import altair as alt
-
 __all__ = [
     "STEP",
+    "WIDTH",
     "NothingToDrawError",
     "chart_of",
     "check_any",
@@ -32,21 +33,23 @@ __all__ = [
     "lines_of",
     "save",
     "specification",
+    "svg_of",
 ]
 
 Row = dict[str, Any]
 
 STEP = 24
 """Height of a line of a chart."""
-_WIDTH = 560
+WIDTH = 560
+"""Of a chart that is saved; a page gives it another."""
 _LONGEST_LABEL = 80
 
 
 class NothingToDrawError(InvalidInputError):
-    """The audit has no figures for this chart."""
+    """The audit has no metrics for this chart."""
 
 
-def specification(chart: alt.Chart, palette: Palette | None = None) -> dict[str, Any]:
+def specification(chart: Any, palette: Palette | None = None) -> dict[str, Any]:  # noqa: ANN401 - any Altair chart
     """The Vega-Lite specification of a chart; with a palette, in its colors instead of the chart's own."""
     with warnings.catch_warnings():
         # Altair looks over its own classes with functions that Python is about to drop.
@@ -57,20 +60,34 @@ def specification(chart: alt.Chart, palette: Palette | None = None) -> dict[str,
     return plain
 
 
-def save(chart: alt.Chart, path: str | os.PathLike[str], palette: Palette = LIGHT) -> None:
+def svg_of(plain: dict[str, Any]) -> str:
+    """The drawing of a specification; names in it are escaped."""
+    return str(vl_convert.vegalite_to_svg(plain))
+
+
+def save(chart: Any, path: str | os.PathLike[str], palette: Palette | None = LIGHT, *, ppi: int = 200) -> None:  # noqa: ANN401 - any Altair chart
     """Write a chart as SVG, PNG or PDF, by the ending of the name, without a browser or the network.
+
+    Parameters
+    ----------
+    chart
+        Of any kind.
+    path
+        Of the file.
+    palette
+        Colors of the theme; None for the chart's own.
+    ppi
+        Pixels per inch of a PNG.
 
     Raises
     ------
     InvalidInputError
         If the name has another ending.
     """
-    import vl_convert
-
     target = Path(path)
     write: dict[str, Callable[[dict[str, Any]], bytes]] = {
-        ".svg": lambda spec: str(vl_convert.vegalite_to_svg(spec)).encode(),
-        ".png": lambda spec: bytes(vl_convert.vegalite_to_png(spec, ppi=200, scale=1)),
+        ".svg": lambda spec: svg_of(spec).encode(),
+        ".png": lambda spec: bytes(vl_convert.vegalite_to_png(spec, ppi=ppi, scale=1)),
         ".pdf": lambda spec: bytes(vl_convert.vegalite_to_pdf(spec)),
     }
     suffix = target.suffix.lower()
@@ -92,10 +109,8 @@ def forest(
     percent_axis: bool = False,
 ) -> alt.Chart:
     """Points with intervals, one line each; rows that were not estimated are left out."""
-    import altair as alt
-
     known = [row for row in rows if is_number(row["value"])]
-    check_any(known, "none of its figures could be estimated")
+    check_any(known, "none of its metrics could be estimated")
     names = labels_of([row["label"] for row in known])
     shown = [
         {
@@ -137,36 +152,28 @@ def forest(
 
 def finished(chart: Any, description: str, height: int) -> alt.Chart:  # noqa: ANN401 - of one layer or several
     """The chart with its size, its description and the light colors."""
-    sized: alt.Chart = chart.properties(width=_WIDTH, height=height, description=description)
+    sized: alt.Chart = chart.properties(width=WIDTH, height=height, description=description)
     sized.config = _configuration()
     return sized
 
 
 @cache
 def _configuration() -> alt.Config:
-    import altair as alt
-
     return alt.Config(**theme(LIGHT))
 
 
 def chart_of(rows: Sequence[Row]) -> alt.Chart:
     """A chart of plain rows, without marks yet."""
-    import altair as alt
-
     return alt.Chart(alt.InlineData(values=list(rows)))
 
 
 def lines_of(names: Sequence[str], field: str = "label") -> alt.Y:
     """One line for each name, in order. The order is the scale's domain: a sort would put the names into code."""
-    import altair as alt
-
     return alt.Y(f"{field}:N", title=None, sort=None, scale=alt.Scale(domain=list(names)))
 
 
 def group_color(names: Sequence[str], field: str = "group") -> alt.Color:
     """The color of each name, in their order."""
-    import altair as alt
-
     return alt.Color(f"{field}:N", sort=None, scale=alt.Scale(domain=list(names)), legend=alt.Legend())
 
 
@@ -174,8 +181,6 @@ def guide_y(
     value: float, words: str, style: str, side: Literal["left", "right"] = "right", is_above: bool = True
 ) -> list[alt.Chart]:
     """A horizontal line with its name at one end."""
-    import altair as alt
-
     base = chart_of([{"at": value, "words": words}])
     dx, dy = (4 if side == "left" else 0), (-7 if is_above else 9)
     text = base.mark_text(style=f"{style}-text", align=side, dx=dx, dy=dy).encode(
@@ -186,8 +191,6 @@ def guide_y(
 
 def guide_x(value: float, words: str) -> list[alt.Chart]:
     """A vertical line with its name at the top."""
-    import altair as alt
-
     base = chart_of([{"at": value, "words": words}])
     text = base.mark_text(style="guide-text", align="left", baseline="bottom", dx=3, dy=-2).encode(
         x=alt.X("at:Q"), y=alt.value(0), text="words:N"

@@ -9,76 +9,168 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jinja2
+import vl_convert
+from markupsafe import Markup
 
 from evenhand._version import __version__
+from evenhand.report.drawing import specification
+from evenhand.report.tables import Table, shown
 from evenhand.report.theme import DARK, LIGHT, VARIABLES, css_variables, theme
 
-if TYPE_CHECKING:
-    import jinja2
+__all__ = [
+    "Finding",
+    "KeyMetric",
+    "Panel",
+    "Section",
+    "environment",
+    "panel_of",
+    "policy_hash",
+    "render",
+    "script_json",
+]
 
-    from evenhand.report.contents import KeyFigure
-    from evenhand.report.figures import Figure
-    from evenhand.report.tables import Table
 
-__all__ = ["Section", "environment", "policy_hash", "render_frame", "render_sections", "script_json"]
+@dataclass(frozen=True)
+class KeyMetric:
+    """A metric that the reader should take away: its name, value, and what stands beside it."""
+
+    name: str
+    value: str
+    beside: str
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """A chart on a page.
+
+    Attributes
+    ----------
+    name
+        What links go to; of its own on a page.
+    title, caption
+        What it is, and what to see in it.
+    description
+        The chart in words, for screen readers.
+    specification
+        Vega-Lite, without configuration; None where there is nothing to draw.
+    note
+        Why there is nothing to draw; else empty.
+    table
+        The numbers behind it.
+    is_wide
+        Whether it takes the whole width.
+    svg
+        The drawing itself, instead of a specification; from a converter that escapes names.
+    """
+
+    name: str
+    title: str
+    caption: str = ""
+    description: str = ""
+    specification: Mapping[str, Any] | None = None
+    note: str = ""
+    table: Table | None = None
+    is_wide: bool = False
+    svg: Markup | None = None
+
+
+def panel_of(name: str, title: str, caption: str, chart: Any, table: Table, *, is_wide: bool = False) -> Panel:  # noqa: ANN401 - of one layer or several
+    """A chart with its caption and the table behind it; a text instead of a chart says why there is none."""
+    if isinstance(chart, str):
+        return Panel(name, title, note=chart, table=table, is_wide=is_wide)
+    drawn = specification(chart)
+    drawn.pop("config", None)
+    return Panel(name, title, caption, drawn["description"], drawn, "", table, is_wide)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict of a page: a few words, sentences with a name or none, metrics and reservations."""
+
+    headline: str
+    sentences: Sequence[tuple[str, str]] = ()
+    metrics: Sequence[KeyMetric] = ()
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: paragraphs, then figures, then tables, then points.
+    """A part of a page; what it has is shown in the order of the attributes.
 
     Attributes
     ----------
     id, title
         What links go to, and the heading.
-    paragraphs, figures, tables
-        What stands below it.
-    points
-        Names and sentences of a list.
+    paragraphs, finding
+        Prose, and the verdict.
+    facts, details, details_title
+        Names and values; more of them by heading, folded away under a title.
+    panels, tables, notes
+        Charts, tables that are shown as they are, and reservations below them.
+    points, words
+        Names and sentences of a list, and of a glossary.
     is_wide
-        Whether each of several figures takes the whole width.
+        Whether each of several charts takes the whole width.
+    is_explorer
+        Whether the pair explorer follows.
     """
 
     id: str
     title: str
-    paragraphs: tuple[str, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    tables: tuple[Table, ...] = ()
-    points: tuple[tuple[str, str], ...] = ()
+    paragraphs: Sequence[str] = ()
+    finding: Finding | None = None
+    facts: Sequence[tuple[str, str]] = ()
+    details: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
+    details_title: str = "Details"
+    panels: Sequence[Panel] = ()
+    tables: Sequence[Table] = ()
+    notes: Sequence[str] = ()
+    points: Sequence[tuple[str, str]] = ()
+    words: Sequence[tuple[str, str]] = ()
     is_wide: bool = False
+    is_explorer: bool = False
 
 
-def render_frame(
-    template: str, *, figures: Sequence[Figure], scripts: Sequence[str] = ("frame.js",), **values: object
-) -> str:
-    """A page as text: a template that extends ``frame.html.jinja``, with style, charts and scripts in it.
+def render(kind: str, title: str, sections: Sequence[Section], *, pairs: Mapping[str, Any] | None = None) -> str:
+    """A page as text, with style, charts and scripts in it.
 
     Every text is escaped, data sit in script tags that are not run, and a content policy lets the browser run nothing
-    but the charts' library and `scripts`, and fetch nothing at all.
+    but the charts' library and our scripts, and fetch nothing at all.
 
     Parameters
     ----------
-    template, scripts
-        Names of files among the templates.
-    figures
-        Figures whose charts are drawn.
-    values
-        What the template asks for.
-    """
-    from markupsafe import Markup
+    kind, title
+        What the page is, beside the name of the library, and its heading.
+    sections
+        In order.
+    pairs
+        Data of the pair explorer.
 
-    library, script = _chart_library(), "\n".join(_template_text(name) for name in scripts)
-    drawn = {figure.name: figure.specification for figure in figures if figure.specification}
+    Examples
+    --------
+    >>> text = render("example", "A & B", [Section("limits", "Limits", ("There are some.",))])
+    >>> "A &amp; B" in text, '<section id="limits"' in text
+    (True, True)
+    """
+    drawn = {panel.name: panel.specification for section in sections for panel in section.panels if panel.specification}
+    library = _chart_library() if drawn else ""
+    script = _template_text("page.js") + ("" if pairs is None else "\n" + _template_text("explorer.js"))
+    allowed = " ".join(policy_hash(code) for code in (library, script) if code)
     policy = (
-        f"default-src 'none'; script-src {policy_hash(library)} {policy_hash(script)}; style-src 'unsafe-inline'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
     )
-    text: str = (
+    return (
         environment()
-        .get_template(template)
+        .get_template("page.html.jinja")
         .render(
-            values,
+            kind=kind,
+            title=title,
+            sections=sections,
+            pairs=None if pairs is None else script_json(pairs),
             policy=Markup(policy),
             style=Markup(_colors() + _template_text("page.css")),
             charts=script_json({"config": theme(VARIABLES), "charts": drawn}),
@@ -87,52 +179,9 @@ def render_frame(
             version=__version__,
         )
     )
-    return text
 
 
-def render_sections(
-    *,
-    kind: str,
-    title: str,
-    headline: str,
-    sentences: Sequence[str],
-    key_figures: Sequence[KeyFigure],
-    sections: Sequence[Section],
-    warnings: Sequence[str] = (),
-) -> str:
-    """A page of sections below a verdict, in the look of the report.
-
-    Parameters
-    ----------
-    kind, title
-        What the page is, beside the name of the library, and its heading.
-    headline, sentences, key_figures, warnings
-        The verdict.
-    sections
-        What comes after the verdict.
-
-    Examples
-    --------
-    >>> text = render_sections(kind="example", title="A & B", headline="Nothing moved.", sentences=[], key_figures=[],
-    ...                        sections=[Section("limits", "Limits", ("There are some.",))])
-    >>> "A &amp; B" in text, '<section id="limits"' in text
-    (True, True)
-    """
-    return render_frame(
-        "sections.html.jinja",
-        figures=[figure for section in sections for figure in section.figures],
-        kind=kind,
-        title=title,
-        headline=headline,
-        sentences=sentences,
-        key_figures=key_figures,
-        warnings=warnings,
-        sections=sections,
-        entries=[("verdict", "Verdict"), *((section.id, section.title) for section in sections)],
-    )
-
-
-def script_json(data: Mapping[str, Any]) -> Any:  # noqa: ANN401 - markupsafe.Markup
+def script_json(data: Mapping[str, Any]) -> Markup:
     r"""JSON that is safe inside a script tag: it holds no character that HTML or old JavaScript could read otherwise.
 
     Examples
@@ -140,8 +189,6 @@ def script_json(data: Mapping[str, Any]) -> Any:  # noqa: ANN401 - markupsafe.Ma
     >>> print(script_json({"name": "</script>"}))
     {"name":"\u003c/script\u003e"}
     """
-    from markupsafe import Markup
-
     text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -162,15 +209,15 @@ def policy_hash(script: str) -> str:
 @cache
 def environment() -> jinja2.Environment:
     """Templates of this package, with every value escaped and unknown names an error."""
-    import jinja2
-
-    return jinja2.Environment(
+    found = jinja2.Environment(
         loader=jinja2.FunctionLoader(_template_text),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.filters["shown"] = shown
+    return found
 
 
 def _colors() -> str:
@@ -188,8 +235,6 @@ def _colors() -> str:
 @cache
 def _chart_library() -> str:
     """Vega, Vega-Lite and Vega-Embed in one script; it comes with the converter, so nothing is fetched."""
-    import vl_convert
-
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     # Inside a page these two would end or comment out the script; within JavaScript strings the escape is the same.
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")

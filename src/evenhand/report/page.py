@@ -1,53 +1,309 @@
-"""The report of an audit as one HTML file, and its card for notebooks."""
+"""The page of an audit, and its card for notebooks, from the summary and a sample of pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evenhand.report.contents import key_figures
-from evenhand.report.frame import environment, render_frame, script_json
-from evenhand.report.verdict import verdict
+from evenhand.report import audit_tables
+from evenhand.report.explorer import explorer_data
+from evenhand.report.formatting import count, decimal, estimate_interval, is_number, percent, shortened
+from evenhand.report.frame import Finding, KeyMetric, Section, environment, render
+from evenhand.report.glossary import GLOSSARY
+from evenhand.report.registry import panels_of
 
-if TYPE_CHECKING:
-    from evenhand.report.contents import ReportContents
+__all__ = ["audit_card", "audit_page", "audit_sections", "key_metrics"]
 
-__all__ = ["render_card", "render_page"]
+_MORE_WORDS = {
+    "baseline": "The mean of the people with the person's label and group; both of a pair are explained from it.",
+    "consistency threshold": "The CEC score above which reasoning counts as different.",
+    "prediction flip rate": "The share of pairs whose two people get different decisions: regimes C and D.",
+}
+_DATA_WORDS = {
+    "model": "Model",
+    "n_people": "People audited",
+    "n_reference": "People matched in",
+    "n_features": "Features",
+    "groups": "Groups",
+    "group_columns": "Columns that tell the group",
+    "attribution_method": "Attribution",
+    "completeness_gap": "Attribution left over",
+    "attribution_error": "Standard error of attributions",
+    "n_without_baseline": "Left out, without a baseline",
+    "exclusions": "Rows left out before the audit",
+}
+_SETTING_WORDS = {
+    "financial_features": "Financial features",
+    "decision_threshold": "Decision threshold",
+    "consistency_threshold": "Consistency threshold",
+    "max_distance": "Farthest match",
+    "attribution": "Attribution asked for",
+    "method": "Rule of integration",
+    "n_steps": "Steps of integration",
+    "n_permutations": "Permutations",
+    "random_state": "Seed",
+}
 
-_SECTIONS = (
-    ("audited", "What was audited"),
-    ("verdict", "Verdict"),
-    ("regimes", "Decisions and reasoning"),
-    ("excess", "Excess over the placebo floor"),
-    ("drivers", "Feature drivers"),
-    ("matching", "Match quality"),
-    ("outcome", "Outcomes"),
-    ("sensitivity", "Sensitivity"),
-    ("explorer", "Pair explorer"),
-    ("limitations", "Limitations"),
-    ("glossary", "Glossary"),
+_PROSE = {
+    "regimes": (
+        "Each person is paired with the nearest person of another group who has the same label. Two questions are "
+        "asked of a pair: do both get the same decision, and does the model weigh their features alike? The "
+        "answers make four regimes. Regime B is the one that outcome metrics cannot see."
+    ),
+    "excess": (
+        "Two people are never quite alike, so that explanations differ even where the group plays no part. A "
+        "placebo pair is a person and someone of the same group and label, as far away as the match is. What "
+        "pairs across groups have over placebo pairs is the excess: the evidence of this audit."
+    ),
+    "drivers": (
+        "Which features the excess comes from, which the model weighs differently in comparable people, and which "
+        "tell the group. A feature that tells the group can stand in for it; whether it does is a question for "
+        "someone who knows the product."
+    ),
+    "matching": (
+        "Every metric above is about matched people. If matches are far or few, or the groups still differ after "
+        "matching, so does what the metrics mean."
+    ),
+    "outcome": (
+        "What the model decides, by group, without matching: the tables of a fair-lending file. Differences in "
+        "outcomes can have many reasons and are no finding about reasoning, nor the other way round."
+    ),
+    "sensitivity": (
+        "The same question with other choices. A verdict that changes with a choice nobody can defend is not much "
+        "of a verdict."
+    ),
+}
+
+_LIMITS = (
+    (
+        "No verdict on law or fairness",
+        "The metrics compare explanations. Which differences are acceptable is for people who know the product, "
+        "the applicants and the law.",
+    ),
+    (
+        "The financial features are a judgment",
+        "They say who is comparable. With another list the audit is another.",
+    ),
+    (
+        "Matches are near, not equal",
+        "Other inputs differ, and that alone makes large CEC scores: hold them against placebo pairs, never "
+        "against 0 or another dataset.",
+    ),
+)
+_LIMITS_OF_EVIDENCE = (
+    (
+        "The excess has assumptions",
+        "It takes out what unlike finances explain by a linear regression. It does not take out other inputs that "
+        "differ between groups and that the model uses alike for everyone: such a proxy is what it is meant to "
+        "notice.",
+    ),
+    (
+        "Many looks",
+        "Splits, features and sensitivity are many estimates; some stray by chance. Adjusted p-values are beside "
+        "the splits.",
+    ),
+)
+_LIMITS_WITHOUT_EVIDENCE = (
+    (
+        "No noise floor",
+        "Without evidence nothing here says whether pairs across groups differ more than any two people would.",
+    ),
+)
+_LIMITS_OF_ALL = (
+    (
+        "Attributions are one way to explain",
+        "They describe the model's function between a baseline and a person: not the world, and not a cause.",
+    ),
+    (
+        "Labels and groups are taken as true",
+        "Repayment is known only of those who got a loan, and errors in the group blur every difference.",
+    ),
+    (
+        "Thresholds are conventions",
+        "The consistency threshold, 0.02 for practical size, 0.8 for approval ratios and 0.1 for balance were not "
+        "made for this case.",
+    ),
 )
 
 
-def render_page(contents: ReportContents) -> str:
-    """The page as text; see `evenhand.report.frame.render_frame` for what keeps it safe."""
-    return render_frame(
-        "page.html.jinja",
-        figures=list(contents.figures.values()),
-        scripts=("frame.js", "explorer.js"),
-        kind="audit report",
-        title=contents.title,
-        entries=_SECTIONS,
-        contents=contents,
-        pairs=script_json(contents.explorer),
+def audit_page(
+    summary: Mapping[str, Any], sample: Mapping[str, Any], *, title: str | None = None, pairs_file: str | None = None
+) -> str:
+    """The page of an audit as text; see `evenhand.report.frame.render` for what keeps it safe.
+
+    Parameters
+    ----------
+    summary
+        What `AuditResult.to_dict` returns.
+    sample
+        Pairs for the explorer: `AuditResult.pair_sample().to_dict()`.
+    title
+        Of the page; by default it names the model.
+    pairs_file
+        Name of a file beside the page that has every pair.
+    """
+    heading = title or f"Audit of {shortened(summary['data']['model'])}"
+    sections = audit_sections(summary, sample["how"], pairs_file)
+    return render("audit report", heading, sections, pairs=explorer_data(summary, sample))
+
+
+def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | None = None) -> list[Section]:
+    """The sections of the page; `sampled` says in words how the pairs of the explorer were drawn."""
+    data = {name: value for name, value in summary["data"].items() if name not in ("fingerprint", "hashes")}
+    details = [
+        ("Settings", _facts(summary["settings"], _SETTING_WORDS)),
+        ("Hashes (SHA-256)", _hashes(summary["data"])),
+        ("Versions", tuple((str(name), str(value)) for name, value in summary["versions"].items())),
+    ]
+    beside = f" Every pair is in {pairs_file}, beside this page." if pairs_file else ""
+    explorer = (
+        f"Two applicants side by side: what they have, what they got, and what counted. {sampled}{beside} Use it to "
+        "look at files, not as a list of findings."
+    )
+    outcome = (
+        audit_tables.approval_table,
+        audit_tables.score_table,
+        audit_tables.error_table,
+        audit_tables.utility_table,
+        audit_tables.gap_table,
+    )
+    segments = [audit_tables.segment_table(summary, column) for column in summary["outcome"]["segments"]]
+    more_limits = _LIMITS_WITHOUT_EVIDENCE if summary["evidence"] is None else _LIMITS_OF_EVIDENCE
+    return [
+        Section(
+            "audited",
+            "What was audited",
+            facts=_facts(data, _DATA_WORDS),
+            details=[(name, rows) for name, rows in details if rows],
+            details_title="Settings, hashes and versions",
+        ),
+        Section("verdict", "Verdict", finding=_finding(summary)),
+        _charts(summary, "regimes", "Decisions and reasoning"),
+        _charts(summary, "excess", "Excess over the placebo floor"),
+        _charts(summary, "drivers", "Feature drivers"),
+        _charts(
+            summary,
+            "matching",
+            "Match quality",
+            facts=_matching(summary),
+            tables=[audit_tables.coverage_table(summary)],
+        ),
+        _charts(summary, "outcome", "Outcomes", tables=[*(table(summary) for table in outcome), *segments]),
+        _charts(summary, "sensitivity", "Sensitivity"),
+        Section("explorer", "Pair explorer", (explorer,), is_explorer=True),
+        Section("limitations", "Limitations", points=(*_LIMITS, *more_limits, *_LIMITS_OF_ALL)),
+        Section("glossary", "Glossary", words=_glossary()),
+    ]
+
+
+def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:  # noqa: ANN401 - of `Section`
+    return Section(section, title, (_PROSE[section],), panels=panels_of(summary, section), **more)
+
+
+def _finding(summary: Mapping[str, Any]) -> Finding:
+    found = summary["verdict"]
+    names = {"measured": "Measured", "certainty": "How sure", "limits": "Not shown"}
+    sentences = [(words, found[part]) for part, words in names.items()]
+    return Finding(found["headline"], sentences, key_metrics(summary), summary["warnings"])
+
+
+def audit_card(summary: Mapping[str, Any]) -> str:
+    """A small card for notebooks: sentences and key metrics, without scripts."""
+    card = environment().get_template("card.html.jinja")
+    return card.render(verdict=summary["verdict"], metrics=key_metrics(summary), warnings=summary["warnings"])
+
+
+def _glossary() -> tuple[tuple[str, str], ...]:
+    """The words in the order of the alphabet; the page has no empty cells."""
+    words = {**GLOSSARY, **_MORE_WORDS}
+    words.pop("empty cell", None)
+    return tuple(sorted(words.items(), key=lambda word: word[0].lower()))
+
+
+def _hashes(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """SHA-256 of what was audited, by what it is of."""
+    named = {"audited people": data.get("fingerprint"), **data.get("hashes", {})}
+    return tuple((f"{name[:1].upper()}{name[1:]}", value) for name, value in named.items() if value)
+
+
+def _facts(found: Mapping[str, Any], words: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Names and values in a known order; a name that is new is shown as it is."""
+    known = [name for name in words if name in found]
+    return tuple(
+        (words.get(name, name.replace("_", " ").capitalize()), _fact(name, found[name]))
+        for name in (*known, *(n for n in found if n not in words))
     )
 
 
-def render_card(data: Mapping[str, Any]) -> str:
-    """A small card for notebooks, from the plain data of an audit: sentences and key figures, without scripts."""
-    text: str = (
-        environment()
-        .get_template("card.html.jinja")
-        .render(verdict=verdict(data), figures=key_figures(data), warnings=data["warnings"])
+def _fact(name: str, value: Any) -> str:  # noqa: ANN401 - any plain data
+    if name == "n_reference" and value is None:
+        return "the audited people themselves"
+    if name == "max_distance" and value is None:
+        return "no limit"
+    if name == "attribution_error":
+        return "none: nothing is sampled" if value is None else f"{percent(value, 1)} of their size"
+    if name == "completeness_gap":
+        return f"{percent(value, 2)} of the change in the model's output"
+    if isinstance(value, Mapping):
+        shown = ", ".join(f"{key}: {_fact('', item)}" for key, item in value.items() if item != 0)
+        return shown or "none"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(item) for item in value) or "none"
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, int) and name != "random_state":
+        return count(value)
+    return f"{value:g}" if is_number(value) else str(value)
+
+
+def key_metrics(data: Mapping[str, Any]) -> tuple[KeyMetric, ...]:
+    """The six metrics to take away."""
+    cec, found = data["cec"], data["evidence"]
+    flips = KeyMetric(
+        "Prediction flip rate", percent(data["outcome"]["pfr"]), "matched people with different decisions"
     )
-    return text
+    regime_b = KeyMetric("Regime B", percent(data["regimes"]["B"]), "same decision, different reasoning")
+    gap = data["outcome"]["gaps"]["eo_gap"]
+    outcome = (
+        KeyMetric("AUC", decimal(data["outcome"]["auc"]), "of all audited people"),
+        KeyMetric("Equalized odds gap", decimal(gap["value"]), estimate_interval(gap) or gap["note"]),
+        KeyMetric("Coverage", percent(data["matching"]["coverage"]), "people with a match in another group"),
+    )
+    if found is None:
+        mean = KeyMetric("Mean CEC score", decimal(cec["mean"]), "not compared with placebo pairs")
+        return (mean, regime_b, flips, *outcome)
+    estimate = found["cec"]
+    excess = KeyMetric("Excess", decimal(estimate["value"]), estimate_interval(estimate) or estimate["note"])
+    mean = KeyMetric(
+        "CEC score, compared pairs", decimal(found["compared_mean"]), f"placebo pairs {decimal(found['placebo_mean'])}"
+    )
+    over = found["regime_b"]["value"]
+    if is_number(over):
+        beside = f"{decimal(abs(100 * over), 1)} points {'over' if over >= 0 else 'under'} placebo pairs"
+        regime_b = KeyMetric(regime_b.name, regime_b.value, beside)
+    return (excess, mean, regime_b, flips, *outcome[:2])
+
+
+def _matching(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    found, reuse = data["matching"], data["matching"]["reuse"]
+    rows = [
+        (
+            "Coverage",
+            f"{percent(found['coverage'])} of {count(found['n_pairs'])} times a person has a match in another group",
+        ),
+        ("Exact financial twins", percent(found["twin_share"])),
+        (
+            "Reuse of matches",
+            f"{count(reuse['n_distinct'])} people serve as matches, one of them {count(reuse['max'])} times; they are "
+            f"worth {count(reuse['effective_n'])} used equally",
+        ),
+    ]
+    rows += [("Without a match", f"{count(n)}: {why}") for why, n in found["unmatched"].items() if n]
+    if data["evidence"] is not None:
+        rows.append(("With a placebo pair", percent(data["evidence"]["common_support"])))
+        rows += [
+            ("Without a placebo pair", f"{count(n)}: {why}")
+            for why, n in data["evidence"]["without_support"].items()
+            if n
+        ]
+    return tuple(rows)

@@ -8,130 +8,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import altair as alt
+
 from evenhand.exceptions import InvalidInputError
 from evenhand.report import charts
+from evenhand.report.drawing import NothingToDrawError, save
+from evenhand.report.registry import CHARTS, AuditChart
 
-if TYPE_CHECKING:
-    import altair as alt
-
-    from evenhand.auditing.sample import PairSample
-
-__all__ = ["CHARTS", "Plots"]
-
-CHARTS = (
-    "regimes",
-    "plane",
-    "density",
-    "excess",
-    "excess_by",
-    "cec_distribution",
-    "drivers",
-    "shares",
-    "weights",
-    "proxies",
-    "distances",
-    "balance",
-    "approvals",
-    "ratios",
-    "error_rates",
-    "cutoffs",
-    "score_distribution",
-    "sensitivity",
-    "thresholds",
-)
-"""Names of the charts that need no argument."""
+__all__ = ["Plots"]
 
 
 @dataclass(frozen=True, eq=False)
 class Plots:
     """Charts of an audit, each an `altair.Chart`: it shows in a notebook, and `save` writes it to a file.
 
+    Beside `pair`, there is a method without arguments for every chart of `evenhand.report.registry.CHARTS`.
+
     Attributes
     ----------
-    data
-        The audit as plain data.
+    summary
+        The audit's summary.
     sample_of
-        Gives the sample that holds the pairs of one person.
+        Gives the sample that holds the pairs of one person (`PairSample.to_dict`).
     """
 
-    data: Mapping[str, Any]
-    sample_of: Callable[[int], PairSample]
+    summary: Mapping[str, Any]
+    sample_of: Callable[[int], Mapping[str, Any]]
 
-    def regimes(self) -> alt.Chart:
-        """Share of pairs in each regime, by group."""
-        return charts.regimes(self.data)
+    if TYPE_CHECKING:
 
-    def plane(self) -> alt.Chart:
-        """Prediction flip rate and mean CEC score of each group."""
-        return charts.plane(self.data)
-
-    def density(self) -> alt.Chart:
-        """Pairs by difference of scores and CEC score."""
-        return charts.density(self.data)
-
-    def excess(self) -> alt.Chart:
-        """Excess over placebo pairs of each measure."""
-        return charts.excess(self.data)
-
-    def excess_by(self) -> alt.Chart:
-        """Excess within each group, label, decision and further column."""
-        return charts.excess_by(self.data)
-
-    def cec_distribution(self) -> alt.Chart:
-        """CEC scores of pairs and placebo pairs."""
-        return charts.cec_distribution(self.data)
-
-    def drivers(self) -> alt.Chart:
-        """What each feature contributes to the excess."""
-        return charts.drivers(self.data)
-
-    def shares(self) -> alt.Chart:
-        """Each feature's share of the CEC score."""
-        return charts.shares(self.data)
-
-    def weights(self) -> alt.Chart:
-        """How differently features are weighed in comparable people of two groups."""
-        return charts.weights(self.data)
-
-    def proxies(self) -> alt.Chart:
-        """How well each feature tells the group."""
-        return charts.proxies(self.data)
-
-    def distances(self) -> alt.Chart:
-        """Share of pairs within each distance."""
-        return charts.distances(self.data)
-
-    def balance(self) -> alt.Chart:
-        """Love plot of the financial features."""
-        return charts.balance(self.data)
-
-    def approvals(self) -> alt.Chart:
-        """Share of favorable decisions by group."""
-        return charts.approvals(self.data)
-
-    def ratios(self) -> alt.Chart:
-        """Approval ratio of each group to the reference group."""
-        return charts.ratios(self.data)
-
-    def error_rates(self) -> alt.Chart:
-        """True and false positive rate by group."""
-        return charts.error_rates(self.data)
-
-    def cutoffs(self) -> alt.Chart:
-        """Approval ratios as the cut-off moves."""
-        return charts.cutoffs(self.data)
-
-    def score_distribution(self) -> alt.Chart:
-        """Scores by group."""
-        return charts.score_distribution(self.data)
-
-    def sensitivity(self) -> alt.Chart:
-        """The excess with nearer or fewer comparisons."""
-        return charts.sensitivity(self.data)
-
-    def thresholds(self) -> alt.Chart:
-        """The excess share in regime B at other consistency thresholds."""
-        return charts.thresholds(self.data)
+        def __getattr__(self, name: str) -> Callable[[], alt.Chart]: ...
 
     def pair(self, person: int, other_group: str | None = None) -> alt.Chart:
         """Attributions of a person and the match side by side.
@@ -149,7 +55,7 @@ class Plots:
             If the person has no scored pair, or several and `other_group` does not say which.
         """
         sample = self.sample_of(person)
-        others = sample.pairs["other_group"].astype(str).tolist()
+        others = sample["pairs"]["other_group"].astype(str).tolist()
         if not others:
             raise InvalidInputError(f"`person` must be a row with a scored pair, got {person}: it has none.")
         if other_group is None and len(others) > 1:
@@ -174,13 +80,25 @@ class Plots:
             Of "svg", "png" and "pdf".
         """
         written = []
-        for name in CHARTS:
+        for name, chart in CHARTS.items():
             try:
-                chart: alt.Chart = getattr(self, name)()
-            except charts.NothingToDrawError:
+                drawn = chart.draw(self.summary)
+            except NothingToDrawError:
                 continue
             for kind in formats:
                 path = Path(folder) / f"{name}.{kind}"
-                charts.save(chart, path)
+                save(drawn, path)
                 written.append(path)
         return written
+
+
+def _method(chart: AuditChart) -> Callable[[Plots], alt.Chart]:
+    def draw(self: Plots) -> alt.Chart:
+        return chart.draw(self.summary)
+
+    draw.__name__, draw.__qualname__, draw.__doc__ = chart.name, f"Plots.{chart.name}", chart.draw.__doc__
+    return draw
+
+
+for _name, _chart in CHARTS.items():
+    setattr(Plots, _name, _method(_chart))

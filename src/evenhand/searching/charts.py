@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+import altair as alt
+
+from evenhand.report.drawing import WIDTH, chart_of
 from evenhand.report.theme import VARIABLES
-
-if TYPE_CHECKING:
-    import altair as alt
 
 __all__ = ["gain_chart", "plane_chart"]
 
@@ -27,21 +27,19 @@ _READINGS = {
     "cost": VARIABLES.regimes[1],
     "within noise": VARIABLES.muted,
 }
-_WIDTH, _HEIGHT, _STEP = 560, 320, 28
+_HEIGHT, _STEP = 320, 28
 
 
 def plane_chart(rows: Sequence[Row], words: str) -> alt.LayerChart:
-    """AUC against a figure, a point for each candidate; a full point is on the front.
+    """AUC against a metric, a point for each candidate; a full point is on the front.
 
     Parameters
     ----------
     rows
-        With ``auc``, ``figure``, ``status``, ``is_on_front``, and ``candidate``, ``parameters`` and ``front`` to show.
+        With ``auc``, ``metric``, ``status``, ``is_on_front``, and ``candidate``, ``parameters`` and ``front`` to show.
     words
-        Of the figure.
+        Of the metric.
     """
-    import altair as alt
-
     order = [name for name, *_ in _STATUSES]
     size = {name: size for name, _, _, size in _STATUSES}
     looks = [look for look in _STATUSES if any(row["status"] == look[0] for row in rows)]
@@ -50,7 +48,7 @@ def plane_chart(rows: Sequence[Row], words: str) -> alt.LayerChart:
     shapes = alt.Scale(domain=present, range=[shape for _, _, shape, _ in looks])
     shared: dict[str, Any] = {
         "x": alt.X("auc:Q", title="AUC", scale=alt.Scale(zero=False)),
-        "y": alt.Y("figure:Q", title=words[:1].upper() + words[1:], scale=alt.Scale(zero=False)),
+        "y": alt.Y("metric:Q", title=words[:1].upper() + words[1:], scale=alt.Scale(zero=False)),
         "color": alt.Color("status:N", scale=colors, legend=alt.Legend()),
         "shape": alt.Shape("status:N", scale=shapes, legend=alt.Legend()),
         "size": alt.Size("size:Q", scale=None, legend=None),
@@ -58,14 +56,14 @@ def plane_chart(rows: Sequence[Row], words: str) -> alt.LayerChart:
             "candidate:N",
             "parameters:N",
             alt.Tooltip("auc:Q", title="AUC", format=".3f"),
-            alt.Tooltip("figure:Q", title=words, format=".3f"),
+            alt.Tooltip("metric:Q", title=words, format=".3f"),
             "status:N",
             "front:N",
         ],
     }
     drawn = [row | {"size": size[row["status"]]} for row in sorted(rows, key=lambda row: order.index(row["status"]))]
     layers = [
-        alt.Chart(_values(part)).mark_point(filled=is_full, strokeWidth=1.5).encode(**shared)
+        chart_of(part).mark_point(filled=is_full, strokeWidth=1.5).encode(**shared)
         for is_full in (False, True)
         if (part := [row for row in drawn if row["is_on_front"] is is_full])  # a layer without rows has no extent
     ]
@@ -73,44 +71,35 @@ def plane_chart(rows: Sequence[Row], words: str) -> alt.LayerChart:
 
 
 def gain_chart(rows: Sequence[Row], axis: str) -> alt.LayerChart:
-    """Gains with intervals, a row for each figure; right of the line the chosen candidate is better.
+    """Gains with intervals, a row for each metric; right of the line the chosen candidate is better.
 
     Parameters
     ----------
     rows
-        With ``figure``, ``gain``, ``low``, ``high``, ``reading``, and ``difference`` and ``interval`` to show.
+        With ``metric``, ``gain``, ``low``, ``high``, ``reading``, and ``difference`` and ``interval`` to show.
     axis
-        What the figures have in common.
+        What the metrics have in common.
     """
-    import altair as alt
-
     present = [reading for reading in _READINGS if any(row["reading"] == reading for row in rows)]
     color = alt.Color(
         "reading:N",
         scale=alt.Scale(domain=present, range=[_READINGS[reading] for reading in present]),
         legend=alt.Legend(),
     )
-    y = alt.Y("figure:N", title=None, sort=[row["figure"] for row in rows])
+    y = alt.Y("metric:N", title=None, sort=[row["metric"] for row in rows])
     title = "Better by"
-    base = alt.Chart(_values(rows))
-    zero = alt.Chart(_values([{"at": 0}])).mark_rule(style="zero").encode(x=alt.X("at:Q", title=title))
+    base = chart_of(rows)
+    zero = chart_of([{"at": 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q", title=title))
     line = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title), x2="high:Q", y=y, color=color)
     point = base.mark_point(size=90, filled=True).encode(
         x=alt.X("gain:Q", title=title),
         y=y,
         color=color,
-        tooltip=["figure:N", "difference:N", "interval:N", "reading:N"],
+        tooltip=["metric:N", "difference:N", "interval:N", "reading:N"],
     )
-    description = f"How much better the chosen candidate is in {len(rows)} figures of {axis}, with intervals."
+    description = f"How much better the chosen candidate is in {len(rows)} metrics of {axis}, with intervals."
     return _finished(alt.layer(zero, line, point), description, _STEP * len(rows))
 
 
 def _finished(chart: alt.LayerChart | alt.FacetChart, description: str, height: float) -> alt.LayerChart:
-    return cast("alt.LayerChart", chart.properties(width=_WIDTH, height=height, description=description))
-
-
-def _values(rows: Sequence[Row]) -> alt.Data:
-    """Rows as a chart's own data."""
-    import altair as alt
-
-    return alt.Data(values=list(rows))  # type: ignore[no-untyped-call]
+    return cast("alt.LayerChart", chart.properties(width=WIDTH, height=height, description=description))

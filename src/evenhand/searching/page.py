@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from evenhand.report.charts import specification
-from evenhand.report.contents import KeyFigure
-from evenhand.report.figures import Figure
 from evenhand.report.formatting import count, decimal, interval, percent
-from evenhand.report.frame import Section, render_sections
-from evenhand.report.tables import Table
+from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
+from evenhand.report.tables import Column, Record, Table
 from evenhand.searching.charts import gain_chart, plane_chart
 from evenhand.searching.figures import AXES, DIRECTIONS
+from evenhand.searching.tables import METRIC_WORDS, candidate_table, capital, gain_table, kind_of
 
-if TYPE_CHECKING:
-    from evenhand.searching.result import SearchResult
+__all__ = ["search_page"]
 
-__all__ = ["FIGURE_WORDS", "search_page"]
-
-FIGURE_WORDS = {
-    "auc": "AUC",
-    "ks": "KS distance",
-    "f1": "F1",
-    "eo_gap": "equalized-odds gap",
-    "air": "adverse impact ratio",
-    "sp_gap": "statistical-parity gap",
-    "positive_rate": "positive rate",
-    "excess": "excess",
-    "reasoning_gap": "reasoning gap",
-    "reasoning_excess": "reasoning excess",
-    "excess_regime_b": "excess Regime B",
-    "cec": "CEC score",
-}
 _TOLD = ("auc", "eo_gap", "positive_rate", "excess")
 _READINGS = {
     "gain": "a gain beyond noise",
@@ -40,66 +22,67 @@ _READINGS = {
     "higher": "higher beyond noise",
     "lower": "lower beyond noise",
 }
-Row = dict[str, Any]
+Data = Mapping[str, Any]
 
 
-def search_page(result: SearchResult) -> str:
-    """The page as text; every text is escaped, and the browser runs and fetches nothing but what is in it."""
-    data = result.to_dict()
+def search_page(data: Data) -> str:
+    """The page as text; every text is escaped, and the browser runs and fetches nothing but what is in it.
+
+    Parameters
+    ----------
+    data
+        What `SearchResult.to_dict` returns.
+    """
     gains = data["cost_and_gain"]
+    finding = Finding(_headline(data), [("", sentence) for sentence in _sentences(data)], _key_metrics(data))
     sections = [
-        Section("question", "What was searched for", points=_question(result, data)),
-        Section("candidates", "Candidates tried", _front_words(result), (_plane(result, data),)),
-        Section("reasons", "Why each was passed over", tables=(_reason_table(data),)),
-        Section("limits", "Limits", tuple(data["limits"])),
+        Section("verdict", "Verdict", finding=finding),
+        Section("question", "What was searched for", points=_question(data)),
+        Section("candidates", "Candidates tried", (_front_words(data),), panels=[_plane(data)]),
+        Section("reasons", "Why each was passed over", tables=[candidate_table(data, is_ranked=True)]),
+        Section("limits", "Limits", data["limits"]),
     ]
-    if result.chosen not in (None, result.unconstrained):
-        figures = tuple(_gain_figure(gains, axis) for axis in AXES)
-        cost = Section("cost", "What the choice costs and gains", _COST_WORDS, figures, (_gain_table(gains),), (), True)
-        sections.insert(1, cost)
-    return render_sections(
-        kind="search for an alternative",
-        title=f"{count(len(result.tried))} candidates, {result.judging.folds} folds",
-        headline=_headline(result),
-        sentences=_sentences(result, gains),
-        key_figures=_key_figures(result, gains),
-        sections=sections,
-    )
+    if data["chosen"] not in (None, data["unconstrained"]):
+        panels = [_gain_panel(gains, axis) for axis in AXES]
+        title = "What the choice costs and gains"
+        cost = Section("cost", title, (_COST_WORDS,), panels=panels, tables=[gain_table(gains)], is_wide=True)
+        sections.insert(2, cost)
+    title = f"{count(len(data['candidates']))} candidates, {data['judging']['folds']} folds"
+    return render("search for an alternative", title, sections)
 
 
-def _headline(result: SearchResult) -> str:
-    n, figure = count(len(result.tried)), result.rule.minimize
-    words = FIGURE_WORDS[figure]
-    if result.chosen is None:
+def _headline(data: Data) -> str:
+    candidates, chosen, metric = data["candidates"], data["chosen"], data["minimize"]
+    n, words = count(len(candidates)), METRIC_WORDS[metric]
+    if chosen is None:
         return f"None of the {n} candidates meets the constraints."
-    if result.chosen == result.unconstrained:
+    if chosen == data["unconstrained"]:
         return f"The unconstrained candidate is chosen: none of {n} meets the constraints with a better {words}."
-    mine, theirs = (decimal(result.figures[figure][k].mean()) for k in (result.chosen, result.unconstrained))
+    mine, theirs = (decimal(candidates[k]["metrics"][metric]["value"]) for k in (chosen, data["unconstrained"]))
     return (
-        f"Candidate {result.chosen} of {n} meets the constraints with {_article(words)} of {mine}; without constraints "
+        f"Candidate {chosen} of {n} meets the constraints with {_article(words)} of {mine}; without constraints "
         f"it is {theirs}."
     )
 
 
-def _sentences(result: SearchResult, gains: list[Row]) -> list[str]:
-    """The choice, and its main figures with honest differences."""
-    if result.chosen is None:
+def _sentences(data: Data) -> list[str]:
+    """The choice, and its main metrics with honest differences."""
+    chosen, unconstrained, gains = data["chosen"], data["unconstrained"], data["cost_and_gain"]
+    if chosen is None:
         return ["Why each candidate was passed over is said below. Loosen the constraints, or search a wider space."]
-    told = [f"Chosen: {result.tried[result.chosen].words(result.tried)}."]
-    if result.chosen == result.unconstrained:
+    told = [f"Chosen: {data['candidates'][chosen]['words']}."]
+    if chosen == unconstrained:
         return [*told, "Nothing is gained and nothing lost. Why each of the others was passed over is said below."]
-    told.append(f"Compared with: {result.tried[result.unconstrained].words(result.tried)}.")
-    by_name = {row["figure"]: row for row in gains}
+    told.append(f"Compared with: {data['candidates'][unconstrained]['words']}.")
+    by_name = {row["metric"]: row for row in gains}
     is_honest = math.isfinite(gains[0]["honest_ci_low"])
-    for name in dict.fromkeys((result.rule.minimize, *_TOLD)):
-        row, words = by_name[name], FIGURE_WORDS[name]
+    for name in dict.fromkeys((data["minimize"], *_TOLD)):
+        row, words = by_name[name], METRIC_WORDS[name]
         value, low, high, reading = (
-            (row["honest_difference"], row["honest_ci_low"], row["honest_ci_high"], row["honest_reading"])
-            if is_honest
-            else (row["difference"], row["ci_low"], row["ci_high"], row["reading"])
+            row[f"{'honest_' if is_honest else ''}{key}"] for key in ("difference", "ci_low", "ci_high", "reading")
         )
         told.append(
-            f"{_capital(words)}: from {decimal(row['unconstrained'])} to {decimal(row['chosen'])}; difference "
+            f"{capital(words)}: from {decimal(row['unconstrained'])} to {decimal(row['chosen'])}; difference "
             f"{decimal(value)}, 95 % interval {interval(low, high)}: {_READINGS.get(reading, reading)}."
         )
     told.append(
@@ -110,28 +93,27 @@ def _sentences(result: SearchResult, gains: list[Row]) -> list[str]:
     return told
 
 
-def _key_figures(result: SearchResult, gains: list[Row]) -> list[KeyFigure]:
-    by_name = {row["figure"]: row for row in gains}
-    shown = dict.fromkeys((result.rule.minimize, "auc", "eo_gap", "positive_rate"))
+def _key_metrics(data: Data) -> list[KeyMetric]:
+    by_name = {row["metric"]: row for row in data["cost_and_gain"]}
     return [
-        KeyFigure(
-            _capital(FIGURE_WORDS[name]),
+        KeyMetric(
+            capital(METRIC_WORDS[name]),
             _value(name, by_name[name]["chosen"]),
             f"unconstrained {_value(name, by_name[name]['unconstrained'])}",
         )
-        for name in shown
+        for name in dict.fromkeys((data["minimize"], "auc", "eo_gap", "positive_rate"))
         if name in by_name
     ]
 
 
-def _question(result: SearchResult, data: Row) -> tuple[tuple[str, str], ...]:
-    people, folds, seeds = data["people"], result.judging.folds, result.judging.seeds
+def _question(data: Data) -> tuple[tuple[str, str], ...]:
+    people, folds, seeds = data["people"], data["judging"]["folds"], data["judging"]["seeds"]
     groups = ", ".join(f"{name} {count(n)}" for name, n in people["groups"].items())
     held = f"; {count(people['confirming'])} more were held out of the search" if people["confirming"] else ""
-    trained = "one model" if seeds == 1 else f"{seeds} models, of which figures are means,"
+    trained = "one model" if seeds == 1 else f"{seeds} models, of which metrics are means,"
     return (
         ("Constraints", "; ".join(data["keep"]) or "none"),
-        ("Minimized", FIGURE_WORDS[data["minimize"]]),
+        ("Minimized", METRIC_WORDS[data["minimize"]]),
         ("Family", "networks" if data["family"] == "network" else "gradient-boosted trees"),
         ("People", f"{count(people['searched'])} were searched on{held}. Groups of all: {groups}"),
         ("Matched on", ", ".join(people["financial_features"])),
@@ -147,52 +129,30 @@ _COST_WORDS = (
     "Differences are of the chosen candidate less the unconstrained one, on the same folds. The first interval of the "
     "table is of the search itself and flatters the choice, since the best of many was kept. In the second, the honest "
     "one, each fold is judged by a choice made without it. An excess is what pairs across groups have over placebo "
-    "pairs of the same group.",
+    "pairs of the same group."
 )
 
 
-def _front_words(result: SearchResult) -> tuple[str, ...]:
-    axes = [FIGURE_WORDS[name] for name in dict.fromkeys(("auc", "eo_gap", result.rule.minimize))]
+def _front_words(data: Data) -> str:
+    axes = [METRIC_WORDS[name] for name in dict.fromkeys(("auc", "eo_gap", data["minimize"]))]
     return (
-        f"{count(len(result.front))} of {count(len(result.tried))} candidates are on the front: no other is at least "
-        f"as good in {', '.join(axes[:-1])} and {axes[-1]}, and better beyond noise in one of them. A long front says "
-        "how little these people can tell apart.",
+        f"{count(len(data['front']))} of {count(len(data['candidates']))} candidates are on the front: no other is at "
+        f"least as good in {', '.join(axes[:-1])} and {axes[-1]}, and better beyond noise in one of them. A long front "
+        "says how little these people can tell apart."
     )
 
 
-def _gain_table(gains: list[Row], axis: str | None = None) -> Table:
-    has_confirmed = "confirmed_chosen" in gains[0]
-    columns = ["figure", "unconstrained", "chosen", "difference", "95 % interval", "reading"]
-    columns += ["honest difference", "honest 95 % interval", "honest reading"]
-    columns += ["held out: unconstrained", "held out: chosen"] if has_confirmed else []
-    rows = []
-    for row in gains:
-        if axis is not None and row["axis"] != axis:
-            continue
-        cells = [_capital(FIGURE_WORDS[row["figure"]]), decimal(row["unconstrained"]), decimal(row["chosen"])]
-        cells += [decimal(row["difference"]), interval(row["ci_low"], row["ci_high"]), row["reading"]]
-        cells += [decimal(row["honest_difference"]), interval(row["honest_ci_low"], row["honest_ci_high"])]
-        cells.append(row["honest_reading"])
-        if has_confirmed:
-            cells += [decimal(row["confirmed_unconstrained"]), decimal(row["confirmed_chosen"])]
-        rows.append(tuple(cells))
-    is_number = tuple(head not in ("figure", "reading", "honest reading") for head in columns)
-    return Table(tuple(columns), tuple(rows), is_number, "Cost and gain against the unconstrained candidate")
-
-
-def _gain_figure(gains: list[Row], axis: str) -> Figure:
+def _gain_panel(gains: list[Record], axis: str) -> Panel:
     """Honest differences of an axis with intervals, in the direction in which more is better."""
-    title, table = _capital(axis), _gain_table(gains, axis)
-    caption = "Right of the line the chosen candidate is better, left of it worse; bars are honest 95 % intervals."
     rows = []
     for row in gains:
-        sign = DIRECTIONS[row["figure"]]
+        sign = DIRECTIONS[row["metric"]]
         if row["axis"] != axis or not sign or not math.isfinite(row["honest_ci_low"]):
             continue
         low, high = sorted((sign * row["honest_ci_low"], sign * row["honest_ci_high"]))
         rows.append(
             {
-                "figure": _capital(FIGURE_WORDS[row["figure"]]),
+                "metric": capital(METRIC_WORDS[row["metric"]]),
                 "gain": sign * row["honest_difference"],
                 "low": low,
                 "high": high,
@@ -201,71 +161,42 @@ def _gain_figure(gains: list[Row], axis: str) -> Figure:
                 "interval": interval(row["honest_ci_low"], row["honest_ci_high"]),
             }
         )
-    name = f"gains-{axis}"
-    if not rows:
-        return Figure(name, title, caption, "", None, "There are too few folds for honest differences.", table)
-    chart = gain_chart(rows, axis)
-    return Figure(name, title, caption, str(chart.description), specification(chart), "", table)  # type: ignore[arg-type]
+    caption = "Right of the line the chosen candidate is better, left of it worse; bars are honest 95 % intervals."
+    chart = gain_chart(rows, axis) if rows else "There are too few folds for honest differences."
+    return panel_of(f"gains-{axis}", capital(axis), caption, chart, gain_table(gains, axis))
 
 
-def _reason_table(data: Row) -> Table:
-    """Every candidate: the chosen one, then those that meet the constraints from the best on, then the others."""
-    figure = data["minimize"]
-    shown = tuple(dict.fromkeys(("auc", "eo_gap", "positive_rate", figure)))
-    sign = -DIRECTIONS[figure]
-
-    def place(candidate: Row) -> tuple[int, float, int]:
-        value = candidate["figures"][figure]["value"]
-        rank = {"chosen": 0, "passed over": 1}.get(candidate["status"], 2)
-        return rank, sign * value if math.isfinite(value) else math.inf, candidate["candidate"]
-
-    rows = tuple(
-        (
-            str(c["candidate"]),
-            c["words"],
-            *(_value(name, c["figures"][name]["value"]) for name in shown),
-            "yes" if c["is_on_front"] else "no",
-            c["reason"],
-        )
-        for c in sorted(data["candidates"], key=place)
-    )
-    columns = ("candidate", "parameters", *(_SHORT.get(name, FIGURE_WORDS[name]) for name in shown), "on the front")
-    is_number = (True, False, *(True for _ in shown), False, False)
-    return Table((*columns, "why"), rows, is_number, "Every candidate, and why")
-
-
-_SHORT = {"eo_gap": "EO gap"}
-
-
-def _plane(result: SearchResult, data: Row) -> Figure:
-    """AUC against the figure that is minimized, one point for each candidate."""
-    name = result.rule.minimize if result.rule.minimize != "auc" else "reasoning_gap"
-    rows, cells = [], []
-    for c in data["candidates"]:
-        auc, other = c["figures"]["auc"]["value"], c["figures"][name]["value"]
-        row = {
+def _plane(data: Data) -> Panel:
+    """AUC against the metric that is minimized, one point for each candidate."""
+    name = data["minimize"] if data["minimize"] != "auc" else "reasoning_gap"
+    words = METRIC_WORDS[name]
+    records = [
+        {
             "candidate": c["candidate"],
             "parameters": c["words"],
-            "auc": auc,
-            "figure": other,
+            "auc": c["metrics"]["auc"]["value"],
+            "metric": c["metrics"][name]["value"],
             "status": _status(c),
             "is_on_front": c["is_on_front"],
             "front": "on the front" if c["is_on_front"] else "dominated",
         }
-        cells.append((str(c["candidate"]), decimal(auc), decimal(other), row["status"], row["front"]))
-        if math.isfinite(auc) and math.isfinite(other):
-            rows.append(row)
-    words = FIGURE_WORDS[name]
-    columns = ("candidate", "AUC", words, "status", "front")
-    table = Table(columns, tuple(cells), (True, True, True, False, False), "Candidates")
-    title, caption = f"AUC and {words}", "Means over folds; a full point is on the front, an empty one is dominated."
-    if not rows:
-        return Figure("plane", title, caption, "", None, "No candidate has figures.", table)
-    chart = plane_chart(rows, words)
-    return Figure("plane", title, caption, str(chart.description), specification(chart), "", table)  # type: ignore[arg-type]
+        for c in data["candidates"]
+    ]
+    columns = (
+        Column("candidate", "whole"),
+        Column("AUC", "number", "auc"),
+        Column(words, kind_of(name), "metric"),
+        Column("status", "text"),
+        Column("front", "text"),
+    )
+    table = Table("Plane", "Candidates", columns, tuple(records))
+    known = [row for row in records if math.isfinite(row["auc"]) and math.isfinite(row["metric"])]
+    caption = "Means over folds; a full point is on the front, an empty one is dominated."
+    chart = plane_chart(known, words) if known else "No candidate has metrics."
+    return panel_of("plane", f"AUC and {words}", caption, chart, table)
 
 
-def _status(candidate: Row) -> str:
+def _status(candidate: Record) -> str:
     if candidate["status"] in ("chosen", "failed"):
         return str(candidate["status"])
     if candidate["is_unconstrained"]:
@@ -274,12 +205,8 @@ def _status(candidate: Row) -> str:
 
 
 def _value(name: str, value: float) -> str:
-    return percent(value) if name == "positive_rate" else decimal(value)
+    return percent(value) if kind_of(name) == "share" else decimal(value)
 
 
 def _article(words: str) -> str:
     return f"{'an' if words[0].lower() in 'aeio' or words == 'F1' else 'a'} {words}"
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]

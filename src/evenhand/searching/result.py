@@ -37,18 +37,18 @@ class SearchResult:
 
     Attributes
     ----------
-    figures
-        Every figure of every candidate in every fold, means over seeds, by name; of shape (n_candidates, n_folds).
+    metrics
+        Every metric of every candidate in every fold, means over seeds, by name; of shape (n_candidates, n_folds).
     tried
         The candidates, in the order of the rows.
     notes
-        Why a candidate has no figures, by its number.
+        Why a candidate has no metrics, by its number.
     rule
         Constraints and what is minimized.
     judging, family, people
         How candidates were judged, what they are, and on whom.
     confirmed
-        Figures of the chosen and of the unconstrained candidate, fitted anew, on people held out of the search; empty
+        Metrics of the chosen and of the unconstrained candidate, fitted anew, on people held out of the search; empty
         where no one was.
     fit
         Trains a candidate on all people searched on.
@@ -64,7 +64,7 @@ class SearchResult:
     True
     """
 
-    figures: Mapping[str, Floats]
+    metrics: Mapping[str, Floats]
     tried: tuple[Candidate, ...]
     notes: Mapping[int, str]
     rule: ChoiceRule
@@ -82,7 +82,7 @@ class SearchResult:
     @cached_property
     def choice(self) -> Choice:
         """The rule applied to all folds."""
-        return self.rule.choose(self.figures)
+        return self.rule.choose(self.metrics)
 
     @property
     def chosen(self) -> int | None:
@@ -97,25 +97,25 @@ class SearchResult:
     @cached_property
     def reasons(self) -> tuple[str, ...]:
         """Why each candidate was chosen or passed over."""
-        told = reasons_of(self.choice, self.figures, self.rule, self.test_share)
+        told = reasons_of(self.choice, self.metrics, self.rule, self.test_share)
         return tuple(self.notes.get(k, reason) for k, reason in enumerate(told))
 
     @cached_property
     def front(self) -> tuple[int, ...]:
-        """Candidates that no other dominates beyond noise on AUC, EO gap and the figure that is minimized."""
+        """Candidates that no other dominates beyond noise on AUC, EO gap and the metric that is minimized."""
         axes = dict.fromkeys(("auc", "eo_gap", self.rule.minimize))
-        of_axes = {name: (self.figures[name], DIRECTIONS[name]) for name in axes}
+        of_axes = {name: (self.metrics[name], DIRECTIONS[name]) for name in axes}
         return tuple(np.flatnonzero(front(of_axes, self.test_share)).tolist())
 
     @cached_property
     def candidates(self) -> pd.DataFrame:
-        """A row for each candidate: parameters, figures with 95 % intervals, whether on the front, and the reason."""
+        """A row for each candidate: parameters, metrics with 95 % intervals, whether on the front, and the reason."""
         rows = []
         for candidate in self.tried:
             k = candidate.number
             row: dict[str, Any] = {"candidate": k, "status": self._status(k), "is_on_front": k in self.front}
             row |= {name: _in_a_cell(value) for name, value in candidate.parameters.items()}
-            for name, values in self.figures.items():
+            for name, values in self.metrics.items():
                 found = mean_interval(values[k], self.test_share)
                 row |= {name: found.value, f"{name}_low": found.ci_low, f"{name}_high": found.ci_high}
             rows.append({**row, "reason": self.reasons[k]})
@@ -123,21 +123,21 @@ class SearchResult:
 
     @cached_property
     def cost_and_gain(self) -> pd.DataFrame:
-        """What the chosen candidate costs and gains against the unconstrained one, a row for each figure.
+        """What the chosen candidate costs and gains against the unconstrained one, a row for each metric.
 
         Intervals are of differences on the same folds. ``honest`` columns judge each fold by a choice made without it;
         they are the ones to quote.
         """
         chosen = self._need_chosen()
-        honest = honest_differences(self.figures, self.rule, self.test_share)
+        honest = honest_differences(self.metrics, self.rule, self.test_share)
         rows = []
         for axis, names in AXES.items():
             for name in names:
-                mine, theirs = self.figures[name][chosen], self.figures[name][self.unconstrained]
+                mine, theirs = self.metrics[name][chosen], self.metrics[name][self.unconstrained]
                 difference = paired_difference(mine, theirs, self.test_share)
                 row = {
                     "axis": axis,
-                    "figure": name,
+                    "metric": name,
                     "unconstrained": float(theirs.mean()),
                     "chosen": float(mine.mean()),
                     "difference": difference.value,
@@ -154,21 +154,21 @@ class SearchResult:
                 rows.append(row)
         return pd.DataFrame(rows)
 
-    def grid(self, rows: str, columns: str, figure: str) -> pd.DataFrame:
-        """Mean of a figure for each value of two parameters, averaged over the others: a heatmap's numbers.
+    def grid(self, rows: str, columns: str, metric: str) -> pd.DataFrame:
+        """Mean of a metric for each value of two parameters, averaged over the others: a heatmap's numbers.
 
         Raises
         ------
         InvalidInputError
-            If a name is neither a parameter nor a figure.
+            If a name is neither a parameter nor a metric.
         """
         from evenhand.inputs.validation import check_columns
         from evenhand.searching.constraints import check_figure
 
-        check_figure(figure, "`figure`")
+        check_figure(metric, "`metric`")
         check_columns((rows, columns), list(self.tried[0].parameters), "`rows` and `columns`")
         table = self.candidates
-        return table.pivot_table(index=rows, columns=columns, values=figure, aggfunc="mean")
+        return table.pivot_table(index=rows, columns=columns, values=metric, aggfunc="mean")
 
     @cached_property
     def best_model(self) -> Any:  # noqa: ANN401 - a classifier of the family
@@ -242,7 +242,7 @@ class SearchResult:
         has_choice = self.chosen is not None
         return {
             "format": "evenhand-search",
-            "version": 1,
+            "version": 2,
             "family": self.family,
             "chosen": self.chosen,
             "unconstrained": self.unconstrained,
@@ -258,7 +258,7 @@ class SearchResult:
             "judging": self.judging.to_dict(),
             "candidates": [_record(self, candidate) for candidate in self.tried],
             "cost_and_gain": _records(self.cost_and_gain) if has_choice else [],
-            "confirmed": {who: dict(figures) for who, figures in self.confirmed.items()},
+            "confirmed": {who: dict(metrics) for who, metrics in self.confirmed.items()},
             "limits": list(self.limits),
         }
 
@@ -279,7 +279,7 @@ class SearchResult:
             said.append("No one was held out of the search to confirm the choice; `confirmation` sets a share aside.")
         failed = sorted(self.notes)
         if failed:
-            said.append(f"Candidates without figures: {failed}.")
+            said.append(f"Candidates without metrics: {failed}.")
         return tuple(said)
 
     def to_json(self, path: str | os.PathLike[str]) -> Path:
@@ -296,7 +296,7 @@ class SearchResult:
 
         target = Path(path)
         with write_atomically(target) as temporary:
-            temporary.write_text(search_page(self), encoding="utf-8")
+            temporary.write_text(search_page(self.to_dict()), encoding="utf-8")
         return target
 
     def to_excel(self, path: str | os.PathLike[str]) -> Path:
@@ -304,7 +304,7 @@ class SearchResult:
         from evenhand.searching.workbook import write_workbook
 
         target = Path(path)
-        write_workbook(self, target)
+        write_workbook(self.to_dict(), target)
         return target
 
     def _status(self, k: int) -> str:
@@ -339,8 +339,8 @@ def _record(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
         "is_unconstrained": candidate.is_unconstrained,
         "words": candidate.words(result.tried),
         "parameters": dict(candidate.parameters),
-        "figures": {name: asdict(mean_interval(v[k], result.test_share)) for name, v in result.figures.items()},
-        "folds": {name: values[k].tolist() for name, values in result.figures.items()},
+        "metrics": {name: asdict(mean_interval(v[k], result.test_share)) for name, v in result.metrics.items()},
+        "folds": {name: values[k].tolist() for name, values in result.metrics.items()},
         "reason": result.reasons[k],
     }
 

@@ -7,7 +7,7 @@ import json
 import os
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -18,12 +18,7 @@ from evenhand.exceptions import ModelFileError
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.system.files import write_atomically
 
-if TYPE_CHECKING:
-    from evenhand.training.classifier import CECClassifier
-
 __all__ = ["FILE_NAME", "read_model", "write_model"]
-
-Classifier = TypeVar("Classifier", bound="CECClassifier")
 
 FILE_NAME = "model.safetensors"
 
@@ -31,7 +26,29 @@ _FORMAT = "evenhand.classifier"
 _VERSION = 1
 
 
-def write_model(path: str | os.PathLike[str], model: CECClassifier) -> Path:
+class FittedClassifier(Protocol):
+    """What a file keeps of a classifier."""
+
+    dropout: float
+    classes_: Any
+    encoder_: TableEncoder
+    network_: nn.Sequential
+    history_: dict[str, Any]
+    n_features_in_: int
+    n_iter_: int
+    best_epoch_: int
+    group_names_: tuple[str, ...]
+    n_unmatched_: int
+    feature_names_in_: Any
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Arguments of the constructor."""
+
+
+Classifier = TypeVar("Classifier", bound=FittedClassifier)
+
+
+def write_model(path: str | os.PathLike[str], model: FittedClassifier) -> Path:
     """Write `model` to a file, or to a folder as ``model.safetensors``; return the file's path."""
     from safetensors.torch import save
 
@@ -77,7 +94,7 @@ def read_model(path: str | os.PathLike[str], kind: type[Classifier]) -> Classifi
         raise ModelFileError(f"{str(file)!r} does not hold what a model needs: {error}.") from error
 
 
-def _content(model: CECClassifier) -> str:
+def _content(model: FittedClassifier) -> str:
     """Everything but the tensors, as JSON."""
     names = getattr(model, "feature_names_in_", None)
     parameters = model.get_params(deep=False)

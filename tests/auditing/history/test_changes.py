@@ -13,7 +13,7 @@ from scipy import stats
 
 import evenhand as eh
 from evenhand.auditing.history.changes import compare_audits
-from evenhand.auditing.history.figures import audit_figures, people_of
+from evenhand.auditing.history.metrics import audit_metrics, people_of
 from evenhand.auditing.history.within_people import (
     _paired_log_variance,
     _paired_variance,
@@ -25,7 +25,7 @@ from evenhand.metrics.roc import auc, auc_influence
 
 COLUMNS = list("abcdef")
 # One is the other with features exchanged among the financial and among the others: people are drawn so that every
-# figure has the same expectation under both.
+# metric has the same expectation under both.
 WEIGHTS = np.array([1, 0.6, 0.3, 0.9, 0.4, 0.2]) * 1.2
 EXCHANGED = np.array([0.3, 1, 0.6, 0.2, 0.9, 0.4]) * 1.2
 
@@ -72,7 +72,7 @@ def others():
 
 
 def change(comparison, key):
-    (found,) = [c for c in (*comparison.figures, *comparison.features) if c.key == key]
+    (found,) = [c for c in (*comparison.metrics, *comparison.features) if c.key == key]
     return found
 
 
@@ -119,15 +119,15 @@ def test_files_and_plain_data_give_the_same_as_results_but_for_what_needs_people
     from_files = compare_audits({"old": tmp_path / "old.json", "others": str(tmp_path / "others.json")})
     from_data = compare_audits({"old": old.to_dict(), "others": others.to_dict()})
     from_results = compare_audits({"old": old, "others": others})
-    assert [c.key for c in from_files.figures] == [c.key for c in from_data.figures]
-    for found in from_files.figures:
+    assert [c.key for c in from_files.metrics] == [c.key for c in from_data.metrics]
+    for found in from_files.metrics:
         assert found.p_value == pytest.approx(change(from_data, found.key).p_value)
         if found.key != "auc":
             assert found.standard_error == pytest.approx(change(from_results, found.key).standard_error)
     # Hanley and McNeil's approximation against DeLong's estimate.
     ratio = change(from_files, "auc").standard_error / change(from_results, "auc").standard_error
     assert 0.8 < ratio < 1.25
-    assert "cec" not in {c.key for c in from_files.figures}
+    assert "cec" not in {c.key for c in from_files.metrics}
     assert "are of different people" in from_files.pairings[0].sentence
     nameless = [copy.deepcopy(audit.to_dict()) for audit in (old, others)]
     for data in nameless:
@@ -138,7 +138,7 @@ def test_files_and_plain_data_give_the_same_as_results_but_for_what_needs_people
 def test_a_gap_is_signed_and_uses_the_reference_group_of_the_base(old, others):
     flipped = copy.deepcopy(others.to_dict())
     flipped["outcome"]["approvals"]["reference"] = "b"
-    keys = [c.key for c in compare_audits({"old": old.to_dict(), "others": flipped}).figures]
+    keys = [c.key for c in compare_audits({"old": old.to_dict(), "others": flipped}).metrics]
     assert "gap: positive rate, b minus a" in keys
     assert not [key for key in keys if "a minus b" in key]
 
@@ -166,7 +166,7 @@ def test_other_features_labels_or_groups_are_other_people(people, old, with_peop
 
 def test_the_caller_can_say_that_people_differ(old, new):
     comparison = compare_audits({"old": old, "new": new}, same_people=False)
-    assert not any(c.is_paired for c in comparison.figures)
+    assert not any(c.is_paired for c in comparison.metrics)
 
 
 def test_claiming_the_same_people_of_different_ones_is_refused(old, others):
@@ -188,7 +188,7 @@ def test_the_same_people_in_files_are_said_to_be_treated_as_independent(old, new
 
 def test_an_audit_against_itself_has_moved_nowhere(old):
     comparison = compare_audits({"old": old, "again": old})
-    assert all(c.p_value == 1 for c in comparison.figures)
+    assert all(c.p_value == 1 for c in comparison.metrics)
     assert not comparison.moved
     assert "stayed at" in change(comparison, "auc").sentence
 
@@ -262,14 +262,14 @@ def test_paired_areas_that_did_not_change_are_called_in_about_five_percent():
 @pytest.mark.slow
 @pytest.mark.parametrize("is_same", [False, True], ids=["other people", "same people"])
 def test_audits_between_which_nothing_changed_differ_in_about_five_percent(is_same):
-    """A few hundred audits: p-values of the figures are uniform, or larger where independence was assumed."""
+    """A few hundred audits: p-values of the metrics are uniform, or larger where independence was assumed."""
     rng = np.random.default_rng(21)
     rows = []
     for repetition in range(200):
         first = draw_people(rng)
         second = audited(first, EXCHANGED) if is_same else audited(draw_people(rng))
         comparison = compare_audits({"first": audited(first), "second": second})
-        rows += [(repetition, c.key, c.p_value, c.p_adjusted) for c in comparison.figures]
+        rows += [(repetition, c.key, c.p_value, c.p_adjusted) for c in comparison.metrics]
     table = pd.DataFrame(rows, columns=["repetition", "key", "p", "adjusted"])
     rejected = table.groupby("key")["p"].apply(lambda p: (p <= 0.05).mean())
     assert rejected["excess"] <= 0.09
@@ -313,7 +313,7 @@ def test_a_moved_cut_off_is_found_in_rates_and_not_in_the_area(people, old):
         ({"max_distance": 2.0}, "max_distance is 2.0 in 'new' and None in the base"),
     ],
 )
-def test_settings_that_define_figures_must_agree(people, old, settings, named):
+def test_settings_that_define_metrics_must_agree(people, old, settings, named):
     new = audited(people, evidence=False, **settings)
     with pytest.raises(InvalidInputError, match=named):
         compare_audits({"old": old, "new": new})
@@ -330,7 +330,7 @@ def test_other_groups_are_refused_by_name(people, old):
         compare_audits({"old": old, "new": new})
     with pytest.warns(EvenhandWarning, match="other groups were compared"):
         comparison = compare_audits({"old": old, "new": new}, allow_different_settings=True)
-    assert {"positive rate: a"} == {c.key for c in comparison.figures if c.key.startswith("positive rate:")}
+    assert {"positive rate: a"} == {c.key for c in comparison.metrics if c.key.startswith("positive rate:")}
 
 
 def test_another_cut_off_is_said_and_compared(people, old):
@@ -359,12 +359,12 @@ def test_features_and_versions_that_differ_are_named(old, others):
 # --- several audits, adjustment, output ---
 
 
-def test_p_values_are_adjusted_over_all_figures_of_all_audits(old, new, others):
+def test_p_values_are_adjusted_over_all_metrics_of_all_audits(old, new, others):
     comparison = compare_audits({"old": old, "new": new, "others": others})
-    p = np.array([c.p_value for c in comparison.figures])
-    assert len(p) == 2 * len({c.key for c in comparison.figures})
+    p = np.array([c.p_value for c in comparison.metrics])
+    assert len(p) == 2 * len({c.key for c in comparison.metrics})
     smallest = int(np.nanargmin(p))
-    assert comparison.figures[smallest].p_adjusted == pytest.approx(min(1, p[smallest] * np.isfinite(p).sum()))
+    assert comparison.metrics[smallest].p_adjusted == pytest.approx(min(1, p[smallest] * np.isfinite(p).sum()))
     features = np.array([c.p_value for c in comparison.features])
     lowest = int(features.argmin())
     assert comparison.features[lowest].p_adjusted == pytest.approx(min(1, features[lowest] * len(features)))
@@ -377,7 +377,7 @@ def test_a_named_base_turns_the_sign(old, others):
     assert back.audit == "old"
 
 
-def test_a_figure_without_a_standard_error_is_shown_and_not_judged(old, others):
+def test_a_metric_without_a_standard_error_is_shown_and_not_judged(old, others):
     data = copy.deepcopy(others.to_dict())
     estimate = data["evidence"]["cec"]
     estimate["value"], estimate["standard_error"], estimate["note"] = None, None, "not estimated: 3 people"
@@ -401,31 +401,31 @@ def test_the_json_has_no_nan_and_the_table_a_row_for_every_change(old, others, t
     comparison = compare_audits({"old": old, "others": others})
     comparison.to_json(tmp_path / "comparison.json")
     data = json.loads((tmp_path / "comparison.json").read_text("utf-8"))
-    assert data["schema"] == "evenhand.comparison/1"
-    assert len(data["figures"]) == len(comparison.figures)
-    assert data["figures"][0]["verdict"] == comparison.figures[0].verdict
+    assert data["schema"] == "evenhand.comparison/2"
+    assert len(data["metrics"]) == len(comparison.metrics)
+    assert data["metrics"][0]["verdict"] == comparison.metrics[0].verdict
     table = comparison.table()
-    assert len(table) == len(comparison.figures) + len(comparison.features)
-    assert table["figure"][0] == "excess"
+    assert len(table) == len(comparison.metrics) + len(comparison.features)
+    assert table["metric"][0] == "excess"
 
 
-def test_the_verdict_between_the_two_levels_says_that_many_figures_were_looked_at(old, others):
+def test_the_verdict_between_the_two_levels_says_that_many_metrics_were_looked_at(old, others):
     found = replace(change(compare_audits({"a": old, "b": others}), "excess"), p_value=0.03, p_adjusted=0.6)
     assert found.verdict == "not clearly more than noise"
-    assert "among so many figures (p = 0.600, adjusted)" in found.sentence
+    assert "among so many metrics (p = 0.600, adjusted)" in found.sentence
 
 
 def test_more_than_two_groups_are_compared_with_the_reference_group_one_by_one(people):
     X, y, _ = people
     groups = np.array(["a", "b", "c"])[np.arange(200) % 3]
     comparison = compare_audits({"old": audited((X, y, groups)), "new": audited((X, y, groups), EXCHANGED)})
-    keys = {c.key for c in comparison.figures}
+    keys = {c.key for c in comparison.metrics}
     reference = comparison.audits["old"]["outcome"]["approvals"]["reference"]
     for group in {"a", "b", "c"} - {reference}:
         assert f"gap: positive rate, {group} minus {reference}" in keys
         assert f"ratio: approval ratio, {group} over {reference}" in keys
     assert "excess: groups compared a - b" in keys
-    # Everyone has two pairs here, and the figure is that of people, not of pairs.
+    # Everyone has two pairs here, and the metric is that of people, not of pairs.
     cec = change(comparison, "cec")
     assert cec.base_value == pytest.approx(comparison.audits["old"]["cec"]["mean"])
     assert cec.is_paired
@@ -461,7 +461,7 @@ def test_a_file_that_is_not_there_is_refused(old, tmp_path):
 
 def test_a_reference_that_is_no_group_is_refused(old):
     with pytest.raises(InvalidInputError, match=r"`reference` must be a group of the audit, \['a', 'b'\], got 'z'"):
-        audit_figures(old.to_dict(), "z")
+        audit_metrics(old.to_dict(), "z")
 
 
 def test_people_are_those_of_the_audit_in_order(people, old):

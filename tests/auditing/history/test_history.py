@@ -221,7 +221,7 @@ def test_after_an_alarm_the_past_is_kept(data):
 def test_an_excess_that_is_always_zero_raises_no_alarm(data):
     monitoring = monitor(drawn_history(data, [0.0, 0.0, 0.0], error=0.0))
     assert not monitoring.departures
-    assert "In 3 audits no monitored figure left its past" in monitoring.sentences[0]
+    assert "In 3 audits no monitored metric left its past" in monitoring.sentences[0]
 
 
 def test_ratios_are_judged_on_the_logarithm_and_shown_as_ratios(data):
@@ -241,7 +241,7 @@ def test_few_degrees_of_freedom_make_deviations_smaller(data):
     assert 0 < trend(monitor(with_few), "excess").points[1].z < narrow
 
 
-def test_an_audit_that_lacks_a_figure_is_passed_over(data):
+def test_an_audit_that_lacks_a_metric_is_passed_over(data):
     history = drawn_history(data, [0.02, 0.02, 0.02])
     history.audits[1].data["evidence"]["cec"]["value"] = None
     points = trend(monitor(history), "excess").points
@@ -269,7 +269,7 @@ def test_one_audit_has_no_past(data):
 
 def test_the_plain_data_are_ready_for_json(data):
     found = monitor(drawn_history(data, [0.02, 0.2, 0.02])).to_dict()
-    assert found["schema"] == "evenhand.monitoring/1"
+    assert found["schema"] == "evenhand.monitoring/2"
     assert found["trends"][0]["departure"]["audit"] == "m1"
     json.dumps(found)
 

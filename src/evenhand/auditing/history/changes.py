@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import warnings as python_warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pandas as pd
 from scipy import special
 
-from evenhand.auditing.history.figures import AuditFigure, Scale, audit_figures
-from evenhand.auditing.history.records import read_audit
+from evenhand.auditing.history.metrics import AuditMetric, Scale, audit_metrics
+from evenhand.auditing.history.records import Audit, described, summary_of, write_plain_json
 from evenhand.auditing.history.within_people import errors_within_people, is_same_people
 from evenhand.auditing.result import AuditResult
 from evenhand.exceptions import EvenhandWarning, InvalidInputError, InvalidTypeError
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.excess import ROUNDING
+from evenhand.report.history_page import comparison_page
 from evenhand.system.files import write_atomically
 
 __all__ = ["COMPARISON_SCHEMA", "Change", "Comparison", "Pairing", "SettingDifference", "compare_audits"]
 
-COMPARISON_SCHEMA = "evenhand.comparison/1"
-
-Audit: TypeAlias = "AuditResult | Mapping[str, Any] | str | os.PathLike[str]"
+COMPARISON_SCHEMA = "evenhand.comparison/2"
 
 _LEVEL = 0.05
 _CONFIDENCE = 0.95
 _NORMAL_HALF = float(special.ndtri((1 + _CONFIDENCE) / 2))
 
-# What a figure means hangs on these; the others only on how finely it was computed.
+# What a metric means hangs on these; the others only on how finely it was computed.
 _DEFINING = {
-    "financial_features": "people were matched on other features, so every figure of reasoning is another quantity",
+    "financial_features": "people were matched on other features, so every metric of reasoning is another quantity",
     "consistency_threshold": "Regimes B and D are cut elsewhere",
-    "max_distance": "other people have a comparison",
+    "max_distance": "other people have a match",
     "groups": "other groups were compared",
-    "attribution": "people were explained in another way, so every figure of reasoning is another quantity",
+    "attribution": "people were explained in another way, so every metric of reasoning is another quantity",
 }
 _NOTED = {
     "decision_threshold": "decisions are cut elsewhere, which alone can move rates, gaps and regimes",
@@ -80,7 +77,7 @@ class Pairing:
 
 @dataclass(frozen=True)
 class Change:
-    """How one figure of an audit differs from that of the base.
+    """How one metric of an audit differs from that of the base.
 
     Attributes
     ----------
@@ -92,7 +89,7 @@ class Change:
     p_value
         Two-sided, of no change.
     p_adjusted
-        Holm's adjustment over all figures of all audits of the comparison; features are adjusted among themselves.
+        Holm's adjustment over all metrics of all audits of the comparison; features are adjusted among themselves.
     is_paired
         Whether the standard error is of differences within people.
     """
@@ -136,7 +133,7 @@ class Change:
         ending = {
             "more than noise": f"more than noise ({p}, adjusted)",
             "within noise": f"within noise ({p}, adjusted)",
-            "not clearly more than noise": f"not clearly more than noise among so many figures ({p}, adjusted)",
+            "not clearly more than noise": f"not clearly more than noise among so many metrics ({p}, adjusted)",
         }[self.verdict]
         return f"{_capital(self.words)} {moved}: {ending}."
 
@@ -151,8 +148,8 @@ class Comparison:
         The audits in the order given, and which of them is the base.
     audits
         The plain data of each.
-    figures, features
-        Changes of the figures, and of each feature's part of the excess.
+    metrics, features
+        Changes of the metrics, and of each feature's part of the excess.
     differences
         Settings that are not the same.
     pairings
@@ -164,7 +161,7 @@ class Comparison:
     names: tuple[str, ...]
     base: str
     audits: Mapping[str, Mapping[str, Any]]
-    figures: tuple[Change, ...]
+    metrics: tuple[Change, ...]
     features: tuple[Change, ...]
     differences: tuple[SettingDifference, ...]
     pairings: tuple[Pairing, ...]
@@ -172,40 +169,41 @@ class Comparison:
 
     @property
     def moved(self) -> tuple[Change, ...]:
-        """Figures and features that moved by more than noise, surest first."""
-        found = [c for c in (*self.figures, *self.features) if c.verdict == "more than noise"]
+        """Metrics and features that moved by more than noise, surest first."""
+        found = [c for c in (*self.metrics, *self.features) if c.verdict == "more than noise"]
         return tuple(sorted(found, key=lambda c: c.p_adjusted))
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The outcome in words: for each audit, how many figures moved and what became of the excess."""
+        """The outcome in words: for each audit, how many metrics moved and what became of the excess."""
         lines = []
         for name in self.names:
-            changes = [c for c in self.figures if c.audit == name]
+            changes = [c for c in self.metrics if c.audit == name]
             if changes:
                 moved = [c for c in changes if c.verdict == "more than noise"]
                 tested = [c for c in changes if not math.isnan(c.p_value)]
                 lines.append(
-                    f"{name} against {self.base}: {len(moved)} of {len(tested)} figures moved by more than noise."
+                    f"{name} against {self.base}: {len(moved)} of {len(tested)} metrics moved by more than noise."
                 )
                 lines += [c.sentence for c in changes if c.key == "excess"]
         return tuple(lines)
 
     def table(self) -> pd.DataFrame:
-        """A row for each change: audit, figure, part, base_value, value, change, interval, p-values, verdict."""
-        columns = ["audit", "figure", "part", "base_value", "value", "scale", "change", "standard_error", "ci_low",
+        """A row for each change: audit, metric, part, base_value, value, change, interval, p-values, verdict."""
+        columns = ["audit", "metric", "part", "base_value", "value", "scale", "change", "standard_error", "ci_low",
                    "ci_high", "df", "p_value", "p_adjusted", "is_paired", "verdict", "note"]  # fmt: skip
-        rows = [{**asdict(c), "figure": c.words, "verdict": c.verdict} for c in (*self.figures, *self.features)]
+        rows = [{**asdict(c), "metric": c.words, "verdict": c.verdict} for c in (*self.metrics, *self.features)]
         return pd.DataFrame(rows, columns=columns)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, without the audits themselves."""
+        """Plain data, with a few words on each audit instead of the audits themselves."""
         return {
             "schema": COMPARISON_SCHEMA,
             "names": list(self.names),
             "base": self.base,
             "sentences": list(self.sentences),
-            "figures": [_plain(c) for c in self.figures],
+            "audits": [described(name, self.audits[name]) for name in self.names],
+            "metrics": [_plain(c) for c in self.metrics],
             "features": [_plain(c) for c in self.features],
             "differences": [{**asdict(d), "sentence": d.sentence} for d in self.differences],
             "pairings": [asdict(p) for p in self.pairings],
@@ -214,9 +212,12 @@ class Comparison:
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` as JSON, whole or not at all; a missing number is null."""
-        text = json.dumps(_without_nan(self.to_dict()), indent=2, allow_nan=False, ensure_ascii=False)
+        write_plain_json(self.to_dict(), path)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the comparison as one HTML file that needs no network, whole or not at all."""
         with write_atomically(path) as temporary:
-            temporary.write_text(text + "\n", encoding="utf-8")
+            temporary.write_text(comparison_page(self.to_dict()), encoding="utf-8")
 
 
 def compare_audits(
@@ -228,7 +229,7 @@ def compare_audits(
 ) -> Comparison:
     """What moved between audits: model versions, months, methods.
 
-    Different people: the two figures are independent, and the variance of their difference is the sum of the two.
+    Different people: the two metrics are independent, and the variance of their difference is the sum of the two.
     The same people, with both audits given as `AuditResult`: differences are taken within people. Rates then have the
     variance of paired shares, the AUC DeLong's covariance, the mean CEC score and the regimes that of differences of
     pairs who share people. The excess and its parts are not kept by person; for them the two audits are treated as
@@ -245,12 +246,12 @@ def compare_audits(
         from files by `data.fingerprint` where they have one.
     allow_different_settings
         Compare also when financial features, groups, `attribution`, `consistency_threshold` or `max_distance` differ.
-        Without, that is refused, as figures of the same name are then different quantities.
+        Without, that is refused, as metrics of the same name are then different quantities.
 
     Raises
     ------
     InvalidInputError
-        If there are fewer than two audits, `base` is none of them, settings that define figures differ, or
+        If there are fewer than two audits, `base` is none of them, settings that define metrics differ, or
         `same_people` is True of audits whose people differ.
     InvalidTypeError
         If an audit is neither a result, nor plain data, nor a path.
@@ -266,7 +267,7 @@ def compare_audits(
     ...     return eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
     ...                     financial_features=people.financial_features)
     >>> found = compare_audits({"spring": audited(0, 0.0), "summer": audited(1, 1.0)})
-    >>> [change.verdict for change in found.figures if change.key == "excess"]
+    >>> [change.verdict for change in found.metrics if change.key == "excess"]
     ['more than noise']
     """
     if not isinstance(audits, Mapping):
@@ -282,12 +283,12 @@ def compare_audits(
     others = [sources[name] for name in names if name != chosen]
     differences = tuple(d for other in others for d in _setting_differences(first, other))
     _check_settings(differences, allow_different_settings)
-    figures: list[Change] = []
+    metrics: list[Change] = []
     pairings: list[Pairing] = []
     for other in others:
         pairing = _pairing(first, other, same_people)
         pairings.append(pairing)
-        figures += _changes(first, other, pairing.is_paired)
+        metrics += _changes(first, other, pairing.is_paired)
     reservations = tuple(_reservations(first, others, differences))
     for difference in differences:
         python_warnings.warn(difference.sentence, EvenhandWarning, stacklevel=2)
@@ -295,8 +296,8 @@ def compare_audits(
         names=names,
         base=chosen,
         audits={name: source.data for name, source in sources.items()},
-        figures=_adjusted(c for c in figures if c.part != "feature"),
-        features=_adjusted(c for c in figures if c.part == "feature"),
+        metrics=_adjusted(c for c in metrics if c.part != "feature"),
+        features=_adjusted(c for c in metrics if c.part == "feature"),
         differences=differences,
         pairings=tuple(pairings),
         warnings=reservations,
@@ -314,16 +315,7 @@ class _Source:
 
     @classmethod
     def of(cls, name: object, audit: Audit) -> _Source:
-        if isinstance(audit, AuditResult):
-            return cls(str(name), audit.to_dict(), audit)
-        if isinstance(audit, Mapping):
-            return cls(str(name), audit, None)
-        if isinstance(audit, (str, os.PathLike)):
-            return cls(str(name), read_audit(Path(audit)), None)
-        raise InvalidTypeError(
-            f"The audit {name!r} must be an AuditResult, its to_dict or the path of its JSON, got a "
-            f"{type(audit).__name__}."
-        )
+        return cls(str(name), summary_of(name, audit), audit if isinstance(audit, AuditResult) else None)
 
     @property
     def groups(self) -> list[str]:
@@ -380,7 +372,7 @@ def _pairing(base: _Source, other: _Source, same_people: bool | None) -> Pairing
         return Pairing(
             other.name,
             False,
-            f"{other.name} and {base.name} are of the same people, but files hold no figures by person: independence "
+            f"{other.name} and {base.name} are of the same people, but files hold no metrics by person: independence "
             "was assumed, which overstates the noise when the two models score people alike. Give the results "
             "themselves to compare within people.",
         )
@@ -417,16 +409,16 @@ def _reservations(base: _Source, others: Sequence[_Source], differences: Sequenc
 def _changes(base: _Source, other: _Source, is_paired: bool) -> list[Change]:
     reference = base.data["outcome"]["approvals"]["reference"]
     reference = reference if reference in other.groups else None
-    ours = audit_figures(base.data, reference, base.result)
-    theirs = audit_figures(other.data, reference, other.result)
+    ours = audit_metrics(base.data, reference, base.result)
+    theirs = audit_metrics(other.data, reference, other.result)
     within: dict[str, float] = {}
     if is_paired and base.result is not None and other.result is not None:
         within = errors_within_people(base.result, other.result)
-    return [_change(other.name, figure, theirs[key], within.get(key)) for key, figure in ours.items() if key in theirs]
+    return [_change(other.name, metric, theirs[key], within.get(key)) for key, metric in ours.items() if key in theirs]
 
 
-def _change(audit: str, base: AuditFigure, other: AuditFigure, within: float | None) -> Change:
-    """The change of a figure; `within` is the standard error of differences within people."""
+def _change(audit: str, base: AuditMetric, other: AuditMetric, within: float | None) -> Change:
+    """The change of a metric; `within` is the standard error of differences within people."""
     is_ratio = base.scale == "ratio"
     moved = (
         math.log(other.value / base.value) if is_ratio and base.value > 0 < other.value else other.value - base.value
@@ -461,8 +453,8 @@ def _change(audit: str, base: AuditFigure, other: AuditFigure, within: float | N
     )
 
 
-def _satterthwaite(first: AuditFigure, second: AuditFigure) -> float:
-    """Degrees of freedom of a difference of two independent figures."""
+def _satterthwaite(first: AuditMetric, second: AuditMetric) -> float:
+    """Degrees of freedom of a difference of two independent metrics."""
     a, b = first.standard_error**2, second.standard_error**2
     below = (a**2 / first.df if first.df > 0 else math.nan) + (b**2 / second.df if second.df > 0 else math.nan)
     return (a + b) ** 2 / below if below > 0 else math.inf
@@ -495,11 +487,3 @@ def _capital(words: str) -> str:
 
 def _plain(change: Change) -> dict[str, Any]:
     return {**asdict(change), "verdict": change.verdict, "sentence": change.sentence}
-
-
-def _without_nan(value: Any) -> Any:  # noqa: ANN401 - any plain data
-    if isinstance(value, Mapping):
-        return {str(key): _without_nan(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,8 +1,9 @@
-"""Whether the figures of a history of audits departed from their past, with a known rate of false alarms."""
+"""Whether the metrics of a history of audits departed from their past, with a known rate of false alarms."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -13,10 +14,12 @@ from numpy.typing import NDArray
 from scipy import special
 from scipy.optimize import brentq
 
-from evenhand.auditing.history.figures import AuditFigure, audit_figures
-from evenhand.auditing.history.records import History
+from evenhand.auditing.history.metrics import AuditMetric, audit_metrics
+from evenhand.auditing.history.records import Audit, History, described, history_of, write_plain_json
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import ROUNDING
+from evenhand.report.history_page import monitoring_page
+from evenhand.system.files import write_atomically
 
 __all__ = ["Departure", "Monitoring", "Trend", "TrendPoint", "cusum_limit", "monitor", "single_limit"]
 
@@ -30,17 +33,17 @@ _DEFINING = ("financial_features", "consistency_threshold", "max_distance", "dec
 
 @dataclass(frozen=True)
 class TrendPoint:
-    """One figure of one audit beside its past.
+    """One metric of one audit beside its past.
 
     Attributes
     ----------
     value, ci_low, ci_high
-        The figure and its 95 % interval.
+        The metric and its 95 % interval.
     expected, limit_low, limit_high
-        What the audits before it lead to expect, and the limits beyond which the figure alone raises an alarm. NaN for
+        What the audits before it lead to expect, and the limits beyond which the metric alone raises an alarm. NaN for
         the first audit, which has no past.
     z
-        How far the figure is from what was expected, in standard errors.
+        How far the metric is from what was expected, in standard errors.
     cusum_high, cusum_low
         Sums of what `z` has above, and below, what chance often gives; they start at 0 and never fall below it.
     """
@@ -60,7 +63,7 @@ class TrendPoint:
 
 @dataclass(frozen=True)
 class Departure:
-    """The first audit at which a figure left its past.
+    """The first audit at which a metric left its past.
 
     Attributes
     ----------
@@ -92,7 +95,7 @@ class Departure:
 
 @dataclass(frozen=True)
 class Trend:
-    """A figure over the history."""
+    """A metric over the history."""
 
     key: str
     words: str
@@ -109,7 +112,7 @@ class Monitoring:
     Attributes
     ----------
     trends
-        Every figure that at least two audits have; those with `is_monitored` can raise an alarm.
+        Every metric that at least two audits have; those with `is_monitored` can raise an alarm.
     false_alarm_rate
         The chance that a history of this length raises any alarm at all when nothing changed.
     single_limit, cusum_limit
@@ -139,27 +142,45 @@ class Monitoring:
         if n < 2:
             return ("One audit has no past to depart from.",)
         if not self.departures:
-            return (f"In {n} audits no monitored figure left its past by more than noise.",)
+            return (f"In {n} audits no monitored metric left its past by more than noise.",)
         return tuple(departure.sentence for departure in self.departures)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "schema": "evenhand.monitoring/1",
-            "audits": [audit.name for audit in self.history.audits],
+            "schema": "evenhand.monitoring/2",
+            "audits": [described(audit.name, audit.data) for audit in self.history.audits],
             "ordered_by": self.history.ordered_by,
             "sentences": list(self.sentences),
             "false_alarm_rate": self.false_alarm_rate,
             "single_limit": self.single_limit,
             "cusum_limit": self.cusum_limit,
-            "trends": [asdict(trend) for trend in self.trends],
+            "trends": [
+                {**asdict(t), "departure": None if t.departure is None else _plain(t.departure)} for t in self.trends
+            ],
+            "departures": [_plain(departure) for departure in self.departures],
             "skipped": list(self.history.skipped),
             "warnings": list(self.warnings),
         }
 
+    def to_json(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_dict` as JSON, whole or not at all; a missing number is null."""
+        write_plain_json(self.to_dict(), path)
 
-def monitor(history: History, *, false_alarm_rate: float = 0.05) -> Monitoring:
-    r"""Judge a history: which figures left their past, and when.
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the history as one HTML file that needs no network, whole or not at all."""
+        with write_atomically(path) as temporary:
+            temporary.write_text(monitoring_page(self.to_dict()), encoding="utf-8")
+
+
+def _plain(departure: Departure) -> dict[str, Any]:
+    return {**asdict(departure), "sentence": departure.sentence}
+
+
+def monitor(
+    history: History | Mapping[str, Audit] | str | os.PathLike[str], *, false_alarm_rate: float = 0.05
+) -> Monitoring:
+    r"""Judge a history: which metrics left their past, and when.
 
     Every audit is compared with the precision-weighted mean of all before it,
 
@@ -167,19 +188,20 @@ def monitor(history: History, *, false_alarm_rate: float = 0.05) -> Monitoring:
 
     and as long as nothing changes these are independent standard normal numbers. An alarm is raised by a single
     :math:`|z_t|` beyond its limit, or by a CUSUM, :math:`C_t = \max(0, C_{t-1} + z_t - 1/2)`, beyond its own, upwards
-    or downwards. Once a figure raised an alarm its past is no longer updated. The rate of false alarms is for the
-    whole history: it is divided equally over the monitored figures, and for each over the two rules.
+    or downwards. Once a metric raised an alarm its past is no longer updated. The rate of false alarms is for the
+    whole history: it is divided equally over the monitored metrics, and for each over the two rules.
 
     Monitored are the excess and that of the reasoning gap, the signed gaps in positive, true positive and false
-    positive rate, and the AUC. Other figures are shown without limits.
+    positive rate, and the AUC. Other metrics are shown without limits.
 
-    The limits know of sampling noise only. Where people change from month to month for reasons of their own, figures
+    The limits know of sampling noise only. Where people change from month to month for reasons of their own, metrics
     move with them, and rightly raise alarms.
 
     Parameters
     ----------
     history
-        What `read_history` returns.
+        What `read_history` returns, or the folder that it reads; or audits by name, oldest first: results, what
+        `to_dict` returns, or files that `to_json` wrote.
     false_alarm_rate
         Chance of any alarm in a history of this length in which nothing changed.
 
@@ -199,16 +221,17 @@ def monitor(history: History, *, false_alarm_rate: float = 0.05) -> Monitoring:
     ...     eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
     ...              financial_features=people.financial_features, evidence=False).to_json(folder / f"{month}.json")
     >>> monitor(read_history(folder)).sentences
-    ('In 3 audits no monitored figure left its past by more than noise.',)
+    ('In 3 audits no monitored metric left its past by more than noise.',)
     """
     if not 0 < false_alarm_rate < 1:
         raise InvalidInputError(f"`false_alarm_rate` must lie strictly between 0 and 1, got {false_alarm_rate}.")
+    history = history_of(history)
     names = [audit.name for audit in history.audits]
     groups = [set(audit.data["data"]["groups"]) for audit in history.audits]
     common = set.intersection(*groups)
     own = history.audits[0].data["outcome"]["approvals"]["reference"]
     reference = own if own in common else (sorted(common)[0] if common else None)
-    tables = [audit_figures(audit.data, reference) for audit in history.audits]
+    tables = [audit_metrics(audit.data, reference) for audit in history.audits]
     keys = [key for key in dict.fromkeys(key for table in tables for key in table) if not key.startswith("feature: ")]
     series = {key: [table.get(key) for table in tables] for key in keys}
     series = {key: s for key, s in series.items() if sum(f is not None and f.has_error for f in s) >= 2}
@@ -272,26 +295,26 @@ def _crossing_chance(limit: float, n_tests: int) -> float:
 
 
 def _trend(
-    figures: Sequence[AuditFigure | None], names: Sequence[str], single: float, drift: float, is_monitored: bool
+    metrics: Sequence[AuditMetric | None], names: Sequence[str], single: float, drift: float, is_monitored: bool
 ) -> Trend:
-    known = next(figure for figure in figures if figure is not None)
+    known = next(metric for metric in metrics if metric is not None)
     is_ratio = known.scale == "ratio"
     z_interval = float(special.ndtri((1 + _CONFIDENCE) / 2))
     points: list[TrendPoint] = []
     departure: Departure | None = None
     precision = total = high = low = 0.0
     rose = fell = 0  # where the present climb of either CUSUM began
-    for place, (name, figure) in enumerate(zip(names, figures, strict=True)):
-        if figure is None or not figure.has_error:
+    for place, (name, metric) in enumerate(zip(names, metrics, strict=True)):
+        if metric is None or not metric.has_error:
             points.append(_missing(name))
             continue
-        value = math.log(figure.value) if is_ratio else figure.value
-        error = max(figure.standard_error, ROUNDING)
+        value = math.log(metric.value) if is_ratio else metric.value
+        error = max(metric.standard_error, ROUNDING)
         expected = limit = z = math.nan
         if precision > 0:
             expected = total / precision
             spread = math.hypot(error, precision**-0.5)
-            z, limit = _normal(value - expected, spread, figure.df), single * spread
+            z, limit = _normal(value - expected, spread, metric.df), single * spread
             rose, fell = (place if high == 0 else rose), (place if low == 0 else fell)
             high, low = max(0.0, high + z - _SLACK), max(0.0, low - z - _SLACK)
         half = z_interval * error
@@ -299,8 +322,8 @@ def _trend(
         points.append(
             TrendPoint(
                 audit=name,
-                value=figure.value,
-                standard_error=figure.standard_error,
+                value=metric.value,
+                standard_error=metric.standard_error,
                 ci_low=shown(value - half),
                 ci_high=shown(value + half),
                 expected=shown(expected),
@@ -344,7 +367,7 @@ def _reservations(history: History, common: set[str]) -> list[str]:
             one, two = (_setting(audit.data, setting) for audit in (before, after))
             if one != two:
                 found.append(
-                    f"{setting} changed from {one!r} to {two!r} with {after.name}: figures before and after it may "
+                    f"{setting} changed from {one!r} to {two!r} with {after.name}: metrics before and after it may "
                     "differ for that alone."
                 )
     if any(set(audit.data["data"]["groups"]) != set(first.data["data"]["groups"]) for audit in history.audits):

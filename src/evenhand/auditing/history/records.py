@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from evenhand.auditing.result import AuditResult
 from evenhand.auditing.summary import SCHEMA
-from evenhand.exceptions import DataFileError
+from evenhand.exceptions import DataFileError, InvalidTypeError
+from evenhand.system.files import write_atomically
 
-__all__ = ["History", "RecordedAudit", "read_audit", "read_history"]
+__all__ = [
+    "Audit",
+    "History",
+    "RecordedAudit",
+    "described",
+    "history_of",
+    "read_audit",
+    "read_history",
+    "summary_of",
+    "write_plain_json",
+]
+
+Audit: TypeAlias = "AuditResult | Mapping[str, Any] | str | os.PathLike[str]"
 
 _PARTS = ("settings", "data", "cec", "regimes", "outcome", "features", "evidence", "warnings")
 
@@ -47,7 +62,7 @@ class History:
     audits
         Oldest first.
     ordered_by
-        "created" when every file says when it was made, otherwise "name".
+        "created" when every file says when it was made, "name" when one does not, "order given" without files.
     skipped
         A sentence for each file that is no audit.
     """
@@ -61,7 +76,7 @@ class History:
 
 
 class _OtherVersionError(DataFileError):
-    """An audit of another version of the format: whole, but its figures may mean something else."""
+    """An audit of another version of the format: whole, but its metrics may mean something else."""
 
 
 def read_audit(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -143,6 +158,69 @@ def read_history(folder: str | os.PathLike[str]) -> History:
     has_times = all(audit.created is not None for audit in audits)
     audits.sort(key=_time if has_times else _name)
     return History(tuple(audits), "created" if has_times else "name", tuple(skipped))
+
+
+def summary_of(name: object, audit: Audit) -> Mapping[str, Any]:
+    """The summary of an audit: a result's, one that is given as it is, or one read from a file.
+
+    Raises
+    ------
+    InvalidTypeError
+        If the audit is none of these.
+    DataFileError
+        If the file is not an audit.
+    """
+    if isinstance(audit, AuditResult):
+        return audit.to_dict()
+    if isinstance(audit, Mapping):
+        return audit
+    if isinstance(audit, (str, os.PathLike)):
+        return read_audit(audit)
+    raise InvalidTypeError(
+        f"The audit {name!r} must be an AuditResult, its to_dict or the path of its JSON, got a {type(audit).__name__}."
+    )
+
+
+def history_of(audits: History | Mapping[str, Audit] | str | os.PathLike[str]) -> History:
+    """A history as it is, read from its folder, or made of audits by name in the order given."""
+    if isinstance(audits, History):
+        return audits
+    if isinstance(audits, (str, os.PathLike)):
+        return read_history(audits)
+    if not isinstance(audits, Mapping) or not audits:
+        raise InvalidTypeError(f"`history` must be a folder, or audits by name, got {type(audits).__name__}.")
+    found = [(str(name), summary_of(name, audit)) for name, audit in audits.items()]
+    recorded = [RecordedAudit(name, Path(name), _created(summary), summary) for name, summary in found]
+    return History(tuple(recorded), "order given", ())
+
+
+def described(name: str, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """What a page on several audits says of one: whom it is of, when and with what it was made, and its features."""
+    created = summary.get("created")
+    return {
+        "name": name,
+        "model": str(summary["data"]["model"]),
+        "n_people": summary["data"]["n_people"],
+        "groups": dict(summary["data"]["groups"]),
+        "created": created if isinstance(created, str) else "",
+        "evenhand": str(summary["versions"].get("evenhand", "")),
+        "shares": {str(row["feature"]): row["share"] for row in summary["features"]},
+    }
+
+
+def write_plain_json(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Write plain data as JSON, whole or not at all; a missing number is null."""
+    text = json.dumps(_without_nan(data), indent=2, allow_nan=False, ensure_ascii=False)
+    with write_atomically(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _without_nan(value: Any) -> Any:  # noqa: ANN401 - any plain data
+    if isinstance(value, Mapping):
+        return {str(key): _without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _created(data: Mapping[str, Any]) -> datetime | None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.auditing.history.figures import People, pair_codes, people_of
+from evenhand.auditing.history.metrics import People, pair_codes, pairs_of, people_of
 from evenhand.metrics.excess import excess
 from evenhand.metrics.roc import auc_influence
 
@@ -24,10 +24,16 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 
 def is_same_people(first: AuditResult, second: AuditResult) -> bool:
-    """Whether two audits are of the same people in the same order, by label, group and the features they share."""
+    """Whether two audits are of the same people in the same order.
+
+    They are if label, group and the features that both have are the same. A streamed audit does not hold its people,
+    and is known by its fingerprint.
+    """
     if first.provenance.n_people != second.provenance.n_people:
         return False
-    own, other = people_of(first.pairs), people_of(second.pairs)
+    if any(result.stream is not None for result in (first, second)):
+        return bool(first.provenance.fingerprint) and first.provenance.fingerprint == second.provenance.fingerprint
+    own, other = (people_of(pairs_of(result)) for result in (first, second))
     if len(own) != len(other) or (own.label != other.label).any() or (own.group != other.group).any():
         return False
     shared = [column for column in first.table.columns if column in second.table.columns]
@@ -38,16 +44,19 @@ def is_same_people(first: AuditResult, second: AuditResult) -> bool:
 
 
 def errors_within_people(base: AuditResult, other: AuditResult) -> dict[str, float]:
-    """Standard errors of changes within people, by key of the figure, for the figures that allow it.
+    """Standard errors of changes within people, by key of the metric, for the metrics that allow it.
 
-    The excess does not: what a comparison adds to it is not kept by person.
+    The excess does not: what a triple adds to it is not kept by person.
     """
-    first, second = people_of(base.pairs), people_of(other.pairs)
+    own, new = pairs_of(base), pairs_of(other)
+    first, second = people_of(own), people_of(new)
     variances = {
         **_rate_variances(first, second, base.outcome.approvals.reference),
         **_area_variances(first, second),
     }
-    return {key: math.sqrt(variance) for key, variance in variances.items()} | _reasoning_errors(base, other)
+    return {key: math.sqrt(variance) for key, variance in variances.items()} | _reasoning_errors(
+        own, new, pair_codes(base, own), pair_codes(other, new)
+    )
 
 
 def _rate_variances(first: People, second: People, reference: str) -> dict[str, float]:
@@ -111,16 +120,14 @@ def _area_variances(first: People, second: People) -> dict[str, float]:
     return found
 
 
-def _reasoning_errors(base: AuditResult, other: AuditResult) -> dict[str, float]:
+def _reasoning_errors(own: pd.DataFrame, new: pd.DataFrame, codes: Ints, new_codes: Ints) -> dict[str, float]:
     """Standard errors of changes in the mean CEC score and the regimes.
 
     The same people have the same pairs when they were matched on the same features in the same reference. Where they
     do not, nothing can be subtracted, and the audits are treated as independent.
     """
-    codes = pair_codes(base)
-    if codes.shape != pair_codes(other).shape or (codes != pair_codes(other)).any():
+    if codes.shape != new_codes.shape or (codes != new_codes).any():
         return {}
-    own, new = base.pairs, other.pairs
     scored = (own["cec"].notna() & new["cec"].notna()).to_numpy()
     return {
         key: excess(_column(new, key)[scored], _column(own, key)[scored], codes[scored]).standard_error

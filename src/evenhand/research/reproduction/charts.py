@@ -1,29 +1,27 @@
-"""The paper's figures, drawn with Altair; colors can be told apart by people with any color vision."""
+"""The paper's charts, drawn with Altair; colors can be told apart by people with any color vision."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
 
-from evenhand.exceptions import MissingExtraError
+from evenhand.report.drawing import save, specification, svg_of
 from evenhand.research.reproduction.settings import GRID_WEIGHTS, ProtocolSettings
 from evenhand.research.reproduction.store import ResultRow
 from evenhand.research.reproduction.tables import DATASET_NAMES, METHOD_NAMES, METRIC_NAMES, by_method, by_variant
-from evenhand.system.files import write_atomically
 
 __all__ = [
     "HEATMAP_METRICS",
-    "figure_ablation_regimes",
-    "figure_lambda_heatmaps",
-    "figure_pfr_cec",
-    "figure_regimes",
-    "save_figure",
+    "chart_ablation_regimes",
+    "chart_lambda_heatmaps",
+    "chart_pfr_cec",
+    "chart_regimes",
+    "save_chart",
     "to_svg",
 ]
 
@@ -41,12 +39,11 @@ _REGIME_MEANINGS = {
 }
 
 
-def figure_pfr_cec(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401 - an Altair chart
+def chart_pfr_cec(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401 - an Altair chart
     """Each method by how often decisions flip and how far reasoning differs, a panel for each dataset.
 
     Points are means over folds, bars a standard deviation each way; the line is `consistency_threshold`.
     """
-    alt = _altair()
     values = []
     for (dataset, method), found in by_method(rows, settings).items():
         point: dict[str, Any] = {
@@ -61,7 +58,7 @@ def figure_pfr_cec(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any
     colors, shapes = ([marks[place] for place in _places(order)] for marks in (_METHOD_COLORS, _SHAPES))
     color = alt.Color("method:N", title="Method", sort=order, scale=alt.Scale(domain=order, range=colors))
     shape = alt.Shape("method:N", title="Method", sort=order, scale=alt.Scale(domain=order, range=shapes))
-    base = alt.Chart(alt.Data(values=values))
+    base = alt.Chart(alt.InlineData(values=values))
     x = alt.X("pfr:Q", title="Prediction flip rate", scale=alt.Scale(zero=True), axis=alt.Axis(format="%"))
     y = alt.Y("cec:Q", title="Mean CEC score", scale=alt.Scale(zero=True))
     layers = [
@@ -75,19 +72,18 @@ def figure_pfr_cec(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any
     return _styled(alt.layer(*layers).properties(width=230, height=200), "dataset", columns=2)
 
 
-def figure_regimes(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401
+def chart_regimes(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401
     """Share of pairs in each regime, a bar for each method and a panel for each dataset."""
     return _regime_bars(by_method(rows, settings))
 
 
-def figure_ablation_regimes(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401
+def chart_ablation_regimes(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401
     """Share of pairs in each regime, a bar for each part of the objective."""
     return _regime_bars(by_variant(rows, settings))
 
 
-def figure_lambda_heatmaps(rows: Iterable[ResultRow], settings: ProtocolSettings, dataset: str = "german") -> Any:  # noqa: ANN401
-    """Six figures over the 6 x 6 lambda settings on one dataset, means over folds."""
-    alt = _altair()
+def chart_lambda_heatmaps(rows: Iterable[ResultRow], settings: ProtocolSettings, dataset: str = "german") -> Any:  # noqa: ANN401
+    """Six metrics over the 6 x 6 lambda settings on one dataset, means over folds."""
     grid: dict[tuple[float, float], list[ResultRow]] = {}
     for row in rows:
         if row.dataset != dataset:
@@ -102,7 +98,7 @@ def figure_lambda_heatmaps(rows: Iterable[ResultRow], settings: ProtocolSettings
             mean = _mean_std(found, metric)[0]
             values.append({"cec": f"{cec_weight:g}", "odds": f"{odds_weight:g}", "value": mean})
         middle = (min(v["value"] for v in values) + max(v["value"] for v in values)) / 2 if values else 0.0
-        base = alt.Chart(alt.Data(values=values), title=METRIC_NAMES[metric]).encode(
+        base = alt.Chart(alt.InlineData(values=values), title=METRIC_NAMES[metric]).encode(
             x=alt.X("cec:O", title="λ CEC", sort=weights, axis=alt.Axis(labelAngle=0)),
             y=alt.Y("odds:O", title="λ EO", sort=weights[::-1]),
         )
@@ -119,31 +115,18 @@ def figure_lambda_heatmaps(rows: Iterable[ResultRow], settings: ProtocolSettings
 
 def to_svg(chart: Any) -> str:  # noqa: ANN401
     """The chart as SVG text."""
-    converter = _library("vl_convert", "vl-convert-python")
-    text: str = converter.vegalite_to_svg(_specification(chart))
-    return text
+    return svg_of(specification(chart))
 
 
-def save_figure(chart: Any, folder: Path, name: str, formats: Sequence[str] = ("svg", "png", "pdf")) -> list[Path]:  # noqa: ANN401
+def save_chart(chart: Any, folder: Path, name: str, formats: Sequence[str] = ("svg", "png", "pdf")) -> list[Path]:  # noqa: ANN401
     """Write the chart in each format, without a browser or the network, and return the paths."""
-    converter = _library("vl_convert", "vl-convert-python")
-    specification = _specification(chart)
-    paths = []
-    for kind in formats:
-        if kind == "svg":
-            content = converter.vegalite_to_svg(specification).encode()
-        elif kind == "png":
-            content = converter.vegalite_to_png(specification, ppi=300, scale=1)
-        else:
-            content = converter.vegalite_to_pdf(specification)
-        with write_atomically(folder / f"{name}.{kind}") as temporary:
-            temporary.write_bytes(content)
-        paths.append(folder / f"{name}.{kind}")
+    paths = [folder / f"{name}.{kind}" for kind in formats]
+    for path in paths:
+        save(chart, path, palette=None, ppi=300)
     return paths
 
 
 def _regime_bars(cells: Mapping[tuple[str, str], list[ResultRow]]) -> Any:  # noqa: ANN401
-    alt = _altair()
     order = list(dict.fromkeys(METHOD_NAMES.get(method, method) for _, method in cells))
     values = [
         {
@@ -157,7 +140,7 @@ def _regime_bars(cells: Mapping[tuple[str, str], list[ResultRow]]) -> Any:  # no
         for place, letter in enumerate(_REGIME_COLORS)
     ]
     chart = (
-        alt.Chart(alt.Data(values=values))
+        alt.Chart(alt.InlineData(values=values))
         .mark_bar()
         .encode(
             x=alt.X("share:Q", title="Share of pairs", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
@@ -176,7 +159,6 @@ def _regime_bars(cells: Mapping[tuple[str, str], list[ResultRow]]) -> Any:  # no
 
 
 def _styled(chart: Any, facet: str, columns: int) -> Any:  # noqa: ANN401
-    alt = _altair()
     header = alt.Header(title=None, labelFontSize=13, labelFontWeight="bold")
     return _configured(chart.facet(alt.Facet(f"{facet}:N", header=header, sort=None), columns=columns))
 
@@ -191,14 +173,6 @@ def _configured(chart: Any) -> Any:  # noqa: ANN401
     )
 
 
-def _specification(chart: Any) -> str:  # noqa: ANN401
-    with warnings.catch_warnings():
-        # Altair looks over its own classes with functions that Python is about to drop.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        text: str = chart.to_json()
-    return text
-
-
 def _mean_std(rows: Sequence[ResultRow], metric: str) -> tuple[float, float]:
     values = np.asarray([row.metrics[metric] for row in rows], dtype=np.float64)
     std = float(values.std(ddof=1)) if len(values) > 1 else 0.0
@@ -209,16 +183,3 @@ def _places(names: Sequence[str]) -> list[int]:
     """A method's place among the marks: the paper's seven always have the same, others share the last."""
     known = list(METHOD_NAMES.values())[: len(_SHAPES) - 1]
     return [known.index(name) if name in known else len(known) for name in names]
-
-
-def _altair() -> Any:  # noqa: ANN401
-    return _library("altair", "altair")
-
-
-def _library(module: str, package: str) -> Any:  # noqa: ANN401
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise MissingExtraError(
-            f"Figures need {package}, which is not installed: pip install 'evenhand[experiments]'."
-        ) from error

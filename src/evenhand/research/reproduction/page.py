@@ -1,21 +1,22 @@
-"""One self-contained page with every table and figure."""
+"""One self-contained page with every table and chart."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import import_module
-from importlib.resources import files
+from collections.abc import Callable, Sequence
 
-from evenhand.exceptions import MissingExtraError
-from evenhand.research.reproduction.tables import Table
+from markupsafe import Markup
 
-__all__ = ["render_page"]
+from evenhand.report.frame import Finding, Panel, Section, render
+from evenhand.report.tables import Column, Record, Table
+from evenhand.research.reproduction.tables import PaperTable
+
+__all__ = ["reproduction_page"]
 
 
-def render_page(
+def reproduction_page(
     title: str,
-    tables: Sequence[Table],
-    figures: Sequence[tuple[str, str]],
+    tables: Sequence[PaperTable],
+    charts: Sequence[tuple[str, str]],
     facts: Sequence[tuple[str, str]],
     warnings: Sequence[str] = (),
 ) -> str:
@@ -27,7 +28,7 @@ def render_page(
         Of the page.
     tables
         In order.
-    figures
+    charts
         Title and SVG text of each.
     facts
         Name and value: settings, data, versions.
@@ -36,23 +37,29 @@ def render_page(
 
     Examples
     --------
-    >>> "&lt;b&gt;" in render_page("<b>", [], [], [])
+    >>> "&lt;b&gt;" in reproduction_page("<b>", [], [], [])
     True
     """
-    try:
-        jinja2 = import_module("jinja2")
-    except ImportError as error:
-        raise MissingExtraError(
-            "The page needs jinja2, which is not installed: pip install 'evenhand[experiments]'."
-        ) from error
-    markup = import_module("markupsafe").Markup
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    source = (files("evenhand.research.reproduction") / "templates" / "page.html.jinja").read_text(encoding="utf-8")
-    text: str = environment.from_string(source).render(
-        title=title,
-        tables=tables,
-        figures=[{"title": name, "svg": markup(svg)} for name, svg in figures],  # drawn by us, escaped by the converter
-        facts=facts,
-        warnings=warnings,
-    )
-    return text
+    finding = Finding("Our metrics beside the paper's", warnings=warnings)
+    panels = [
+        Panel(
+            f"chart-{k}", name, description=name, svg=Markup(svg), is_wide=True
+        )  # drawn by us, escaped by the converter
+        for k, (name, svg) in enumerate(charts)
+    ]
+    sections = [
+        Section("about", "About this page", finding=finding),
+        *(Section(table.name, table.title, tables=[_shown(table)], notes=table.notes) for table in tables),
+        Section("charts", "Charts", panels=panels),
+        Section("made", "How these metrics were made", facts=facts),
+    ]
+    return render("reproduction", title, sections)
+
+
+def _shown(table: PaperTable) -> Table:
+    columns = tuple(Column(head, "text", _cell(place)) for place, head in enumerate(table.header))
+    return Table(table.name, table.title, columns, tuple({"cells": row} for row in table.body))
+
+
+def _cell(place: int) -> Callable[[Record], str]:
+    return lambda record: str(record["cells"][place])

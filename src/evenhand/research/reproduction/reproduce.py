@@ -1,4 +1,4 @@
-"""The paper's tables and figures, from one call."""
+"""The paper's tables and charts, from one call."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import torch
 from evenhand.exceptions import InvalidInputError
 from evenhand.research.methods import method_names
 from evenhand.research.reproduction.charts import (
-    figure_ablation_regimes,
-    figure_lambda_heatmaps,
-    figure_pfr_cec,
-    figure_regimes,
-    save_figure,
+    chart_ablation_regimes,
+    chart_lambda_heatmaps,
+    chart_pfr_cec,
+    chart_regimes,
+    save_chart,
     to_svg,
 )
-from evenhand.research.reproduction.page import render_page
+from evenhand.research.reproduction.page import reproduction_page
 from evenhand.research.reproduction.protocol import results_of, run_protocol
 from evenhand.research.reproduction.settings import ProtocolSettings, versions
 from evenhand.research.reproduction.store import ResultRow, ResultStore
-from evenhand.research.reproduction.tables import Table, table_ablation, table_comparison, table_main, table_pareto
+from evenhand.research.reproduction.tables import PaperTable, table_ablation, table_comparison, table_main, table_pareto
 from evenhand.system.files import write_atomically
 
 __all__ = ["Reproduction", "reproduce", "write_outputs"]
@@ -51,7 +51,7 @@ class Reproduction:
     """
 
     rows: tuple[ResultRow, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[PaperTable, ...]
     folder: Path
     page: Path
     notes: tuple[str, ...]
@@ -75,7 +75,7 @@ def reproduce(
     n_threads: int | None = None,
     is_shown: bool = True,
 ) -> Reproduction:
-    """Run the comparison, and write tables, figures and a page into `out`.
+    """Run the comparison, and write tables, charts and a page into `out`.
 
     Results go to ``results.jsonl`` as they are found. A second call goes on where the first stopped; results of other
     settings may lie in the same file and are left alone.
@@ -156,7 +156,7 @@ def reproduce(
 def write_outputs(
     rows: Sequence[ResultRow], settings: ProtocolSettings, folder: Path, runs: Sequence[dict[str, Any]] = ()
 ) -> Reproduction:
-    """Write every table, figure and the page that the rows suffice for.
+    """Write every table, chart and the page that the rows suffice for.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def write_outputs(
     settings
         That setting.
     folder
-        Tables and figures go into folders of their own below it.
+        Tables and charts go into folders of their own below it.
     runs
         Descriptions of the runs, as the store keeps them, for the page.
 
@@ -184,23 +184,23 @@ def write_outputs(
     grid = [row for row in rows if row.method == "cec" and row.cec_weight == 0.1]
     tables = [table_main(rows, settings), table_comparison(rows, settings), table_pareto(rows, settings)]
     charts = {
-        "figure_pfr_cec": ("Flip rate and CEC score of each method", figure_pfr_cec(rows, settings)),
-        "figure_regimes": ("Regimes of each method", figure_regimes(rows, settings)),
+        "pfr_cec": ("Flip rate and CEC score of each method", chart_pfr_cec(rows, settings)),
+        "regimes": ("Regimes of each method", chart_regimes(rows, settings)),
     }
     if ablation:
         tables.append(table_ablation(ablation, settings))
-        chart = figure_ablation_regimes(ablation, settings)
-        charts["figure_ablation_regimes"] = ("Regimes of each part of the objective", chart)
+        chart = chart_ablation_regimes(ablation, settings)
+        charts["ablation_regimes"] = ("Regimes of each part of the objective", chart)
     if grid:
-        chart = figure_lambda_heatmaps(rows, settings)
-        charts["figure_lambda_heatmaps"] = ("Lambda settings on German Credit", chart)
+        chart = chart_lambda_heatmaps(rows, settings)
+        charts["lambda_heatmaps"] = ("Lambda settings on German Credit", chart)
     for table in tables:
         table.write(folder / "tables")
     for name, (_, chart) in charts.items():
-        save_figure(chart, folder / "figures", name)
+        save_chart(chart, folder / "charts", name)
     notes = _notes(settings)
     page = folder / "index.html"
-    text = render_page(
+    text = reproduction_page(
         "Counterfactual explanation consistency: the comparison, repeated",
         tables,
         [(title, to_svg(chart)) for title, chart in charts.values()],
@@ -234,7 +234,7 @@ def _notes(settings: ProtocolSettings) -> list[str]:
         return []
     return [
         f"This was a quick run: {settings.epochs} epochs instead of {ProtocolSettings().epochs}, coarse integration. "
-        "It shows that everything works; its figures are not to be quoted."
+        "It shows that everything works; its metrics are not to be quoted."
     ]
 
 

@@ -1,4 +1,4 @@
-"""The paper's tables with our figures beside the printed ones, as CSV, Markdown and LaTeX."""
+"""The paper's tables with our metrics beside the printed ones, as CSV, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
     "DATASET_NAMES",
     "METHOD_NAMES",
     "METRIC_NAMES",
-    "Table",
+    "PaperTable",
     "by_method",
     "by_variant",
     "corrected_interval",
@@ -75,7 +75,7 @@ _ALMOST_CONSTANT = 0.01
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """A table for readers, and its numbers.
 
     Attributes
@@ -157,19 +157,19 @@ def by_variant(rows: Iterable[ResultRow], settings: ProtocolSettings) -> dict[tu
     return _in_order({key: sorted(found, key=lambda row: row.fold) for key, found in kept.items()})
 
 
-def table_main(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Table:
+def table_main(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
     """Every method on every dataset (the paper's main table)."""
     cells = by_method(rows, settings)
-    return _figures_table("table_main", "Seven methods on each dataset", "main", cells, _MAIN_METRICS, settings)
+    return _metrics_table("table_main", "Seven methods on each dataset", "main", cells, _MAIN_METRICS, settings)
 
 
-def table_ablation(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Table:
+def table_ablation(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
     """Parts of the objective (the paper's ablation)."""
     cells = by_variant(rows, settings)
-    return _figures_table("table_ablation", "Parts of the objective", "ablation", cells, _ABLATION_METRICS, settings)
+    return _metrics_table("table_ablation", "Parts of the objective", "ablation", cells, _ABLATION_METRICS, settings)
 
 
-def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Table:
+def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
     """On how many folds no other method is strictly better in F1, EO gap and CEC at once."""
     cells = by_method(rows, settings)
     datasets, methods = _distinct(cells, 0), _distinct(cells, 1)
@@ -198,7 +198,7 @@ def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Table
         texts = [_pareto_cell(dataset, method, cell) for dataset, cell in zip(datasets, cells_of, strict=True)]
         total = [cell for cell in cells_of if cell is not None]
         body.append((_method_name(method), *texts, f"{sum(c for c, _ in total)}/{sum(n for _, n in total)}"))
-    return Table(
+    return PaperTable(
         "table_pareto",
         "Folds on which a method is not dominated in (F1, EO gap, CEC)",
         ("Method", *map(_dataset_name, datasets), "Total"),
@@ -211,7 +211,7 @@ def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Table
     )
 
 
-def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Table:
+def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
     """CEC of each method minus that of the unconstrained network, paired over folds, with a 95 % interval."""
     cells = by_method(rows, settings)
     records, body = [], []
@@ -229,7 +229,7 @@ def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> T
         )
         interval = f"[{_number(low, '+')}, {_number(high, '+')}]"
         body.append((_dataset_name(dataset), _method_name(method), _number(mean, "+"), interval, verdict))
-    return Table(
+    return PaperTable(
         "table_comparison",
         "CEC score of each method minus that of the unconstrained network",
         ("Dataset", "Method", "Difference", "95 % interval", "CEC is"),
@@ -273,7 +273,7 @@ def corrected_interval(differences: Sequence[float], test_share: float) -> tuple
     return mean, mean - half, mean + half
 
 
-def non_dominated(figures: dict[str, dict[str, float]]) -> set[str]:
+def non_dominated(metrics: dict[str, dict[str, float]]) -> set[str]:
     """Methods to which no other is strictly better in F1 (higher), EO gap and CEC (lower) at once.
 
     Examples
@@ -286,7 +286,7 @@ def non_dominated(figures: dict[str, dict[str, float]]) -> set[str]:
     def dominates(one: dict[str, float], other: dict[str, float]) -> bool:
         return one["f1"] > other["f1"] and one["eo"] < other["eo"] and one["cec"] < other["cec"]
 
-    return {name for name, own in figures.items() if not any(dominates(other, own) for other in figures.values())}
+    return {name for name, own in metrics.items() if not any(dominates(other, own) for other in metrics.values())}
 
 
 def paper_value(table: str, dataset: str, method: str, metric: str) -> tuple[float, float]:
@@ -312,14 +312,14 @@ def _paper_values() -> dict[tuple[str, str, str, str], tuple[float, float]]:
     }
 
 
-def _figures_table(
+def _metrics_table(
     name: str,
     title: str,
     printed: str,
     cells: dict[tuple[str, str], list[ResultRow]],
     metrics: Sequence[str],
     settings: ProtocolSettings,
-) -> Table:
+) -> PaperTable:
     datasets, methods = _distinct(cells, 0), _distinct(cells, 1)
     records = []
     text: dict[tuple[str, str, str], str] = {}
@@ -358,7 +358,7 @@ def _figures_table(
     if constant:
         notes.append(f"Decisions are (almost) constant, so small gaps follow from that alone: {'; '.join(constant)}.")
     header = ("Dataset", "Metric", *(_method_name(method) for method in methods))
-    return Table(name, title, header, body, tuple(records), (*notes, *_settings_notes(settings)))
+    return PaperTable(name, title, header, body, tuple(records), (*notes, *_settings_notes(settings)))
 
 
 def _settings_notes(settings: ProtocolSettings) -> list[str]:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evenhand.report.formatting import decimal, interval, p_value, shortened
+import altair as alt
+
+from evenhand.report.drawing import STEP, WIDTH, chart_of
+from evenhand.report.formatting import decimal, interval, is_number, p_value, shortened
+from evenhand.report.tables import Record
 from evenhand.report.theme import VARIABLES
-
-if TYPE_CHECKING:
-    import altair as alt
-
-    from evenhand.auditing.history.changes import Change
-    from evenhand.auditing.history.monitoring import Trend
 
 __all__ = ["change_chart", "cusum_chart", "rate_chart", "share_chart", "trend_chart"]
 
 Row = dict[str, Any]
 
-_WIDTH = 560
-_STEP = 26
 _VERDICTS = {
     "more than noise": VARIABLES.regimes[1],
     "not clearly more than noise": VARIABLES.floor,
@@ -29,32 +24,30 @@ _VERDICTS = {
 _MOST_LINES = 8
 
 
-def change_chart(changes: Sequence[Change], title: str) -> alt.LayerChart:
-    """Changes with their intervals, one row for each figure; a full point moved by more than noise."""
-    import altair as alt
-
-    is_ratio = changes[0].scale == "ratio"
-    audits = list(dict.fromkeys(change.audit for change in changes))
-    figures = list(dict.fromkeys(_label(change.words) for change in changes))
+def change_chart(changes: Sequence[Record], title: str) -> alt.LayerChart:
+    """Changes with their intervals, one row for each metric; a full point moved by more than noise."""
+    is_ratio = changes[0]["scale"] == "ratio"
+    audits = list(dict.fromkeys(change["audit"] for change in changes))
+    metrics = list(dict.fromkeys(_label(change["words"]) for change in changes))
     rows = [
         {
-            "figure": _label(c.words),
-            "audit": c.audit,
-            "change": c.change,
-            "low": _plain(c.ci_low),
-            "high": _plain(c.ci_high),
-            "verdict": c.verdict,
-            "from": decimal(c.base_value),
-            "to": decimal(c.value),
-            "interval": interval(c.ci_low, c.ci_high),
-            "p, adjusted": p_value(c.p_adjusted),
+            "metric": _label(c["words"]),
+            "audit": c["audit"],
+            "change": c["change"],
+            "low": _plain(c["ci_low"]),
+            "high": _plain(c["ci_high"]),
+            "verdict": c["verdict"],
+            "from": decimal(c["base_value"]),
+            "to": decimal(c["value"]),
+            "interval": interval(c["ci_low"], c["ci_high"]),
+            "p, adjusted": p_value(c["p_adjusted"]),
         }
         for c in changes
     ]
     scale = alt.Scale(type="log", nice=False) if is_ratio else alt.Scale(zero=True, nice=True)
     x = alt.X("change:Q", title=title, scale=scale)
-    y = alt.Y("figure:N", title=None, sort=figures)
-    present = [verdict for verdict in _VERDICTS if any(c.verdict == verdict for c in changes)]
+    y = alt.Y("metric:N", title=None, sort=metrics)
+    present = [verdict for verdict in _VERDICTS if any(c["verdict"] == verdict for c in changes)]
     color = alt.Color(
         "verdict:N",
         scale=alt.Scale(domain=present, range=[_VERDICTS[verdict] for verdict in present]),
@@ -66,63 +59,59 @@ def change_chart(changes: Sequence[Change], title: str) -> alt.LayerChart:
         shared["yOffset"] = alt.YOffset("audit:N", sort=audits)
         legend = alt.Legend(orient="bottom")
         points["shape"] = alt.Shape("audit:N", sort=audits, scale=alt.Scale(domain=audits), legend=legend)
-    tooltip = ["figure:N", "audit:N", "from:N", "to:N", alt.Tooltip("change:Q", format=".3f"), "interval:N",
+    tooltip = ["metric:N", "audit:N", "from:N", "to:N", alt.Tooltip("change:Q", format=".3f"), "interval:N",
                "p, adjusted:N", "verdict:N"]  # fmt: skip
-    base = _chart(rows)
-    nothing = _chart([{"at": 1 if is_ratio else 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q", scale=scale))
+    base = chart_of(rows)
+    nothing = chart_of([{"at": 1 if is_ratio else 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q", scale=scale))
     lines = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title, scale=scale), x2="high:Q", **shared)
     # A layer without rows would have no extent.
     is_moved = [row["verdict"] == "more than noise" for row in rows]
-    hollow = _chart([row for row, moved in zip(rows, is_moved, strict=True) if not moved])
-    full = _chart([row for row, moved in zip(rows, is_moved, strict=True) if moved])
+    hollow = chart_of([row for row, moved in zip(rows, is_moved, strict=True) if not moved])
+    full = chart_of([row for row, moved in zip(rows, is_moved, strict=True) if moved])
     marks = [hollow.mark_point(filled=False, strokeWidth=2, size=70)] if not all(is_moved) else []
     marks += [full.mark_point(filled=True, size=110)] if any(is_moved) else []
     layers = [mark.encode(x=x, tooltip=tooltip, **shared, **points) for mark in marks]
-    description = f"{title}, with intervals, of {len(figures)} figures; the vertical line is no change."
-    height = _STEP * len(figures) * max(1.0, 0.72 * len(audits))
+    description = f"{title}, with intervals, of {len(metrics)} metrics; the vertical line is no change."
+    height = STEP * len(metrics) * max(1.0, 0.72 * len(audits))
     return _finished(alt.layer(nothing, lines, *layers), description, height)
 
 
 def share_chart(shares: Sequence[Row], audits: Sequence[str], features: Sequence[str]) -> alt.LayerChart:
     """Share of the CEC score by feature, a point for each audit and a line between them."""
-    import altair as alt
-
     names = [_label(name) for name in features]
     rows = [{**row, "feature": _label(row["feature"])} for row in shares]
     x = alt.X("share:Q", title="Share of the CEC score", axis=alt.Axis(format="%"), scale=alt.Scale(zero=True))
     y = alt.Y("feature:N", title=None, sort=names)
     color = alt.Color("audit:N", sort=list(audits), scale=alt.Scale(domain=list(audits)), legend=alt.Legend())
     shape = alt.Shape("audit:N", sort=list(audits), scale=alt.Scale(domain=list(audits)), legend=alt.Legend())
-    base = _chart(rows)
+    base = chart_of(rows)
     between = base.mark_line(style="guide", strokeDash=[1, 0]).encode(x=x, y=y, detail="feature:N")
     points = base.mark_point(size=90).encode(
         x=x, y=y, color=color, shape=shape, tooltip=["feature:N", "audit:N", alt.Tooltip("share:Q", format=".1%")]
     )
     description = f"Share of the CEC score of {len(names)} features in {len(audits)} audits."
-    return _finished(alt.layer(between, points), description, _STEP * len(names))
+    return _finished(alt.layer(between, points), description, STEP * len(names))
 
 
-def trend_chart(trend: Trend, is_share: bool) -> alt.LayerChart:
-    """A figure over the audits with intervals, what the past leads to expect, and the limits of an alarm."""
-    import altair as alt
-
-    names = [point.audit for point in trend.points]
-    left = trend.departure.audit if trend.departure is not None else None
+def trend_chart(trend: Record, is_share: bool) -> alt.LayerChart:
+    """A metric over the audits with intervals, what the past leads to expect, and the limits of an alarm."""
+    names = [point["audit"] for point in trend["points"]]
+    left = trend["departure"]["audit"] if trend["departure"] is not None else None
     rows = [
         {
-            "audit": p.audit,
-            "value": _plain(p.value),
-            "low": _plain(p.ci_low),
-            "high": _plain(p.ci_high),
-            "expected": _plain(p.expected),
-            "limit_low": _plain(p.limit_low) if trend.is_monitored else None,
-            "limit_high": _plain(p.limit_high) if trend.is_monitored else None,
-            "shown": decimal(p.value),
-            "interval": interval(p.ci_low, p.ci_high),
-            "limits": interval(p.limit_low, p.limit_high),
-            "left": p.audit == left,
+            "audit": p["audit"],
+            "value": _plain(p["value"]),
+            "low": _plain(p["ci_low"]),
+            "high": _plain(p["ci_high"]),
+            "expected": _plain(p["expected"]),
+            "limit_low": _plain(p["limit_low"]) if trend["is_monitored"] else None,
+            "limit_high": _plain(p["limit_high"]) if trend["is_monitored"] else None,
+            "shown": decimal(p["value"]),
+            "interval": interval(p["ci_low"], p["ci_high"]),
+            "limits": interval(p["limit_low"], p["limit_high"]),
+            "left": p["audit"] == left,
         }
-        for p in trend.points
+        for p in trend["points"]
     ]
     axis = alt.Axis(format=".0%") if is_share else alt.Axis()
     scale = alt.Scale(zero=False, nice=True)
@@ -131,11 +120,11 @@ def trend_chart(trend: Trend, is_share: bool) -> alt.LayerChart:
     def y(field: str) -> alt.Y:
         return alt.Y(f"{field}:Q", title=None, axis=axis, scale=scale)
 
-    base = _chart(rows)
+    base = chart_of(rows)
     known = base.transform_filter("isValid(datum.value)")
     past = base.transform_filter("isValid(datum.limit_low)")
     tooltip = ["audit:N", alt.Tooltip("shown:N", title="value"), "interval:N"]
-    tooltip += [alt.Tooltip("limits:N", title="limits")] if trend.is_monitored else []
+    tooltip += [alt.Tooltip("limits:N", title="limits")] if trend["is_monitored"] else []
     layers = [
         past.mark_area(style="band", line=False).encode(x=x, y=y("limit_low"), y2="limit_high:Q"),
         past.mark_line(style="guide").encode(x=x, y=y("expected")),
@@ -144,71 +133,72 @@ def trend_chart(trend: Trend, is_share: bool) -> alt.LayerChart:
         known.mark_point(size=80).encode(x=x, y=y("value"), tooltip=tooltip),
     ]
     if left is not None:
-        ring = _chart([row for row in rows if row["left"]])
+        ring = chart_of([row for row in rows if row["left"]])
         ring = ring.mark_point(size=230, filled=False, strokeWidth=3, color=VARIABLES.regimes[1])
         layers.append(ring.encode(x=x, y=y("value"), tooltip=tooltip))
-    description = f"{trend.words} over {len(names)} audits, with intervals and the limits of an alarm."
+    description = f"{trend['words']} over {len(names)} audits, with intervals and the limits of an alarm."
     return _finished(alt.layer(*layers), description, 220)
 
 
-def cusum_chart(trends: Sequence[Trend], limit: float) -> alt.LayerChart:
+def cusum_chart(trends: Sequence[Record], limit: float) -> alt.LayerChart:
     """The sums of deviations upwards and, mirrored, downwards, with the limit of an alarm."""
-    import altair as alt
-
     nearest = sorted(trends, key=_peak, reverse=True)[:_MOST_LINES]
     shown = [trend for trend in trends if trend in nearest]
-    names = [point.audit for point in shown[0].points]
-    words = [_label(trend.words) for trend in shown]
+    names = [point["audit"] for point in shown[0]["points"]]
+    words = [_label(trend["words"]) for trend in shown]
     rows = [
-        {"audit": p.audit, "figure": _label(t.words), "side": f"{t.key} {sign}", "sum": _plain(sign * size)}
+        {
+            "audit": p["audit"],
+            "metric": _label(t["words"]),
+            "side": f"{t['key']} {sign}",
+            "sum": sign * size if is_number(size) else None,
+        }
         for t in shown
-        for p in t.points
-        for sign, size in ((1, p.cusum_high), (-1, p.cusum_low))
+        for p in t["points"]
+        for sign, size in ((1, p["cusum_high"]), (-1, p["cusum_low"]))
     ]
     # After an alarm a sum grows without end and would hide the others.
     end = limit * min(max(1.25, 1.05 * max(map(_peak, shown)) / limit), 2.5)
     x = alt.X("audit:O", title=None, sort=names, axis=_audit_axis(names))
     y = alt.Y("sum:Q", title="Sum of deviations, standard errors", scale=alt.Scale(domain=[-end, end], nice=False))
-    color = alt.Color("figure:N", sort=words, scale=alt.Scale(domain=words), legend=alt.Legend())
-    base = _chart(rows).transform_filter("isValid(datum.sum)")
+    color = alt.Color("metric:N", sort=words, scale=alt.Scale(domain=words), legend=alt.Legend())
+    base = chart_of(rows).transform_filter("isValid(datum.sum)")
     lines = base.mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color, detail="side:N")
-    tooltip = ["figure:N", "audit:N", alt.Tooltip("sum:Q", format=".2f")]
+    tooltip = ["metric:N", "audit:N", alt.Tooltip("sum:Q", format=".2f")]
     points = base.mark_point(size=45, clip=True).encode(x=x, y=y, color=color, shape=_shape(words), tooltip=tooltip)
     ends = [{"at": limit, "words": "alarm: drift upwards"}, {"at": -limit, "words": "alarm: drift downwards"}]
-    alarm = _chart(ends)
+    alarm = chart_of(ends)
     limits = alarm.mark_rule(style="floor").encode(y=alt.Y("at:Q"))
     text = alarm.mark_text(style="floor-text", align="right", dy=-7).encode(
         y=alt.Y("at:Q"), x=alt.value("width"), text="words:N"
     )
-    zero = _chart([{"at": 0}]).mark_rule(style="zero").encode(y=alt.Y("at:Q"))
-    description = f"CUSUM of {len(shown)} figures; an alarm is raised beyond {limit:.1f} standard errors."
+    zero = chart_of([{"at": 0}]).mark_rule(style="zero").encode(y=alt.Y("at:Q"))
+    description = f"CUSUM of {len(shown)} metrics; an alarm is raised beyond {limit:.1f} standard errors."
     return _finished(alt.layer(zero, limits, text, lines, points), description, 280)
 
 
-def rate_chart(trends: Sequence[Trend], title: str, format_: str = ".0%") -> alt.LayerChart:
-    """Several figures of one kind over the audits, with intervals."""
-    import altair as alt
-
-    names = [point.audit for point in trends[0].points]
-    words = [_label(trend.words) for trend in trends]
+def rate_chart(trends: Sequence[Record], title: str, format_: str = ".0%") -> alt.LayerChart:
+    """Several metrics of one kind over the audits, with intervals."""
+    names = [point["audit"] for point in trends[0]["points"]]
+    words = [_label(trend["words"]) for trend in trends]
     rows = [
         {
-            "audit": p.audit,
-            "figure": _label(t.words),
-            "value": _plain(p.value),
-            "low": _plain(p.ci_low),
-            "high": _plain(p.ci_high),
-            "interval": interval(p.ci_low, p.ci_high),
+            "audit": p["audit"],
+            "metric": _label(t["words"]),
+            "value": _plain(p["value"]),
+            "low": _plain(p["ci_low"]),
+            "high": _plain(p["ci_high"]),
+            "interval": interval(p["ci_low"], p["ci_high"]),
         }
         for t in trends
-        for p in t.points
+        for p in t["points"]
     ]
     x = alt.X("audit:O", title=None, sort=names, axis=_audit_axis(names))
     scale = alt.Scale(zero=False, nice=True)
     axis = alt.Axis(format=format_)
-    color = alt.Color("figure:N", sort=words, scale=alt.Scale(domain=words), legend=alt.Legend(symbolOpacity=1))
-    base = _chart(rows).transform_filter("isValid(datum.value)")
-    tooltip = ["figure:N", "audit:N", alt.Tooltip("value:Q", format=".3f"), "interval:N"]
+    color = alt.Color("metric:N", sort=words, scale=alt.Scale(domain=words), legend=alt.Legend(symbolOpacity=1))
+    base = chart_of(rows).transform_filter("isValid(datum.value)")
+    tooltip = ["metric:N", "audit:N", alt.Tooltip("value:Q", format=".3f"), "interval:N"]
     value = alt.Y("value:Q", title=title, axis=axis, scale=scale)
     low = alt.Y("low:Q", title=title, axis=axis, scale=scale)
     band = base.mark_area(opacity=0.12).encode(x=x, y=low, y2="high:Q", color=color)
@@ -218,37 +208,27 @@ def rate_chart(trends: Sequence[Trend], title: str, format_: str = ".0%") -> alt
 
 
 def _shape(words: Sequence[str]) -> alt.Shape:
-    """A shape for each figure beside its color, in the same legend."""
-    import altair as alt
-
-    return alt.Shape("figure:N", sort=list(words), scale=alt.Scale(domain=list(words)), legend=alt.Legend())
+    """A shape for each metric beside its color, in the same legend."""
+    return alt.Shape("metric:N", sort=list(words), scale=alt.Scale(domain=list(words)), legend=alt.Legend())
 
 
-def _peak(trend: Trend) -> float:
-    sizes = [max(p.cusum_high, p.cusum_low) for p in trend.points if not math.isnan(p.cusum_high)]
+def _peak(trend: Record) -> float:
+    sizes = [max(p["cusum_high"], p["cusum_low"]) for p in trend["points"] if is_number(p["cusum_high"])]
     return max(sizes, default=0.0)
 
 
 def _audit_axis(names: Sequence[str]) -> alt.Axis:
-    import altair as alt
-
     is_crowded = sum(map(len, names)) > 48 or len(names) > 10
     return alt.Axis(labelAngle=-40 if is_crowded else 0, labelLimit=110, labelOverlap="greedy", grid=False)
 
 
-def _chart(rows: Sequence[Row]) -> alt.Chart:
-    import altair as alt
-
-    return alt.Chart(alt.Data(values=list(rows)))  # type: ignore[no-untyped-call]
-
-
 def _finished(chart: Any, description: str, height: float) -> alt.LayerChart:  # noqa: ANN401 - of several layers
-    finished: alt.LayerChart = chart.properties(width=_WIDTH, height=height, description=description)
+    finished: alt.LayerChart = chart.properties(width=WIDTH, height=height, description=description)
     return finished
 
 
-def _plain(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _plain(value: float | None) -> float | None:
+    return value if is_number(value) else None
 
 
 def _label(words: str) -> str:

@@ -1,15 +1,15 @@
-"""The verdict of an audit in three plain sentences: what was measured, how sure it is, what it does not show."""
+"""The verdict of an audit in plain sentences: what was measured, how sure it is, what it does not show."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from evenhand.metrics.excess import FEW_INDEPENDENT_PEOPLE, SMALLEST_EXCESS_OF_INTEREST
+from evenhand.metrics.excess import FEW_INDEPENDENT_PEOPLE, ROUNDING, SMALLEST_EXCESS_OF_INTEREST, ExcessEstimate
 from evenhand.report.formatting import count, decimal, is_number, p_value, percent
 
-__all__ = ["Verdict", "verdict"]
+__all__ = ["Verdict", "practical_significance", "statistical_significance", "verdict"]
 
 _LEVEL = 0.05
 
@@ -39,6 +39,8 @@ class Verdict:
         What was measured, how sure that is, and what it does not show.
     is_constant
         Whether decisions are (almost) the same for everyone, so that agreement says little.
+    smallest_excess_of_interest
+        What the size of the excess was held against.
     """
 
     kind: Kind
@@ -47,15 +49,20 @@ class Verdict:
     certainty: str
     limits: str
     is_constant: bool
+    smallest_excess_of_interest: float = SMALLEST_EXCESS_OF_INTEREST
 
     @property
     def sentences(self) -> tuple[str, str, str]:
         """The three sentences in order."""
         return self.measured, self.certainty, self.limits
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for the summary."""
+        return asdict(self)
+
 
 def verdict(data: Mapping[str, Any]) -> Verdict:
-    """The verdict on the plain data of an audit (`AuditResult.to_dict`).
+    """The verdict on the summary of an audit (`AuditResult.to_dict`).
 
     An excess is called at the 5 % level, one-sided, and judged by its interval against 0.02, the smallest excess of
     interest. Decisions that hardly vary are named in the headline and the last sentence, whatever the excess.
@@ -150,3 +157,52 @@ def _limits(data: Mapping[str, Any], kind: Kind, is_constant: bool) -> str:
     if kind == "none found":
         return f"It does not show that the model treats groups alike in every way, or lawfully: {scope}."
     return f"It does not show why the reasons differ, or that anyone was treated unlawfully: {scope}."
+
+
+# --- the excess alone, in two sentences ---
+
+
+def statistical_significance(estimate: ExcessEstimate, level: float = 0.05) -> str:
+    """A sentence on whether the excess could be noise.
+
+    Examples
+    --------
+    >>> print(statistical_significance(ExcessEstimate(0.031, 0.02, 0.042, 0.0004, 0.006, 900, 700.0, 699.0)))
+    Pairs across groups score 0.031 more than placebo pairs (p < 0.001): more than chance explains at the 5 % level.
+    """
+    if not estimate.is_estimated:
+        return f"Whether there is an excess cannot be said: {estimate.note}."
+    p = "p < 0.001" if estimate.p_value < 0.001 else f"p = {estimate.p_value:.3f}"
+    if abs(estimate.value) < ROUNDING:
+        return "Pairs across groups score just what placebo pairs score: no excess at all."
+    direction = "more" if estimate.value >= 0 else "less"
+    verdict = (
+        f"more than chance explains at the {level:.0%} level".replace("%", " %")
+        if estimate.p_value <= level
+        else f"no evidence of an excess at the {level:.0%} level".replace("%", " %")
+    )
+    caution = (
+        f" Few independent people (worth {estimate.n_effective:.0f}): take it with care." if estimate.is_weak else ""
+    )
+    return (
+        f"Pairs across groups score {abs(estimate.value):.3f} {direction} than placebo pairs ({p}): {verdict}.{caution}"
+    )
+
+
+def practical_significance(estimate: ExcessEstimate, smallest_of_interest: float = SMALLEST_EXCESS_OF_INTEREST) -> str:
+    """A sentence on whether the excess is large enough to matter, judged by its interval.
+
+    Examples
+    --------
+    >>> print(practical_significance(ExcessEstimate(0.031, 0.025, 0.037, 0.0, 0.003, 900, 700.0, 699.0)))
+    The excess is of practical size: its interval, 0.025 to 0.037, lies above 0.020, the smallest excess of interest.
+    """
+    if not estimate.is_estimated:
+        return f"The size of the excess cannot be judged: {estimate.note}."
+    interval = f"its interval, {estimate.ci_low:.3f} to {estimate.ci_high:.3f},"
+    limit = f"{smallest_of_interest:.3f}, the smallest excess of interest"
+    if estimate.ci_low > smallest_of_interest:
+        return f"The excess is of practical size: {interval} lies above {limit}."
+    if estimate.ci_high < smallest_of_interest:
+        return f"The excess is too small to matter in practice: {interval} lies below {limit}."
+    return f"The data do not settle whether the excess matters in practice: {interval} contains {limit}."

@@ -14,14 +14,15 @@ import pytest
 import torch
 
 import evenhand as eh
+from evenhand.auditing.sample import strongest_pairs
 from evenhand.exceptions import InvalidInputError
-from evenhand.report.excel import MAX_PAIRS, write_workbook
+from evenhand.report import workbook as module
 
 HOSTILE = ["=cmd|' /C calc'!A0", "+1+1", "-2-2", "@SUM(A1)", "\t=1", "\r=1", "https://example.org", "<b>&\x01"]
 SHEETS = [
     "Summary", "Audited", "Verdict and warnings", "Regimes", "Excess", "Splits", "Features", "Weights", "Proxies",
-    "Matching", "Balance", "Groups", "Gaps", "Approvals", "Scores", "Error rates", "Cutoffs", "Segments", "Cases",
-    "Pairs", "Glossary",
+    "Matching", "Coverage", "Distances", "Balance", "Groups", "Gaps", "Approvals", "Scores", "Error rates", "Cutoffs",
+    "Segments", "Cases", "Pairs", "Glossary",
 ]  # fmt: skip
 
 
@@ -46,17 +47,18 @@ def audited(*, evidence=True, n=160, max_distance=None):
 
 
 @pytest.fixture(scope="module")
-def result():
+def result(with_people):
     found = audited()
     table = found.table.astype(object)
     table.iloc[:, 2] = np.resize(HOSTILE, len(table))
-    return replace(found, table=table, reference_table=table, warnings=(*found.warnings, *HOSTILE))
+    found = replace(found, warnings=(*found.warnings, *HOSTILE))
+    return with_people(found, table=table, reference_table=table)
 
 
 @pytest.fixture(scope="module")
 def workbook(result, tmp_path_factory):
     path = tmp_path_factory.mktemp("workbook") / "audit.xlsx"
-    write_workbook(result, path)
+    result.to_excel(path)
     return openpyxl.load_workbook(path)
 
 
@@ -88,7 +90,7 @@ def test_no_cell_is_a_formula_and_none_is_a_link(workbook):
 
 
 def test_the_file_itself_has_no_formula_and_no_link(result, tmp_path):
-    write_workbook(result, tmp_path / "audit.xlsx")
+    result.to_excel(tmp_path / "audit.xlsx")
     with zipfile.ZipFile(tmp_path / "audit.xlsx") as parts:
         for name in parts.namelist():
             text = parts.read(name).decode("utf-8")
@@ -123,12 +125,12 @@ def test_the_pairs_come_back_number_for_number(result, workbook):
 
 def test_the_summary_is_that_of_the_result(result, workbook):
     table, expected = table_of(workbook["Summary"]), result.summary()
-    assert table["figure"].tolist() == expected["metric"].tolist()
+    assert table["metric"].tolist() == expected["metric"].tolist()
     np.testing.assert_allclose(pd.to_numeric(table["value"]), expected["value"], rtol=1e-12)
     np.testing.assert_allclose(pd.to_numeric(table["lower"]), expected["ci_low"], rtol=1e-12)
 
 
-def test_every_figure_of_the_evidence_is_there(result, workbook):
+def test_every_estimate_of_the_evidence_is_there(result, workbook):
     excess = table_of(workbook["Excess"])
     first = excess.iloc[0]
     assert first["excess"] == pytest.approx(result.evidence.cec.value, rel=1e-12)
@@ -136,7 +138,7 @@ def test_every_figure_of_the_evidence_is_there(result, workbook):
     assert len(table_of(workbook["Splits"])) == len(result.evidence.splits)
     assert len(table_of(workbook["Weights"])) == len(result.evidence.weights)
     assert len(table_of(workbook["Proxies"])) == len(result.proxies.features) + 1
-    assert len(table_of(workbook["Segments"])) == 5
+    assert len(table_of(workbook["Segments"])) == 6  # five, and all of them held fixed
     assert len(table_of(workbook["Cutoffs"])) == 18
 
 
@@ -175,13 +177,13 @@ def test_an_empty_cell_is_not_colored_as_if_it_were_zero(workbook):
                 assert "<>" in rule.formula[0] or "LEN(TRIM" in rule.formula[0]
 
 
-def test_a_figure_that_could_not_be_estimated_is_an_empty_cell_with_a_reason(result, tmp_path):
+def test_a_metric_that_could_not_be_estimated_is_an_empty_cell_with_a_reason(result, with_people, tmp_path):
     pairs = result.pairs.copy()
     pairs.loc[0, ["cec", "placebo_cec", "input_gap", "reasoning_gap", "q_value"]] = np.nan
     pairs.loc[0, "match"], pairs.loc[0, "distance"], pairs.loc[0, "regime"] = -1, math.inf, None
     pairs["match_decision"] = pairs["match_decision"].astype("Int64")
     pairs.loc[0, "match_decision"] = pd.NA
-    write_workbook(replace(result, pairs=pairs), tmp_path / "audit.xlsx")
+    with_people(result, pairs=pairs).to_excel(tmp_path / "audit.xlsx")
     row = table_of(openpyxl.load_workbook(tmp_path / "audit.xlsx")["Pairs"]).iloc[0]
     assert row[["cec", "distance", "regime", "match decision"]].isna().all()
     assert row["note"] == "no match"
@@ -198,12 +200,11 @@ def test_a_reference_group_has_no_ratio_and_says_why(workbook):
 def test_a_disk_without_room_is_an_error_of_the_system_and_leaves_nothing(tmp_path):
     script = f"""
 import resource, signal
-from evenhand.report.excel import write_sheets
-from evenhand.report.sheets import Column, Sheet
+from evenhand.report.workbook import Sheet, write_sheets
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
 try:
-    sheet = Sheet("People", "All.", (Column("n", "whole"),), [(1,)])
+    sheet = Sheet("People", "All.", (("n", "whole"),), [(1,)])
     write_sheets([sheet], {str(tmp_path / "audit.xlsx")!r}, title="t")
 except OSError as error:
     print(error)
@@ -214,7 +215,7 @@ except OSError as error:
 
 
 def test_without_evidence_the_sheets_say_that_it_was_not_asked_for(tmp_path):
-    write_workbook(audited(evidence=False, n=60), tmp_path / "audit.xlsx")
+    audited(evidence=False, n=60).to_excel(tmp_path / "audit.xlsx")
     book = openpyxl.load_workbook(tmp_path / "audit.xlsx")
     assert book.sheetnames == SHEETS
     for name in ("Excess", "Splits", "Weights", "Proxies"):
@@ -224,13 +225,14 @@ def test_without_evidence_the_sheets_say_that_it_was_not_asked_for(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::evenhand.EvenhandWarning")
 def test_an_audit_in_which_no_one_has_a_match_can_be_written(tmp_path):
-    write_workbook(audited(max_distance=1e-9, n=60), tmp_path / "audit.xlsx")
+    audited(max_distance=1e-9, n=60).to_excel(tmp_path / "audit.xlsx")
     book = openpyxl.load_workbook(tmp_path / "audit.xlsx")
     assert table_of(book["Pairs"])["note"].eq("no match").all()
 
 
 def test_the_strongest_pairs_are_kept_and_the_others_counted(result, tmp_path):
-    write_workbook(result, tmp_path / "audit.xlsx", max_pairs=10)
+    pairs, n_left_out = strongest_pairs([result.pairs[:90], result.pairs[90:]], 10)
+    module.write_workbook(result.to_dict(), tmp_path / "audit.xlsx", pairs=pairs, n_left_out=n_left_out)
     book = openpyxl.load_workbook(tmp_path / "audit.xlsx")
     table = table_of(book["Pairs"])
     assert len(table) == 10
@@ -241,30 +243,38 @@ def test_the_strongest_pairs_are_kept_and_the_others_counted(result, tmp_path):
     assert any(s.startswith(sentence) and "Parquet" in s for s in table_of(book["Verdict and warnings"])["sentence"])
 
 
-@pytest.mark.parametrize("max_pairs", [0, MAX_PAIRS + 1])
-def test_more_pairs_than_excel_has_rows_are_refused(result, tmp_path, max_pairs):
-    with pytest.raises(InvalidInputError, match="`max_pairs` must be between 1 and 1,048,575"):
-        write_workbook(result, tmp_path / "audit.xlsx", max_pairs=max_pairs)
+def test_more_pairs_than_excel_has_rows_are_refused(result, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MAX_PAIRS", 100)
+    with pytest.raises(InvalidInputError, match="`pairs` must have at most 100 rows, those of a sheet, got 160"):
+        module.write_workbook(result.to_dict(), tmp_path / "audit.xlsx", pairs=result.pairs)
+    result.to_excel(tmp_path / "audit.xlsx")  # which keeps the strongest
+    assert len(table_of(openpyxl.load_workbook(tmp_path / "audit.xlsx")["Pairs"])) == 100
 
 
 def test_a_missing_library_is_named_with_the_command_that_installs_it(result, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "xlsxwriter", None)
     with pytest.raises(ImportError, match=r"pip install 'evenhand\[excel\]'"):
-        write_workbook(result, tmp_path / "audit.xlsx")
+        result.to_excel(tmp_path / "audit.xlsx")
     assert not list(tmp_path.iterdir())
+
+
+class Unprintable:
+    def __str__(self):
+        raise ZeroDivisionError
 
 
 def test_nothing_is_left_behind_when_writing_fails(result, tmp_path):
-    with pytest.raises(KeyError):
-        write_workbook(replace(result, pairs=result.pairs.drop(columns="regime")), tmp_path / "audit.xlsx")
+    pairs = result.pairs.assign(group=[object()] * (len(result.pairs) - 1) + [Unprintable()])
+    with pytest.raises(ZeroDivisionError):
+        module.write_workbook(result.to_dict(), tmp_path / "audit.xlsx", pairs=pairs)
     assert not list(tmp_path.iterdir())
 
 
-def test_text_longer_than_a_cell_is_cut_and_a_long_number_keeps_its_digits(result, tmp_path):
+def test_text_longer_than_a_cell_is_cut_and_a_long_number_keeps_its_digits(result, with_people, tmp_path):
     table = result.table.copy()
     table.iloc[:, 0] = 12345678901234567890
-    long = replace(result, warnings=("x" * 40_000,), table=table)
-    write_workbook(long, tmp_path / "audit.xlsx")
+    long = with_people(replace(result, warnings=("x" * 40_000,)), table=table)
+    long.to_excel(tmp_path / "audit.xlsx")
     book = openpyxl.load_workbook(tmp_path / "audit.xlsx")
     assert len(table_of(book["Verdict and warnings"])["sentence"].iloc[-1]) == 32_767
     cases = table_of(book["Cases"])

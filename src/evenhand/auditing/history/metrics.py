@@ -1,4 +1,4 @@
-"""The figures of one audit that have a standard error, from its plain data and, where they are at hand, its people."""
+"""The metrics of one audit that have a standard error, from its plain data and, where they are at hand, its people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from evenhand.auditing.result import AuditResult
 
-__all__ = ["AuditFigure", "People", "audit_figures", "pair_codes", "people_of"]
+__all__ = ["AuditMetric", "People", "audit_metrics", "pair_codes", "pairs_of", "people_of"]
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Part: TypeAlias = Literal["reasoning", "outcome", "feature"]
@@ -41,8 +41,8 @@ _RATES = {
 
 
 @dataclass(frozen=True)
-class AuditFigure:
-    """A figure of an audit and how sure it is.
+class AuditMetric:
+    """A metric of an audit and how sure it is.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class AuditFigure:
     part
         Whether it tells of reasoning, of decisions, or of one feature's part of the excess.
     words
-        The figure for a reader.
+        The metric for a reader.
     standard_error
         Of the value; of its logarithm where `scale` is "ratio". NaN where there is none.
     df
@@ -75,19 +75,19 @@ class AuditFigure:
         return math.isfinite(self.value) and math.isfinite(self.standard_error)
 
 
-def audit_figures(
+def audit_metrics(
     data: Mapping[str, Any], reference: str | None = None, result: AuditResult | None = None
-) -> dict[str, AuditFigure]:
-    """Figures of an audit by key.
+) -> dict[str, AuditMetric]:
+    """Metrics of an audit by key.
 
     Rates are shares of counted people, with the standard error of a share of n + 2 people of whom one more was
     approved and one more was not, so that a rate of 0 or 1 still varies. A gap is signed here, a group's rate minus
-    the reference group's: the size of a gap is no smooth figure near 0, its signed form is.
+    the reference group's: the size of a gap is no smooth quantity near 0, its signed form is.
 
     Parameters
     ----------
     data
-        What `AuditResult.to_dict` returns, or the same read from JSON.
+        The summary: what `AuditResult.to_dict` returns, or the same read from JSON.
     reference
         The group that others are compared with; by default the audit's own.
     result
@@ -106,8 +106,8 @@ def audit_figures(
     >>> people = planted.dataset
     >>> result = eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
     ...                   financial_features=people.financial_features, evidence=False)
-    >>> figures = audit_figures(result.to_dict())
-    >>> figures["auc"].value == result.to_dict()["outcome"]["auc"]
+    >>> metrics = audit_metrics(result.to_dict())
+    >>> metrics["auc"].value == result.to_dict()["outcome"]["auc"]
     True
     """
     groups = {row["group"]: row for row in data["outcome"]["groups"]}
@@ -123,16 +123,16 @@ def audit_figures(
         *_ratios(groups, chosen),
         *_areas(data["outcome"]),
     ]
-    figures = {figure.key: figure for figure in found}
-    return figures if result is None else figures | _from_people(result, figures)
+    metrics = {metric.key: metric for metric in found}
+    return metrics if result is None else metrics | _from_people(result, metrics)
 
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def _excess_figure(key: str, part: Part, words: str, estimate: Mapping[str, Any]) -> AuditFigure:
-    return AuditFigure(
+def _excess_metric(key: str, part: Part, words: str, estimate: Mapping[str, Any]) -> AuditMetric:
+    return AuditMetric(
         key,
         part,
         words,
@@ -143,22 +143,22 @@ def _excess_figure(key: str, part: Part, words: str, estimate: Mapping[str, Any]
     )
 
 
-def _reasoning(evidence: Mapping[str, Any] | None) -> list[AuditFigure]:
+def _reasoning(evidence: Mapping[str, Any] | None) -> list[AuditMetric]:
     if evidence is None:
         return []
     return [
-        *(_excess_figure(key, "reasoning", words, evidence[name]) for key, (name, words) in _EXCESSES.items()),
+        *(_excess_metric(key, "reasoning", words, evidence[name]) for key, (name, words) in _EXCESSES.items()),
         *(
-            _excess_figure(f"excess: {s['split']} {s['value']}", "reasoning", f"excess, {s['value']}", s["estimate"])
+            _excess_metric(f"excess: {s['split']} {s['value']}", "reasoning", f"excess, {s['value']}", s["estimate"])
             for s in evidence["splits"]
             if s["split"] in ("group", "groups compared")
         ),
     ]
 
 
-def _features(evidence: Mapping[str, Any] | None) -> list[AuditFigure]:
+def _features(evidence: Mapping[str, Any] | None) -> list[AuditMetric]:
     rows = [] if evidence is None else evidence["features"]
-    return [_excess_figure(f"feature: {r['feature']}", "feature", r["feature"], r["estimate"]) for r in rows]
+    return [_excess_metric(f"feature: {r['feature']}", "feature", r["feature"], r["estimate"]) for r in rows]
 
 
 # --- decisions, from counts ---
@@ -182,29 +182,29 @@ def _rate(row: Mapping[str, Any], rate: str) -> tuple[float, float]:
     return value, _share_error(value, _n_of(row, rate))
 
 
-def _utility(outcome: Mapping[str, Any]) -> list[AuditFigure]:
+def _utility(outcome: Mapping[str, Any]) -> list[AuditMetric]:
     n = sum(row["n"] for row in outcome["groups"])
     n_positive = sum(row["n_positive_label"] for row in outcome["groups"])
     area = _number(outcome["auc"])
     shares = (("accuracy", "accuracy"), ("positive rate", "positive_rate"))
     return [
-        AuditFigure("auc", "outcome", "AUC", area, hanley_mcneil(area, n_positive, n - n_positive)),
+        AuditMetric("auc", "outcome", "AUC", area, hanley_mcneil(area, n_positive, n - n_positive)),
         *(
-            AuditFigure(key, "outcome", key, _number(outcome[name]), _share_error(_number(outcome[name]), n))
+            AuditMetric(key, "outcome", key, _number(outcome[name]), _share_error(_number(outcome[name]), n))
             for key, name in shares
         ),
     ]
 
 
-def _rates(groups: Mapping[str, Any]) -> list[AuditFigure]:
+def _rates(groups: Mapping[str, Any]) -> list[AuditMetric]:
     return [
-        AuditFigure(f"{rate}: {group}", "outcome", f"{rate}, {group}", *_rate(row, rate))
+        AuditMetric(f"{rate}: {group}", "outcome", f"{rate}, {group}", *_rate(row, rate))
         for rate in _RATES
         for group, row in groups.items()
     ]
 
 
-def _gaps(groups: Mapping[str, Any], reference: str) -> list[AuditFigure]:
+def _gaps(groups: Mapping[str, Any], reference: str) -> list[AuditMetric]:
     found = []
     for rate in _RATES:
         base, base_error = _rate(groups[reference], rate)
@@ -213,12 +213,12 @@ def _gaps(groups: Mapping[str, Any], reference: str) -> list[AuditFigure]:
                 value, error = _rate(row, rate)
                 words = f"{rate}, {group} minus {reference}"
                 found.append(
-                    AuditFigure(f"gap: {words}", "outcome", words, value - base, math.hypot(error, base_error))
+                    AuditMetric(f"gap: {words}", "outcome", words, value - base, math.hypot(error, base_error))
                 )
     return found
 
 
-def _ratios(groups: Mapping[str, Any], reference: str) -> list[AuditFigure]:
+def _ratios(groups: Mapping[str, Any], reference: str) -> list[AuditMetric]:
     base, base_error = _log_rate(groups[reference])
     found = []
     for group, row in groups.items():
@@ -226,10 +226,10 @@ def _ratios(groups: Mapping[str, Any], reference: str) -> list[AuditFigure]:
             value, error = _log_rate(row)
             words = f"approval ratio, {group} over {reference}"
             note = "half an approval added: no one was approved" if not row["positive_rate"] else ""
-            figure = AuditFigure(
+            metric = AuditMetric(
                 f"ratio: {words}", "outcome", words, math.exp(value - base), math.hypot(error, base_error)
             )
-            found.append(replace(figure, scale="ratio", note=note))
+            found.append(replace(metric, scale="ratio", note=note))
     return found
 
 
@@ -242,7 +242,7 @@ def _log_rate(row: Mapping[str, Any]) -> tuple[float, float]:
     return math.log(approved / n), math.sqrt(max(1 / (approved + 0.5) - 1 / (n + 0.5), 0.0))
 
 
-def _areas(outcome: Mapping[str, Any]) -> list[AuditFigure]:
+def _areas(outcome: Mapping[str, Any]) -> list[AuditMetric]:
     """AUC of each group; DeLong's interval was formed on the logit scale."""
     z = float(special.ndtri((1 + outcome["approvals"]["confidence"]) / 2))
     found = []
@@ -251,11 +251,11 @@ def _areas(outcome: Mapping[str, Any]) -> list[AuditFigure]:
         half = float(special.logit(high) - special.logit(low)) / 2
         error = half / z * area * (1 - area)
         words = f"AUC, {row['group']}"
-        found.append(AuditFigure(f"auc: {row['group']}", "outcome", words, area, error, note=row["auc"]["note"]))
+        found.append(AuditMetric(f"auc: {row['group']}", "outcome", words, area, error, note=row["auc"]["note"]))
     return found
 
 
-# --- figures that need the people ---
+# --- metrics that need the people ---
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,6 +271,13 @@ class People:
         return len(self.label)
 
 
+def pairs_of(result: AuditResult) -> pd.DataFrame:
+    """All pairs of a result, in order of people and of the groups they are compared with."""
+    pairs = result.pairs
+    names = pairs["other_group"].astype(str)
+    return pairs.iloc[np.lexsort((names.to_numpy(dtype=str), pairs["person"].to_numpy()))].reset_index(drop=True)
+
+
 def people_of(pairs: pd.DataFrame) -> People:
     """The people of a table of pairs, whether they have a match or not."""
     rows = pairs.drop_duplicates("person").sort_values("person")
@@ -282,22 +289,23 @@ def people_of(pairs: pd.DataFrame) -> People:
     )
 
 
-def pair_codes(result: AuditResult) -> NDArray[np.int64]:
+def pair_codes(result: AuditResult, pairs: pd.DataFrame) -> NDArray[np.int64]:
     """The two people of every pair as codes, of shape (n_pairs, 2); those of the reference follow the audited."""
-    person = result.pairs["person"].to_numpy(dtype=np.int64)
-    match = result.pairs["match"].to_numpy(dtype=np.int64)
+    person = pairs["person"].to_numpy(dtype=np.int64)
+    match = pairs["match"].to_numpy(dtype=np.int64)
     shift = 0 if result.provenance.n_reference is None else result.provenance.n_people
     return np.column_stack([person, match + shift])
 
 
-def _from_people(result: AuditResult, figures: Mapping[str, AuditFigure]) -> dict[str, AuditFigure]:
-    people = people_of(result.pairs)
+def _from_people(result: AuditResult, metrics: Mapping[str, AuditMetric]) -> dict[str, AuditMetric]:
+    pairs = pairs_of(result)
+    people = people_of(pairs)
     influence = auc_influence(people.label, people.score)
     error = float(np.sqrt((influence**2).sum()))
-    found = [replace(figures["auc"], standard_error=error)]
-    scored = result.pairs["cec"].notna().to_numpy()
-    codes = pair_codes(result)[scored]
-    table = result.pairs[scored]
+    found = [replace(metrics["auc"], standard_error=error)]
+    scored = pairs["cec"].notna().to_numpy()
+    codes = pair_codes(result, pairs)[scored]
+    table = pairs[scored]
     columns = {"cec": ("CEC score, mean", table["cec"].to_numpy(dtype=np.float64))}
     for regime in ("B", "D"):
         values = (table["regime"] == regime).to_numpy(dtype=np.float64)
@@ -306,8 +314,8 @@ def _from_people(result: AuditResult, figures: Mapping[str, AuditFigure]) -> dic
         # Weighing people equally is weighing pairs equally when everyone has the same number of them.
         estimate = excess(values, np.zeros(len(values)), codes)
         found.append(
-            AuditFigure(
+            AuditMetric(
                 key, "reasoning", words, estimate.value, estimate.standard_error, estimate.df, note=estimate.note
             )
         )
-    return {figure.key: figure for figure in found}
+    return {metric.key: metric for metric in found}

@@ -1,4 +1,4 @@
-"""Pages on several audits: complete in themselves, escaped, and with the figures of the comparison."""
+"""Pages on several audits: complete in themselves, escaped, and with the metrics of the comparison."""
 
 import copy
 import json
@@ -14,14 +14,9 @@ import torch
 import evenhand as eh
 from evenhand.auditing.history.changes import compare_audits
 from evenhand.auditing.history.monitoring import monitor
-from evenhand.auditing.history.records import History, RecordedAudit, read_history
-from evenhand.report.comparison_page import (
-    render_comparison,
-    render_monitoring,
-    write_comparison,
-    write_monitoring,
-)
+from evenhand.auditing.history.records import History, RecordedAudit
 from evenhand.report.frame import policy_hash
+from evenhand.report.history_page import comparison_page, monitoring_page
 
 HOSTILE = "</script><script>alert(1)</script>"
 
@@ -57,7 +52,7 @@ def comparison(spring, summer):
 
 @pytest.fixture(scope="module")
 def comparison_text(comparison):
-    return render_comparison(comparison)
+    return comparison_page(comparison.to_dict())
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +64,7 @@ def monitoring(spring, summer):
 
 @pytest.fixture(scope="module")
 def monitoring_text(monitoring):
-    return render_monitoring(monitoring)
+    return monitoring_page(monitoring.to_dict())
 
 
 @pytest.fixture(scope="module", params=["comparison_text", "monitoring_text"])
@@ -144,14 +139,14 @@ def test_a_page_without_pairs_has_no_explorer(text):
     assert "pair-data" not in text
 
 
-def test_the_comparison_says_how_many_figures_moved_and_shows_every_one(comparison, comparison_text):
+def test_the_comparison_says_how_many_metrics_moved_and_shows_every_one(comparison, comparison_text):
     words = " ".join(outline(comparison_text).words)
-    n_moved = sum(c.verdict == "more than noise" for c in comparison.figures)
-    n_tested = sum(c.p_value == c.p_value for c in comparison.figures)
-    assert f"{n_moved} of {n_tested} figures moved by more than noise." in words
-    excess = next(c for c in comparison.figures if c.key == "excess")
+    n_moved = sum(c.verdict == "more than noise" for c in comparison.metrics)
+    n_tested = sum(c.p_value == c.p_value for c in comparison.metrics)
+    assert f"{n_moved} of {n_tested} metrics moved by more than noise." in words
+    excess = next(c for c in comparison.metrics if c.key == "excess")
     assert excess.sentence in words
-    for change in comparison.figures:
+    for change in comparison.metrics:
         assert change.words in words
     assert "independence was assumed" in words
 
@@ -159,14 +154,15 @@ def test_the_comparison_says_how_many_figures_moved_and_shows_every_one(comparis
 def test_charts_of_the_comparison_hold_its_numbers(comparison, comparison_text):
     drawn = json.loads(re.search(r'id="chart-data">(.*?)</script>', comparison_text, re.DOTALL)[1])["charts"]
     assert set(drawn) == {"reasoning", "decisions", "ratios", "drivers", "shares"}
-    values = [row for layer in drawn["reasoning"]["layer"] for row in layer["data"]["values"] if "figure" in row]
-    excess = next(c for c in comparison.figures if c.key == "excess")
-    assert {row["change"] for row in values if row["figure"] == "excess"} == {excess.change}
-    assert all(layer["data"]["values"] for layer in drawn["reasoning"]["layer"])
+    sets = drawn["reasoning"]["datasets"].values()
+    values = [row for rows in sets for row in rows if "metric" in row]
+    excess = next(c for c in comparison.metrics if c.key == "excess")
+    assert {row["change"] for row in values if row["metric"] == "excess"} == {excess.change}
+    assert all(sets)
 
 
 def test_several_audits_are_named_in_sentences_and_told_apart_by_shape(spring, summer):
-    text = render_comparison(compare_audits({"spring": spring, "summer": summer, "again": spring}))
+    text = comparison_page(compare_audits({"spring": spring, "summer": summer, "again": spring}).to_dict())
     assert "summer: excess rose from" in text
     assert "again: excess stayed at" in text
     drawn = json.loads(re.search(r'id="chart-data">(.*?)</script>', text, re.DOTALL)[1])["charts"]
@@ -177,14 +173,14 @@ def test_what_cannot_be_drawn_is_said(spring):
     plain = copy.deepcopy(spring.to_dict())
     plain["evidence"] = None
     plain["features"] = [{**row, "share": None} for row in plain["features"]]
-    text = render_comparison(compare_audits({"one": plain, "two": plain}))
-    assert "No audit has figures of reasoning with a standard error." in text
+    text = comparison_page(compare_audits({"one": plain, "two": plain}).to_dict())
+    assert "No audit has metrics of reasoning with a standard error." in text
     assert "The audits have no evidence by feature in common." in text
     assert "No audit has scored pairs." in text
     assert "one was audited without evidence, so its excess cannot be compared." in text
 
 
-def test_the_history_names_what_left_its_past_and_draws_every_monitored_figure(monitoring, monitoring_text):
+def test_the_history_names_what_left_its_past_and_draws_every_monitored_metric(monitoring, monitoring_text):
     words = " ".join(outline(monitoring_text).words)
     assert monitoring.departures
     for departure in monitoring.departures:
@@ -198,16 +194,14 @@ def test_the_history_names_what_left_its_past_and_draws_every_monitored_figure(m
 
 
 def test_a_history_of_one_audit_can_be_shown(spring):
-    text = render_monitoring(
-        monitor(History((RecordedAudit("only", Path("only"), None, spring.to_dict()),), "name", ()))
-    )
+    text = monitoring_page(monitor({"only": spring}).to_dict())
     assert "One audit has no past to depart from." in text
-    assert "There are no two audits with the same figures." in text
+    assert "There are no two audits with the same metrics." in text
 
 
 def test_a_history_without_alarms_says_so(spring):
-    recorded = tuple(RecordedAudit(f"m{k}", Path("m"), None, spring.to_dict()) for k in range(3))
-    assert "No monitored figure left its past in 3 audits." in render_monitoring(monitor(History(recorded, "name", ())))
+    found = monitor({f"m{k}": spring.to_dict() for k in range(3)})
+    assert "No monitored metric left its past in 3 audits." in monitoring_page(found.to_dict())
 
 
 def test_many_groups_and_long_names_make_a_page():
@@ -219,16 +213,26 @@ def test_many_groups_and_long_names_make_a_page():
     result = eh.audit(
         torch.nn.Linear(3, 1), X, y, sensitive_features=group, financial_features=["income"], evidence=False
     )
-    text = render_comparison(compare_audits({"a": result, "b": result}))
+    text = comparison_page(compare_audits({"a": result, "b": result}).to_dict())
     assert len(outline(text).charts) >= 3
 
 
 def test_files_are_written_whole(comparison, monitoring, spring, summer, tmp_path):
-    write_comparison(comparison, tmp_path / "comparison.html")
-    write_monitoring(monitoring, tmp_path / "monitoring.html")
+    comparison.to_html(tmp_path / "comparison.html")
+    monitoring.to_html(tmp_path / "monitoring.html")
     for month, result in enumerate((spring, summer)):
         result.to_json(tmp_path / "history" / f"{month}.json")
-    write_monitoring(read_history(tmp_path / "history"), tmp_path / "history.html")
+    monitor(tmp_path / "history").to_html(tmp_path / "history.html")
     for name in ("comparison", "monitoring", "history"):
         assert (tmp_path / f"{name}.html").read_text("utf-8").rstrip().endswith("</html>")
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+def test_pages_are_made_of_plain_data_alone(comparison, monitoring, comparison_text, monitoring_text, tmp_path):
+    for found, draw, text in (
+        (comparison, comparison_page, comparison_text),
+        (monitoring, monitoring_page, monitoring_text),
+    ):
+        found.to_json(tmp_path / "found.json")
+        again = draw(json.loads((tmp_path / "found.json").read_text("utf-8")))
+        assert outline(again).words == outline(text).words

@@ -1,4 +1,4 @@
-"""Figures of the report: a chart, a line on what to see in it, and the table behind it."""
+"""The charts of an audit, once: what each is called, where it stands on the page, what to see in it, and its table."""
 
 from __future__ import annotations
 
@@ -6,59 +6,64 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.report import charts, tables
-from evenhand.report.charts import NothingToDrawError, specification
+import altair as alt
+
+from evenhand.report import audit_tables, charts
+from evenhand.report.drawing import NothingToDrawError
 from evenhand.report.formatting import decimal, estimate_interval, interval, is_number, listed, percent, shortened
+from evenhand.report.frame import Panel, panel_of
 from evenhand.report.tables import Table
 
-__all__ = ["Figure", "figures"]
+__all__ = ["CHARTS", "AuditChart", "panels_of"]
 
 Data = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure of the report.
+class AuditChart:
+    """A chart of an audit.
 
     Attributes
     ----------
-    name
-        Of the chart function, and of the figure in the page.
-    title, caption
-        What it is, and what to see in it.
-    description
-        The chart in words, for screen readers.
-    specification
-        Vega-Lite, without configuration; None where there is nothing to draw.
-    note
-        Why there is nothing to draw; else empty.
+    draw
+        The chart from an audit's summary; its name is the chart's.
+    title
+        Of the chart on the page.
+    section
+        Of the page.
+    caption
+        What to see in it, from the summary.
     table
-        The numbers behind it.
+        The numbers behind it, from the summary.
+    is_wide
+        Whether it takes the whole width of the page.
     """
 
-    name: str
+    draw: Callable[[Data], alt.Chart]
     title: str
-    caption: str
-    description: str
-    specification: Mapping[str, Any] | None
-    note: str
-    table: Table
+    section: str
+    caption: Callable[[Data], str]
+    table: Callable[[Data], Table]
+    is_wide: bool = False
+
+    @property
+    def name(self) -> str:
+        """As in `result.plot`."""
+        return self.draw.__name__
+
+    def panel(self, summary: Data) -> Panel:
+        """The chart on a page, or why there is nothing to draw."""
+        table = self.table(summary)
+        try:
+            chart = self.draw(summary)
+        except NothingToDrawError as nothing:
+            return panel_of(self.name, self.title, "", str(nothing), table, is_wide=self.is_wide)
+        return panel_of(self.name, self.title, self.caption(summary), chart, table, is_wide=self.is_wide)
 
 
-def figures(data: Data) -> dict[str, Figure]:
-    """Every figure of the report by name, from the plain data of an audit."""
-    return {name: _figure(name, title, caption, table, data) for name, title, caption, table in _FIGURES}
-
-
-def _figure(
-    name: str, title: str, caption: Callable[[Data], str], table: Callable[[Data], Table], data: Data
-) -> Figure:
-    try:
-        chart = specification(getattr(charts, name)(data))
-    except NothingToDrawError as nothing:
-        return Figure(name, title, "", "", None, str(nothing), table(data))
-    chart.pop("config", None)
-    return Figure(name, title, caption(data), chart["description"], chart, "", table(data))
+def panels_of(summary: Data, section: str) -> tuple[Panel, ...]:
+    """The charts of a section of the page."""
+    return tuple(chart.panel(summary) for chart in CHARTS.values() if chart.section == section)
 
 
 def _regimes(data: Data) -> str:
@@ -84,7 +89,7 @@ def _plane(data: Data) -> str:
 def _density(data: Data) -> str:
     return (
         "Darker cells hold more pairs. Those high up and near the middle have almost the same score for different "
-        "reasons: no comparison of outcomes can see them."
+        "reasons: no metric of outcomes can see them."
     )
 
 
@@ -215,32 +220,61 @@ def _names(features: list[Mapping[str, Any]]) -> str:
     return listed([shortened(f["feature"], 40) for f in features])
 
 
-def _cec_table(data: Data) -> Table:
-    return tables.histogram_table(data["distributions"]["cec"], "Pairs by CEC score and group")
-
-
-def _score_histogram(data: Data) -> Table:
-    return tables.histogram_table(data["distributions"]["score"], "People by score and group")
-
-
-_FIGURES: tuple[tuple[str, str, Callable[[Data], str], Callable[[Data], Table]], ...] = (
-    ("plane", "Decisions and reasoning by group", _plane, tables.plane_table),
-    ("regimes", "Regimes", _regimes, tables.regime_table),
-    ("density", "Pairs by score difference and CEC score", _density, tables.density_table),
-    ("excess", "Excess over placebo pairs", _excess, tables.excess_table),
-    ("excess_by", "Excess within parts of the people", _excess_by, tables.excess_by_table),
-    ("cec_distribution", "CEC scores of pairs and placebo pairs", _cec_distribution, _cec_table),
-    ("drivers", "Features that drive the excess", _drivers, tables.feature_table),
-    ("shares", "Features behind the CEC score", _shares, tables.feature_table),
-    ("weights", "Weights that differ by group", _weights, tables.weight_table),
-    ("proxies", "Features that tell the group", _proxies, tables.proxy_table),
-    ("distances", "Distance to the match", _distances, tables.distance_table),
-    ("balance", "Balance of the financial features (Love plot)", _balance, tables.balance_table),
-    ("approvals", "Favorable decisions", _approvals, tables.approval_table),
-    ("ratios", "Approval ratios", _ratios, tables.approval_table),
-    ("score_distribution", "Scores", _score_distribution, _score_histogram),
-    ("error_rates", "Error rates", _error_rates, tables.error_table),
-    ("cutoffs", "Other cut-offs", _cutoffs, tables.cutoff_table),
-    ("sensitivity", "Nearer or fewer comparisons", _sensitivity, tables.sensitivity_table),
-    ("thresholds", "Other consistency thresholds", _thresholds, tables.threshold_table),
-)
+CHARTS: dict[str, AuditChart] = {
+    chart.name: chart
+    for chart in (
+        AuditChart(charts.plane, "Decisions and reasoning by group", "regimes", _plane, audit_tables.plane_table),
+        AuditChart(charts.regimes, "Regimes", "regimes", _regimes, audit_tables.regime_table),
+        AuditChart(
+            charts.density,
+            "Pairs by score difference and CEC score",
+            "regimes",
+            _density,
+            audit_tables.density_table,
+            is_wide=True,
+        ),
+        AuditChart(
+            charts.excess, "Excess over placebo pairs", "excess", _excess, audit_tables.excess_table, is_wide=True
+        ),
+        AuditChart(
+            charts.excess_by,
+            "Excess within parts of the people",
+            "excess",
+            _excess_by,
+            audit_tables.split_table,
+            is_wide=True,
+        ),
+        AuditChart(
+            charts.cec_distribution,
+            "CEC scores of pairs and placebo pairs",
+            "excess",
+            _cec_distribution,
+            audit_tables.cec_table,
+            is_wide=True,
+        ),
+        AuditChart(charts.drivers, "Features that drive the excess", "drivers", _drivers, audit_tables.feature_table),
+        AuditChart(charts.shares, "Features behind the CEC score", "drivers", _shares, audit_tables.feature_table),
+        AuditChart(charts.weights, "Weights that differ by group", "drivers", _weights, audit_tables.weight_table),
+        AuditChart(charts.proxies, "Features that tell the group", "drivers", _proxies, audit_tables.proxy_table),
+        AuditChart(charts.distances, "Distance to the match", "matching", _distances, audit_tables.distance_table),
+        AuditChart(
+            charts.balance,
+            "Balance of the financial features (Love plot)",
+            "matching",
+            _balance,
+            audit_tables.balance_table,
+        ),
+        AuditChart(charts.approvals, "Favorable decisions", "outcome", _approvals, audit_tables.approval_table),
+        AuditChart(charts.ratios, "Approval ratios", "outcome", _ratios, audit_tables.approval_table),
+        AuditChart(charts.score_distribution, "Scores", "outcome", _score_distribution, audit_tables.score_histogram),
+        AuditChart(charts.error_rates, "Error rates", "outcome", _error_rates, audit_tables.error_table),
+        AuditChart(charts.cutoffs, "Other cut-offs", "outcome", _cutoffs, audit_tables.cutoff_table, is_wide=True),
+        AuditChart(
+            charts.sensitivity, "Nearer or fewer matches", "sensitivity", _sensitivity, audit_tables.sensitivity_table
+        ),
+        AuditChart(
+            charts.thresholds, "Other consistency thresholds", "sensitivity", _thresholds, audit_tables.threshold_table
+        ),
+    )
+}
+"""Every chart that needs nothing but the summary, by name, in the order of the page."""

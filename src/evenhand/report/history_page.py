@@ -1,0 +1,413 @@
+"""Pages on several audits, a comparison and a history: from their dictionaries, in the look of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from evenhand.report.formatting import decimal, interval, is_number, listed, percent, shortened
+from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
+from evenhand.report.history_charts import change_chart, cusum_chart, rate_chart, share_chart, trend_chart
+from evenhand.report.tables import Column, Record, Table, estimate
+
+__all__ = ["comparison_page", "monitoring_page"]
+
+_MOST_FEATURES = 15
+_MOST_SENTENCES = 8
+_MOVED = "more than noise"
+
+
+# --- comparison ---
+
+
+def comparison_page(comparison: Record) -> str:
+    """The page of a comparison as text.
+
+    Parameters
+    ----------
+    comparison
+        What `Comparison.to_dict` returns.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> def audited(seed):
+    ...     planted = eh.make_planted_bias(80, random_state=seed)
+    ...     people = planted.dataset
+    ...     return eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
+    ...                     financial_features=people.financial_features, evidence=False)
+    >>> found = eh.compare_audits({"spring": audited(0), "summer": audited(1)})
+    >>> "summer against spring" in comparison_page(found.to_dict())
+    True
+    """
+    base, metrics = comparison["base"], comparison["metrics"]
+    others = [name for name in comparison["names"] if name != base]
+    moved = [c for c in metrics if c["verdict"] == _MOVED]
+    tested = [c for c in metrics if is_number(c["p_value"])]
+    headline = (
+        f"{len(moved)} of {len(tested)} metrics moved by more than noise."
+        if tested
+        else "No metric of these audits can be compared."
+    )
+    first = [c for c in metrics if c["key"] == "excess"]
+    first += [c for c in sorted(moved, key=lambda c: c["p_adjusted"]) if c["key"] != "excess"][:_MOST_SENTENCES]
+    sentences = [c["sentence"] if len(others) == 1 else f"{c['audit']}: {_lower(c['sentence'])}" for c in first]
+    finding = Finding(
+        headline, [("", s) for s in sentences], _key_changes(comparison, others[-1]), comparison["warnings"]
+    )
+    sections = [
+        Section("verdict", "Verdict", finding=finding),
+        _what_was_compared(comparison),
+        _reasoning(metrics),
+        _decisions(metrics),
+        _drivers(comparison),
+        Section("all", "All changes", tables=[_change_table([*metrics, *comparison["features"]])]),
+        Section("reading", "How to read this", points=_READING),
+    ]
+    title = f"{listed([shortened(name, 40) for name in others])} against {shortened(base, 40)}"
+    return render("audit comparison", title, sections)
+
+
+_READING = (
+    (
+        "Noise",
+        "Every metric is an estimate from the people who happened to be audited. A change counts as more than "
+        "noise when chance alone would give as large a one in at most 5 % of comparisons in which nothing "
+        "changed.",
+    ),
+    (
+        "Many metrics",
+        "Looking at many metrics, some stray by chance. Adjusted p-values (Holm) allow for all metrics of all "
+        "audits on this page; features are adjusted among themselves.",
+    ),
+    (
+        "Gaps have a sign here",
+        "A gap is shown as one group's rate minus that of the reference group. If it passes through 0 the gap "
+        "changes sides, which its size alone would not show.",
+    ),
+    (
+        "A change is no cause",
+        "Other people, other settings, another model or another month can each move a metric. The page says "
+        "that it moved, not why.",
+    ),
+    (
+        "No change is no proof",
+        "A change within noise may be real and too small to be seen with so few people. Its interval says how "
+        "large it could be.",
+    ),
+)
+
+
+def _key_changes(comparison: Record, audit: str) -> list[KeyMetric]:
+    wanted = ("excess", "excess: reasoning gap", "auc", "positive rate")
+    found = {c["key"]: c for c in comparison["metrics"] if c["audit"] == audit}
+    chosen = [found[key] for key in wanted if key in found]
+    chosen += [c for c in found.values() if c["key"].startswith("gap: positive rate")][:1]
+    base = shortened(comparison["base"], 24)
+    where = f"in {shortened(audit, 24)}, " if len(comparison["names"]) > 2 else ""
+    return [
+        KeyMetric(
+            _capital(c["words"]),
+            decimal(c["value"]),
+            f"{where}from {decimal(c['base_value'])} in {base}: {c['verdict']}",
+        )
+        for c in chosen
+    ]
+
+
+_AUDIT_COLUMNS = (
+    Column("audit", "text", "name"),
+    Column("model", "text"),
+    Column("people", "whole", "n_people"),
+    Column("groups", "text", lambda r: ", ".join(f"{group} {n:,}" for group, n in r["groups"].items())),
+    Column("made", "text", "created"),
+    Column("evenhand", "text"),
+)
+
+
+def _what_was_compared(comparison: Record) -> Section:
+    base = comparison["base"]
+    records = [{**a, "name": f"{base} (base)"} if a["name"] == base else a for a in comparison["audits"]]
+    sentences = [pairing["sentence"] for pairing in comparison["pairings"]]
+    table = Table("Audits", "Audits", _AUDIT_COLUMNS, tuple(records))
+    return Section("compared", "What was compared", sentences, tables=[table])
+
+
+def _reasoning(metrics: Sequence[Record]) -> Section:
+    text = (
+        "How differently comparable people of different groups are argued about. The excess is what pairs across "
+        "groups have over placebo pairs; 0 means no more than any two people of the same group differ."
+    )
+    panel = _change_panel(
+        "reasoning",
+        "Change in reasoning",
+        "Each row is a metric: its change and the 95 % interval of the change. A full point moved by more than noise.",
+        [c for c in metrics if c["part"] == "reasoning"],
+        "Change against the base",
+        "No audit has metrics of reasoning with a standard error.",
+    )
+    return Section("reasoning", "Reasoning", [text], panels=[panel])
+
+
+def _decisions(metrics: Sequence[Record]) -> Section:
+    panels = [
+        _change_panel(
+            "decisions",
+            "Change in decisions and errors",
+            "Rates, signed gaps between groups, and the AUC. A full point moved by more than noise.",
+            [c for c in metrics if c["part"] == "outcome" and c["scale"] == "difference"],
+            "Change against the base",
+            "No metric of decisions can be compared.",
+        ),
+        _change_panel(
+            "ratios",
+            "Change in approval ratios",
+            "The approval ratio divided by that of the base: 1 is no change, below 1 the group lost ground.",
+            [c for c in metrics if c["scale"] == "ratio"],
+            "Ratio to the base",
+            "No approval ratio can be compared.",
+        ),
+    ]
+    text = "What the model decides, by group, without matching."
+    return Section("decisions", "Decisions", [text], panels=panels, is_wide=True)
+
+
+def _drivers(comparison: Record) -> Section:
+    known = [c for c in comparison["features"] if is_number(c["p_value"])]
+    size: dict[str, float] = {}
+    for change in known:
+        size[change["words"]] = max(size.get(change["words"], 0.0), abs(change["change"]))
+    largest = sorted(size, key=lambda name: size[name], reverse=True)[:_MOST_FEATURES]
+    changes = sorted((c for c in known if c["words"] in largest), key=lambda c: largest.index(c["words"]))
+    panels = [
+        _change_panel(
+            "drivers",
+            "Feature drivers that moved",
+            "Change of each feature's part of the excess, largest first. A full point moved by more than noise.",
+            changes,
+            "Change of the part of the excess",
+            "The audits have no evidence by feature in common.",
+        ),
+        _share_panel(comparison["audits"]),
+    ]
+    return Section("drivers", "Feature drivers", ["Which features the change comes from."], panels=panels, is_wide=True)
+
+
+def _share_panel(audits: Sequence[Record]) -> Panel:
+    names = [audit["name"] for audit in audits]
+    shares = [
+        {"feature": feature, "audit": audit["name"], "share": share}
+        for audit in audits
+        for feature, share in audit["shares"].items()
+        if is_number(share)
+    ]
+    by_feature: dict[str, dict[str, float]] = {}
+    for row in shares:
+        by_feature.setdefault(row["feature"], {})[row["audit"]] = row["share"]
+    features = sorted(by_feature, key=lambda name: max(by_feature[name].values()), reverse=True)[:_MOST_FEATURES]
+    rows = [row for row in shares if row["feature"] in features]
+    columns = (Column("feature", "text"), *(Column(name, "share", _of_audit(name)) for name in names))
+    records = tuple({"feature": feature, "by_audit": by_feature[feature]} for feature in features)
+    table = Table("Shares", "Share of the CEC score", columns, records)
+    caption = "How much each feature adds to the CEC score in each audit; without a test."
+    chart = share_chart(rows, names, features) if rows else "No audit has scored pairs."
+    return panel_of("shares", "Share of the CEC score", caption, chart, table)
+
+
+def _of_audit(name: str) -> Callable[[Record], Any]:
+    return lambda record: record["by_audit"].get(name)
+
+
+_CHANGE_COLUMNS = (
+    Column("metric", "text", lambda c: f"part of the excess, {c['words']}" if c["part"] == "feature" else c["words"]),
+    Column("audit", "text"),
+    Column("from", "number", "base_value"),
+    Column("to", "number", "value"),
+    estimate("change", lambda c: {**c, "value": c["change"]}),
+    Column("as a", "text", "scale"),
+    Column("p-value", "p", "p_value"),
+    Column("p-value, adjusted", "p", "p_adjusted"),
+    Column("people", "text", lambda c: "the same" if c["is_paired"] else "independent"),
+    Column("verdict", "text"),
+    Column("note", "long text"),
+)
+
+
+def _change_table(changes: Iterable[Record]) -> Table:
+    return Table("Changes", "Changes", _CHANGE_COLUMNS, tuple(changes))
+
+
+def _change_panel(name: str, title: str, caption: str, changes: Sequence[Record], axis: str, none: str) -> Panel:
+    known = [c for c in changes if is_number(c["p_value"]) and is_number(c["change"])]
+    return panel_of(name, title, caption, change_chart(known, axis) if known else none, _change_table(changes))
+
+
+# --- monitoring ---
+
+
+def monitoring_page(monitoring: Record) -> str:
+    """The page of a history as text.
+
+    Parameters
+    ----------
+    monitoring
+        What `Monitoring.to_dict` returns.
+    """
+    names = [audit["name"] for audit in monitoring["audits"]]
+    found = monitoring["departures"]
+    if len(names) < 2:
+        headline = "One audit has no past to depart from."
+    elif found:
+        n = _n_monitored(monitoring)
+        headline = f"{len(found)} of {n} monitored metrics left their past, first at {found[0]['audit']}."
+    else:
+        headline = f"No monitored metric left its past in {len(names)} audits."
+    last = [t for t in monitoring["trends"] if t["is_monitored"] and is_number(t["points"][-1]["value"])][:5]
+    key = [
+        KeyMetric(
+            _capital(t["words"]),
+            decimal(t["points"][-1]["value"]),
+            f"last audit; expected {decimal(t['points'][-1]['expected'])}",
+        )
+        for t in last
+    ]
+    sentences = [("", departure["sentence"]) for departure in found]
+    table = Table("Audits", "Audits, oldest first", _AUDIT_COLUMNS, tuple(monitoring["audits"]))
+    sections = [
+        Section("verdict", "Verdict", finding=Finding(headline, sentences, key, monitoring["warnings"])),
+        _monitored(monitoring),
+        _drift(monitoring),
+        *_other_trends(monitoring),
+        Section("audits", "Audits", tables=[table]),
+        Section("reading", "How to read this", points=_rules(monitoring)),
+    ]
+    title = f"{shortened(names[0], 40)} to {shortened(names[-1], 40)}" if len(names) > 1 else shortened(names[0], 60)
+    return render("audit history", title, sections)
+
+
+def _n_monitored(monitoring: Record) -> int:
+    return sum(trend["is_monitored"] for trend in monitoring["trends"])
+
+
+def _rules(monitoring: Record) -> tuple[tuple[str, str], ...]:
+    rate = percent(monitoring["false_alarm_rate"], 0)
+    return (
+        (
+            "False alarms",
+            "If nothing changed, a history of this length raises any alarm at all with a chance of at most "
+            f"{rate}. The chance is shared equally by the {_n_monitored(monitoring)} monitored metrics and, "
+            "for each, by the two rules.",
+        ),
+        (
+            "One audit alone",
+            f"An alarm is raised by an audit more than {monitoring['single_limit']:.1f} standard errors from the "
+            "mean of all audits before it (the gray band).",
+        ),
+        (
+            "Drift",
+            "Small deviations on the same side are added up (CUSUM), less half a standard error each time; an "
+            f"alarm is raised when the sum passes {monitoring['cusum_limit']:.1f}.",
+        ),
+        (
+            "After an alarm",
+            "The past of that metric is no longer updated, so that what follows is judged against what was.",
+        ),
+        (
+            "Noise of sampling only",
+            "Where applicants change from one audit to the next for reasons of their own, metrics move with "
+            "them. An alarm says that something moved, not what, nor whether it is wrong.",
+        ),
+        (
+            "The same people",
+            "When the audits are of the same people, deviations are smaller than the limits allow for, and "
+            "alarms are rarer than said.",
+        ),
+    )
+
+
+def _monitored(monitoring: Record) -> Section:
+    panels = [_trend_panel(trend) for trend in monitoring["trends"] if trend["is_monitored"]]
+    text = (
+        "Each point is an audit with its 95 % interval. The dashed line is what the audits before it lead to expect, "
+        "the gray band what an unchanged model stays within; a ring marks the audit that raised an alarm."
+    )
+    return Section("monitored", "Monitored metrics", [text], panels=panels)
+
+
+def _if_known(key: str) -> Callable[[Record], Any]:
+    """A number that the first audit of a history does not have."""
+    return lambda record: record[key] if is_number(record[key]) else ""
+
+
+_TREND_COLUMNS = (
+    Column("audit", "text"),
+    estimate("value", lambda p: p),
+    Column("expected", "number", _if_known("expected")),
+    Column("limits", "text", lambda p: interval(p["limit_low"], p["limit_high"])),
+    Column("deviation", "number", _if_known("z"), places=2),
+    Column("CUSUM up", "number", "cusum_high", places=2),
+    Column("CUSUM down", "number", "cusum_low", places=2),
+)
+
+
+def _trend_panel(trend: Record) -> Panel:
+    is_share = not trend["key"].startswith("excess") and trend["key"] != "auc" and trend["scale"] == "difference"
+    table = Table("Trend", _capital(trend["words"]), _TREND_COLUMNS, tuple(trend["points"]))
+    caption = trend["departure"]["sentence"] if trend["departure"] is not None else "Within its limits."
+    name = f"trend-{trend['key']}".replace(" ", "-")
+    return panel_of(name, _capital(trend["words"]), caption, trend_chart(trend, is_share), table)
+
+
+def _by_audit_table(trends: Sequence[Record], caption: str, value: Callable[[Record], Any], places: int = 3) -> Table:
+    """A row for each trend, a column for each audit."""
+    names = [point["audit"] for point in trends[0]["points"]]
+    columns = (Column("metric", "text"), *(Column(name, "number", _of_audit(name), places) for name in names))
+    records = [
+        {"metric": t["words"], "by_audit": {point["audit"]: value(point) for point in t["points"]}} for t in trends
+    ]
+    return Table("Trends", caption, columns, tuple(records))
+
+
+def _drift(monitoring: Record) -> Section:
+    trends = [trend for trend in monitoring["trends"] if trend["is_monitored"]]
+    if not trends:
+        return Section("drift", "Drift", ["There are no two audits with the same metrics."])
+
+    def larger(point: Record) -> float | str:
+        return max(point["cusum_high"], point["cusum_low"]) if is_number(point["z"]) else ""
+
+    table = _by_audit_table(trends, "Larger of the two sums", larger, 2)
+    chart = cusum_chart(trends, monitoring["cusum_limit"])
+    caption = (
+        "Deviations on the same side, added up; those downwards are shown below 0. The sum returns to 0 when they stop."
+    )
+    panel = panel_of("cusum", "Sums of deviations", caption, chart, table)
+    return Section(
+        "drift", "Drift", ["A change too small for any single audit shows in the sum of many."], panels=[panel]
+    )
+
+
+def _other_trends(monitoring: Record) -> list[Section]:
+    kinds = (
+        ("positive rate: ", "rates", "Positive rates", ".0%"),
+        ("ratio: ", "ratios", "Approval ratios", ".2f"),
+        ("auc: ", "areas", "AUC by group", ".2f"),
+        ("excess: group ", "excess-by-group", "Excess by group", ".3f"),
+    )
+    panels = []
+    for prefix, name, title, format_ in kinds:
+        trends = [t for t in monitoring["trends"] if t["key"].startswith(prefix)]
+        if trends:
+            table = _by_audit_table(trends, title, lambda point: point["value"])
+            chart = rate_chart(trends[:8], title, format_)
+            panels.append(panel_of(name, title, "With 95 % intervals; shown without limits.", chart, table))
+    return [Section("others", "Other metrics", panels=panels)] if panels else []
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _lower(sentence: str) -> str:
+    """A sentence that goes on after a colon; names in capitals keep them."""
+    return sentence if sentence[:2].isupper() else sentence[:1].lower() + sentence[1:]

@@ -1,0 +1,377 @@
+"""Tables as an Excel workbook: one sheet for each, numbers as numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.exceptions import InvalidInputError, MissingExtraError
+from evenhand.report import audit_tables
+from evenhand.report.audit_tables import significance_flag
+from evenhand.report.glossary import GLOSSARY
+from evenhand.report.tables import Column, Highlight, Kind, Record, Table, ends_of, value_of
+from evenhand.system.files import write_atomically
+
+__all__ = ["MAX_PAIRS", "Sheet", "sheet_of", "write_sheets", "write_workbook"]
+
+MAX_PAIRS = 1_048_575
+"""Rows that an Excel sheet has below its heading."""
+
+_LONGEST_TEXT = 32_767
+_LARGEST_EXACT = 10**15  # Excel keeps fifteen digits
+_ROWS_AT_ONCE = 8192
+_FIRST_ROWS = 200  # looked at to choose the widths of columns
+_STARTS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+# Light orange, dark orange and blue of Okabe and Ito's palette, tinted: apart for every kind of color vision, and
+# dark text stays readable on each. The flag says the same in words.
+_TONES = {
+    "notice": {"bg_color": "#FBE5B8", "font_color": "#4A3200"},
+    "strong": {"bg_color": "#F3C3A5", "font_color": "#4A1800"},
+    "evidence": {"bg_color": "#CFE5F5", "font_color": "#003A5C"},
+}
+_NUMBER_FORMATS = {"whole": "#,##0", "number": "0.0000", "share": "0.0%", "p": '[<0.0001]"< 0.0001";0.0000'}
+_CRITERIA = {"equals": "==", "at most": "<=", "below": "<"}
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """A sheet: what `sheet_of` makes of a table, or rows that are too many to be records.
+
+    Attributes
+    ----------
+    about
+        One sentence for the glossary.
+    columns
+        Heading and kind of each.
+    rows
+        Values in the order of `columns`; NaN and None are empty cells.
+    """
+
+    name: str
+    about: str
+    columns: tuple[tuple[str, Kind], ...]
+    rows: Iterable[Sequence[Any]]
+    highlights: tuple[Highlight, ...] = ()
+
+
+def sheet_of(table: Table) -> Sheet:
+    """A table as a sheet: an estimate takes three columns, its value and the ends of its interval.
+
+    Examples
+    --------
+    >>> table = Table("Gaps", "All.", (Column("gap", "text"), Column("size", is_estimate=True)),
+    ...               ({"gap": "a", "size": {"value": 0.1, "low": 0.0, "high": 0.2}},))
+    >>> sheet_of(table).columns, list(sheet_of(table).rows)
+    ((('gap', 'text'), ('size', 'number'), ('lower', 'number'), ('upper', 'number')), [['a', 0.1, 0.0, 0.2]])
+    """
+    shown = [column for column in table.columns if column.where != "page"]
+    has_one = sum(column.is_estimate for column in shown) == 1
+    columns: list[tuple[str, Kind]] = []
+    for column in shown:
+        columns.append((column.heading, column.kind))
+        if column.is_estimate:
+            before = "" if has_one else f"{column.heading}, "
+            columns += [(f"{before}lower", column.kind), (f"{before}upper", column.kind)]
+    rows = [[value for column in shown for value in _values(column, record)] for record in table.records]
+    if not rows and table.if_empty:
+        rows = [[table.if_empty, *(None for _ in columns[1:])]]
+    return Sheet(table.name, table.caption, tuple(columns), rows, table.highlights)
+
+
+def _values(column: Column, record: Record) -> Iterable[Any]:
+    found = value_of(column, record)
+    if not column.is_estimate:
+        return (found,)
+    return ("", "", "") if found == "" else (found["value"], *ends_of(found))
+
+
+def write_workbook(
+    summary: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    *,
+    pairs: pd.DataFrame,
+    n_left_out: int = 0,
+    cases: pd.DataFrame | None = None,
+) -> None:
+    """Write an audit as an Excel workbook, whole or not at all.
+
+    Every number is a number, a metric that could not be estimated is an empty cell with the reason in the note of its
+    row, and no text can become a formula or a link. Memory does not grow with the number of pairs.
+
+    Parameters
+    ----------
+    summary
+        What `AuditResult.to_dict` returns; every sheet but those of pairs and cases is made from it alone.
+    path
+        The file to write.
+    pairs
+        The sheet of pairs: all of them, or those with the strongest evidence where a sheet cannot hold all.
+    n_left_out
+        How many pairs are not in `pairs`; a sentence says so.
+    cases
+        What `AuditResult.cases` returns; without, there is no sheet of cases.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are more pairs than a sheet has rows.
+    MissingExtraError
+        If xlsxwriter is not installed.
+
+    Examples
+    --------
+    >>> import evenhand as eh, tempfile, pathlib
+    >>> planted = eh.make_planted_bias(60, random_state=0)
+    >>> people = planted.dataset
+    >>> result = eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
+    ...                   financial_features=people.financial_features, evidence=False)
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "audit.xlsx"
+    >>> write_workbook(result.to_dict(), file, pairs=result.pairs)
+    >>> file.stat().st_size > 10_000
+    True
+    """
+    if len(pairs) > MAX_PAIRS:
+        raise InvalidInputError(f"`pairs` must have at most {MAX_PAIRS:,} rows, those of a sheet, got {len(pairs):,}.")
+    left_out = _left_out(len(pairs), n_left_out) if n_left_out else ""
+    tables = [
+        audit_tables.summary_table(summary),
+        audit_tables.audited_table(summary),
+        audit_tables.verdict_table(summary, left_out),
+        audit_tables.regime_table(summary),
+        audit_tables.excess_table(summary, with_choices=True),
+        *(table(summary) for table in _TABLES),
+    ]
+    sheets = [*map(sheet_of, tables), *([] if cases is None else [_cases(cases)]), _pairs(pairs, left_out)]
+    glossary = _glossary(sheets)
+    write_sheets([*sheets, glossary], path, title="evenhand audit", subject=summary["data"]["model"])
+
+
+_TABLES: tuple[Callable[[Mapping[str, Any]], Table], ...] = (
+    audit_tables.split_table,
+    audit_tables.feature_table,
+    audit_tables.weight_table,
+    audit_tables.proxy_table,
+    audit_tables.matching_table,
+    audit_tables.coverage_table,
+    audit_tables.distance_table,
+    audit_tables.balance_table,
+    audit_tables.group_table,
+    audit_tables.gap_table,
+    audit_tables.approval_table,
+    audit_tables.score_table,
+    audit_tables.error_table,
+    audit_tables.cutoff_table,
+    audit_tables.segment_table,
+)
+
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("person", "match", "label", "decision", "match_decision", "reason", "match_reason"), "whole"),
+    **dict.fromkeys(("group", "other_group", "regime", "feature"), "text"),
+    **dict.fromkeys(("value", "match_value", "is_negligible"), "any"),
+    "shared_reasons": "share",
+    "q_value": "p",
+}
+_STRONG = Highlight("q value", "at most", audit_tables.SIGNIFICANT, "evidence")
+
+
+def _columns(table: pd.DataFrame, *more: tuple[str, Kind]) -> tuple[tuple[str, Kind], ...]:
+    names = [str(name) for name in table.columns]
+    return (*((name.replace("_", " "), _KINDS.get(name, "number")) for name in names), *more)
+
+
+def _cases(cases: pd.DataFrame) -> Sheet:
+    flags = [significance_flag(q, "q-value") for q in cases.get("q_value", ())]
+    rows = ((*row, flag) for row, flag in zip(_plain_rows(cases), flags, strict=True))
+    about = (
+        "The people with the strongest evidence beside their matches, feature by feature: files to look at, "
+        "not findings."
+    )
+    return Sheet("Cases", about, _columns(cases, ("flag", "text")), rows, (_STRONG,))
+
+
+def _pairs(pairs: pd.DataFrame, left_out: str) -> Sheet:
+    names = [str(name) for name in pairs.columns]
+    match, cec, regime, q = (names.index(name) for name in ("match", "cec", "regime", "q_value"))
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        note = left_out  # the first row carries it
+        for row in _plain_rows(pairs):
+            flags = (f"Regime {row[regime]}" if row[regime] in ("B", "D") else "", significance_flag(row[q], "q-value"))
+            why = "" if row[cec] == row[cec] else "no match" if row[match] < 0 else "not scored"
+            yield (*row, "; ".join(filter(None, flags)), "; ".join(filter(None, (note, why))))
+            note = ""
+
+    about = "A row for each person and other group; `person` and `match` are row numbers from 0."
+    highlights = (Highlight("regime", "equals", "B"), Highlight("regime", "equals", "D", "strong"), _STRONG)
+    return Sheet("Pairs", about, _columns(pairs, ("flag", "text"), ("note", "long text")), rows(), highlights)
+
+
+def _left_out(n_shown: int, n_left_out: int) -> str:
+    return (
+        f"The {n_shown:,} pairs with the strongest evidence are shown; {n_left_out:,} of {n_shown + n_left_out:,} "
+        "were left out, and the Parquet file (result.to_parquet) has all."
+    )
+
+
+def _plain_rows(table: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
+    """Rows of Python values, some thousands at a time."""
+    for start in range(0, len(table), _ROWS_AT_ONCE):
+        part = table.iloc[start : start + _ROWS_AT_ONCE]
+        yield from zip(*(part[name].tolist() for name in part.columns), strict=True)
+
+
+def _glossary(sheets: Sequence[Sheet]) -> Sheet:
+    rows = [("sheet", sheet.name, sheet.about) for sheet in sheets]
+    rows += [("word", word, meaning) for word, meaning in GLOSSARY.items()]
+    columns: tuple[tuple[str, Kind], ...] = (("kind", "text"), ("name", "text"), ("meaning", "long text"))
+    return Sheet("Glossary", "What the sheets hold and what the words mean.", columns, rows)
+
+
+# --- the file ---
+
+
+def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title: str, subject: str = "") -> None:
+    """Write sheets as an Excel workbook, whole or not at all; no text can become a formula or a link.
+
+    Parameters
+    ----------
+    sheets
+        In the order of the workbook. Rows may be made as they are asked for.
+    path
+        The file to write.
+    title, subject
+        What the file says of itself.
+
+    Raises
+    ------
+    MissingExtraError
+        If xlsxwriter is not installed.
+    OSError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "limits.xlsx"
+    >>> limits = Sheet("Limits", "What to know.", (("limit", "long text"),), [("=There are some.",)])
+    >>> write_sheets([limits], file, title="example")
+    >>> file.exists()
+    True
+    """
+    xlsxwriter = _xlsxwriter()
+    options = {
+        "constant_memory": True,
+        "strings_to_formulas": False,
+        "strings_to_urls": False,
+        "strings_to_numbers": False,
+        "nan_inf_to_errors": False,
+    }
+    try:
+        with write_atomically(path) as temporary, xlsxwriter.Workbook(str(temporary), options) as workbook:
+            workbook.set_properties({"title": title, "subject": subject})
+            formats = _formats(workbook)
+            for sheet in sheets:
+                _write_sheet(workbook.add_worksheet(sheet.name), sheet, formats)
+    except xlsxwriter.exceptions.FileCreateError as error:
+        raise OSError(f"{os.fspath(path)!r} cannot be written: {error}.") from error
+
+
+def _xlsxwriter() -> Any:  # noqa: ANN401 - ships no types
+    try:
+        return import_module("xlsxwriter")
+    except ImportError as error:
+        raise MissingExtraError(
+            "The workbook needs xlsxwriter, which is not installed: pip install 'evenhand[excel]'."
+        ) from error
+
+
+def _formats(workbook: Any) -> dict[str, Any]:  # noqa: ANN401
+    found = {kind: workbook.add_format({"num_format": code}) for kind, code in _NUMBER_FORMATS.items()}
+    found["heading"] = workbook.add_format(
+        {"bold": True, "bg_color": "#E8ECEF", "bottom": 1, "text_wrap": True, "valign": "top"}
+    )
+    found["long text"] = workbook.add_format({"text_wrap": True, "valign": "top"})
+    # Excel then keeps the cell as text when somebody edits it.
+    found["quoted"] = workbook.add_format({"quote_prefix": True})
+    return found | {tone: workbook.add_format(colors) for tone, colors in _TONES.items()}
+
+
+def _write_sheet(worksheet: Any, sheet: Sheet, formats: dict[str, Any]) -> None:  # noqa: ANN401
+    rows = iter(sheet.rows)
+    first = list(islice(rows, _FIRST_ROWS))
+    headings, kinds = ([part[i] for part in sheet.columns] for i in (0, 1))
+    for place, (heading, kind) in enumerate(sheet.columns):
+        worksheet.set_column(place, place, _width(heading, kind, [row[place] for row in first]))
+        worksheet.write_string(0, place, heading, formats["heading"])
+    n_rows = 0
+    for part in (first, rows):
+        for row in part:
+            n_rows += 1
+            for place, value in enumerate(row):
+                _write_cell(worksheet, n_rows, place, value, kinds[place], formats)
+    worksheet.freeze_panes(1, 0)
+    worksheet.autofilter(0, 0, max(n_rows, 1), len(sheet.columns) - 1)
+    for highlight in sheet.highlights:
+        place = headings.index(highlight.heading)
+        worksheet.conditional_format(1, place, max(n_rows, 1), place, _condition(highlight, place, formats))
+
+
+def _write_cell(worksheet: Any, row: int, place: int, value: Any, kind: str, formats: dict[str, Any]) -> None:  # noqa: ANN401
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        if math.isfinite(value):
+            worksheet.write_number(row, place, value, formats[kind] if kind in _NUMBER_FORMATS else None)
+    elif isinstance(value, bool):
+        worksheet.write_boolean(row, place, value)
+    elif isinstance(value, int) and abs(value) < _LARGEST_EXACT:
+        is_share = kind == "share"
+        worksheet.write_number(row, place, value, formats["share" if is_share else "whole"])
+    elif not _is_nothing(value):
+        text = str(value)
+        text = text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+        style = "quoted" if text.startswith(_STARTS_A_FORMULA) else "long text" if kind == "long text" else None
+        worksheet.write_string(row, place, text, formats[style] if style else None)
+
+
+def _is_nothing(value: object) -> bool:
+    """Whether a cell stays empty: None, pandas' missing values, and text of no length."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, str) and not value)
+
+
+def _condition(highlight: Highlight, place: int, formats: dict[str, Any]) -> dict[str, Any]:
+    tone = formats[highlight.tone]
+    if highlight.rule == "filled":
+        return {"type": "no_blanks", "format": tone}
+    # An empty cell would count as 0 in a comparison of numbers.
+    cell = f"${_letters(place)}2"
+    value = f'"{highlight.value}"' if isinstance(highlight.value, str) else f"{highlight.value:g}"
+    criteria = f'=AND({cell}<>"",{cell}{_CRITERIA[highlight.rule].replace("==", "=")}{value})'
+    return {"type": "formula", "criteria": criteria, "format": tone}
+
+
+def _letters(place: int) -> str:
+    name = ""
+    place += 1
+    while place:
+        place, rest = divmod(place - 1, 26)
+        name = chr(65 + rest) + name
+    return name
+
+
+def _width(heading: str, kind: str, values: Sequence[object]) -> float:
+    """Width in characters, from the heading and the first rows; a long heading is wrapped."""
+    if kind == "long text":
+        return 70
+    longest_word = max(len(word) for word in heading.split()) + 3  # room for the filter's button
+    shown = [12 if isinstance(v, float) else len(str(v)) for v in values if not _is_nothing(v)]
+    return float(min(max([longest_word, len(heading) * 0.55, 9, *(n + 2 for n in shown)]), 44))

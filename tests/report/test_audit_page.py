@@ -1,0 +1,200 @@
+"""What a report says."""
+
+import copy
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+from evenhand.auditing.verdict import verdict
+from evenhand.report.audit_tables import (
+    excess_table,
+    feature_table,
+    gap_table,
+    regime_table,
+    utility_table,
+    weight_table,
+)
+from evenhand.report.explorer import explorer_data, pairs_to_show
+from evenhand.report.page import audit_page, audit_sections, key_metrics
+from evenhand.report.registry import CHARTS
+from evenhand.report.tables import shown
+from evenhand.report.workbook import sheet_of
+
+
+@pytest.fixture(scope="module")
+def sections(result):
+    return {section.id: section for section in audit_sections(result.to_dict(), "All.", "pairs.parquet")}
+
+
+def panels_of(sections):
+    return {panel.name: panel for section in sections.values() for panel in section.panels}
+
+
+def cells(table):
+    return [cell for row in shown(table).rows for cell in row]
+
+
+def test_it_is_made_from_plain_data_and_a_sample_alone(result):
+    sample = result.pair_sample().to_dict()
+    read_back = json.loads(json.dumps(_none_for_nan(result.to_dict())))
+    assert _without_names(audit_page(read_back, sample)) == _without_names(audit_page(result.to_dict(), sample))
+
+
+def _without_names(page):
+    return re.sub(r"data-[0-9a-f]{32}", "", page)
+
+
+def _none_for_nan(value):
+    if isinstance(value, dict):
+        return {str(k): _none_for_nan(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_none_for_nan(v) for v in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def test_the_title_names_the_model_unless_one_is_given(result):
+    summary, sample = result.to_dict(), result.pair_sample(5).to_dict()
+    assert f"<h1>Audit of {result.provenance.model}</h1>" in audit_page(summary, sample)
+    assert "<h1>Q3 review</h1>" in audit_page(summary, sample, title="Q3 review")
+
+
+def test_everything_audited_and_every_setting_is_listed(result, sections):
+    summary, audited = result.to_dict(), sections["audited"]
+    assert len(audited.facts) == len(set(summary["data"]) - {"fingerprint", "hashes"})
+    details = {name: dict(rows) for name, rows in audited.details}
+    assert details["Hashes (SHA-256)"] == {
+        "Audited people": summary["data"]["fingerprint"],
+        "Scores": summary["data"]["hashes"]["scores"],
+        **({"Reference": summary["data"]["hashes"]["reference"]} if "reference" in summary["data"]["hashes"] else {}),
+    }
+    assert len(details["Settings"]) == len(summary["settings"])
+    assert details["Versions"] == summary["versions"]
+
+
+def test_each_chart_has_a_caption_and_a_table_behind_it(sections):
+    panels = panels_of(sections)
+    assert set(panels) == set(CHARTS)
+    for panel in panels.values():
+        assert panel.specification, panel.note
+        assert "config" not in panel.specification
+        assert panel.caption.endswith(".")
+        assert "nan" not in panel.caption
+        table = shown(panel.table)
+        assert table.rows
+        assert {len(row) for row in table.rows} == {len(table.columns)} == {len(table.is_number)}
+
+
+def test_tables_have_the_numbers_of_the_audit(result, sections):
+    summary = result.to_dict()
+    assert shown(excess_table(summary)).rows[0][1] == f"{summary['cec']['excess']:.3f}".replace("-", "−")
+    rows = shown(regime_table(summary)).rows[:4]
+    assert [(row[0], row[1], row[3]) for row in rows] == [
+        ("all pairs", r, f"{100 * summary['regimes'][r]:.1f} %") for r in "ABCD"
+    ]
+    assert len(feature_table(summary).records) == len(result.features)
+    (segments,) = [table for table in sections["outcome"].tables if table.name == "Segments"]
+    assert "values of branch" in segments.caption
+
+
+def test_page_and_workbook_show_the_same_p_value_of_a_weight(result):
+    table = weight_table(result.to_dict())
+    sheet = sheet_of(table)
+    place = [heading for heading, _ in sheet.columns].index("p-value, two-sided")
+    for record, row, text in zip(table.records, sheet.rows, shown(table).rows, strict=True):
+        one = record["estimate"]["p_value"]
+        assert row[place] == 2 * min(one, 1 - one)
+        assert text[5] == ("< 0.001" if row[place] < 0.001 else f"{row[place]:.3f}")
+
+
+def test_every_heading_of_the_page_is_also_in_the_workbook(sections):
+    tables = [panel.table for panel in panels_of(sections).values()]
+    tables += [table for section in sections.values() for table in section.tables]
+    for table in tables:
+        in_workbook = {heading for heading, _ in sheet_of(table).columns}
+        assert {heading for heading in shown(table).columns if heading != "95 % interval"} <= in_workbook
+
+
+def test_a_metric_that_was_not_estimated_says_so_with_its_note(result):
+    data = copy.deepcopy(result.to_dict())
+    nothing = dict.fromkeys(("value", "ci_low", "ci_high", "p_value"), math.nan)
+    data["evidence"]["splits"][0]["estimate"] |= {**nothing, "note": "only 3 people"}
+    data["outcome"]["auc"], data["outcome"]["notes"]["auc"] = math.nan, "one label only"
+    made = {section.id: section for section in audit_sections(data, "")}
+    row = shown(panels_of(made)["excess_by"].table).rows[0]
+    assert "not estimated" in row
+    assert row[-1] == "only 3 people"
+    assert shown(utility_table(data)).rows[0] == ("AUC", "not estimated", "one label only")
+    assert "nan" not in " ".join(cells(gap_table(data)))
+
+
+def test_nothing_was_estimated_at_all(result):
+    data = copy.deepcopy(result.to_dict())
+    _to_nan(data["evidence"])
+    _to_nan(data["outcome"])
+    data["verdict"] = verdict(data).to_dict()
+    made = {section.id: section for section in audit_sections(data, "")}
+    assert made["verdict"].finding.headline == "Excess not estimated"
+    panels = panels_of(made)
+    assert panels["excess"].specification is None
+    assert "none of its metrics could be estimated" in panels["excess"].note
+    text = " ".join(cell for panel in panels.values() for cell in (*cells(panel.table), panel.caption))
+    assert "nan" not in text.lower().replace("finance", "")
+
+
+def _to_nan(value):
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in list(items):
+        if isinstance(item, (dict, list, tuple)):
+            if isinstance(item, tuple):
+                value[key] = item = list(item)
+            _to_nan(item)
+        elif isinstance(item, float) and key not in ("max_distance", "consistency_threshold"):
+            value[key] = math.nan
+
+
+def test_without_evidence_charts_say_what_they_need(without_evidence):
+    summary = without_evidence.to_dict()
+    assert "evidence=True" in CHARTS["excess"].panel(summary).note
+    assert CHARTS["regimes"].panel(summary).specification
+    assert key_metrics(summary)[0].name == "Mean CEC score"
+
+
+def test_the_explorer_has_the_pairs_as_they_are(result):
+    sample = result.pair_sample()
+    found = explorer_data(result.to_dict(), sample.to_dict())
+    pairs = sample.pairs
+    assert found["person"] == pairs["person"].tolist()
+    assert list(found["regime"]) == pairs["regime"].tolist()
+    assert [found["groups"][g] for g in found["group"]] == pairs["group"].astype(str).tolist()
+    for name in ("cec", "score", "match_score", "distance", "q_value"):
+        known = [math.nan if v is None else v for v in found[name]]
+        np.testing.assert_allclose(known, pairs[name].to_numpy(dtype=float), atol=5.1e-5)
+
+
+def test_scores_follow_from_the_attributions_of_the_explorer(result):
+    found = explorer_data(result.to_dict(), result.pair_sample().to_dict())
+    own, match = np.array(found["own"]) / 1e4, np.array(found["match_attribution"]) / 1e4
+    half = np.linalg.norm(own - match, axis=0) / 2
+    np.testing.assert_allclose(half, found["cec"], atol=1e-3)
+
+
+def test_values_of_the_explorer_are_those_of_the_tables(hostile):
+    sample = hostile.pair_sample(100)
+    found = explorer_data(hostile.to_dict(), sample.to_dict())
+    text, gaps, numbers = (found["values"][list(sample.values.columns).index(n)] for n in (
+        sample.values.columns[0], "feature_2", "feature_3"))  # fmt: skip
+    assert [text["levels"][i] for i in text["own"]] == [
+        v[:199] + "…" if len(v) > 200 else v for v in sample.values.iloc[:, 0]
+    ]
+    assert [v is None for v in gaps["match"]] == sample.match_values["feature_2"].isna().tolist()
+    np.testing.assert_allclose(numbers["own"], sample.values["feature_3"].to_numpy(float), rtol=1e-5)
+
+
+def test_very_many_features_leave_room_for_fewer_pairs():
+    assert pairs_to_show(60) == 2000
+    assert pairs_to_show(1_000_000) == 1
+    assert pairs_to_show(3000) * 3000 <= 150_000
