@@ -8,7 +8,6 @@ them, so that the answer never depends on the engine, on the block size or on th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.system.parallel import in_order
 from evenhand.system.threads import n_cores, one_blas_thread
 
 __all__ = ["TIE_TOLERANCE", "NeighborIndex"]
@@ -577,10 +577,7 @@ def _blocks(rows: Ints, size: int) -> list[Ints]:
 def _in_parallel(task: Callable[[Ints], Any], blocks: Sequence[Ints]) -> list[Any]:
     """Return the task's results for all blocks, in order, on all cores this process may use."""
     n_threads = min(n_cores(), len(blocks))
-    if n_threads <= 1:
-        return [task(block) for block in blocks]
-    with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(task, blocks))
+    return list(in_order(task, blocks, n_threads) if n_threads > 1 else map(task, blocks))
 
 
 def _as_points(points: ArrayLike, name: str) -> Floats:

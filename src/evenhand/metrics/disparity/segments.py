@@ -16,8 +16,7 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.checks import binary_values, check_open_fraction
 from evenhand.metrics.disparity.common_odds_ratio import breslow_day, cochran_chi_square, mantel_haenszel
-from evenhand.metrics.disparity.contrast import contrast_counts, no_contrast
-from evenhand.metrics.disparity.intervals import wilson
+from evenhand.metrics.disparity.intervals import cornfield, koopman, wilson
 from evenhand.metrics.disparity.membership import membership_of, reference_code_of
 from evenhand.metrics.estimate import Estimate, Plain, not_estimable
 
@@ -135,7 +134,6 @@ def segmented_approvals(
 
 
 def _segments(segment: ArrayLike, n: int) -> tuple[list[str], Ints]:
-
     codes, values = pd.factorize(pd.Series(np.asarray(segment)), sort=True)
     if len(codes) != n:
         raise InvalidInputError(f"`segment` has {len(codes)} values for {n} people; give one per person.")
@@ -195,7 +193,9 @@ def _segment_row(name: str, group: Ints, reference: Ints, confidence: float, sma
         reason = "not informative: everyone has the same decision"
     else:
         reason = ""
-    found = no_contrast(reason) if n1 == 0 or n0 == 0 else contrast_counts(x1, n1, x0, n0, "auto", confidence)
+    ratio = odds_ratio = not_estimable(reason)
+    if n1 and n0:
+        ratio, odds_ratio = (interval(x1, n1, x0, n0, confidence) for interval in (koopman, cornfield))
     small = f"fewer than {small_group} people on a side" if min(n1, n0) < small_group and not reason else ""
     return SegmentApproval(
         segment=name,
@@ -205,8 +205,8 @@ def _segment_row(name: str, group: Ints, reference: Ints, confidence: float, sma
         n_approved_reference=x0,
         approval_rate_group=Estimate(x1 / n1, *wilson(x1, n1, confidence)) if n1 else not_estimable(reason),
         approval_rate_reference=Estimate(x0 / n0, *wilson(x0, n0, confidence)) if n0 else not_estimable(reason),
-        approval_ratio_group_over_reference=found.ratio,
-        odds_ratio_group_over_reference=found.odds_ratio,
+        approval_ratio_group_over_reference=ratio,
+        odds_ratio_group_over_reference=odds_ratio,
         is_informative=not reason,
         note=reason or small,
     )
