@@ -6,7 +6,6 @@ from scipy import stats
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import (
-    ExcessEstimate,
     excess,
     excess_by,
     excess_columns,

@@ -4,11 +4,12 @@ import base64
 import hashlib
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+import torch
 
+import evenhand as eh
 from evenhand.report.frame import script_json
 
 SECTIONS = [
