@@ -230,7 +230,7 @@ def _plain_rows(table: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
 
 
 def _glossary(sheets: Sequence[Sheet]) -> Sheet:
-    rows = [("sheet", sheet.name, sheet.about) for sheet in sheets]
+    rows = [("sheet", sheet.name, f"{sheet.about.rstrip('.')}.") for sheet in sheets]
     rows += [("word", word, meaning) for word, meaning in GLOSSARY.items()]
     columns: tuple[tuple[str, Kind], ...] = (("kind", "text"), ("name", "text"), ("meaning", "long text"))
     return Sheet("Glossary", "What the sheets hold and what the words mean.", columns, rows)
