@@ -9,15 +9,9 @@ import numpy as np
 import pytest
 
 from evenhand.auditing.verdict import verdict
-from evenhand.report.audit_tables import (
-    excess_table,
-    feature_table,
-    gap_table,
-    regime_table,
-    utility_table,
-    weight_table,
-)
+from evenhand.report.audit_tables import excess_table, feature_table, regime_table, weight_table
 from evenhand.report.explorer import explorer_data, pairs_to_show
+from evenhand.report.outcome_tables import gap_table, utility_table
 from evenhand.report.page import audit_page, audit_sections, key_metrics
 from evenhand.report.registry import CHARTS
 from evenhand.report.tables import shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from evenhand.report.formatting import decimal, interval, is_number, listed, percent, shortened
@@ -129,7 +129,7 @@ def _what_was_compared(comparison: Record) -> Section:
     base = comparison["base"]
     records = [{**a, "name": f"{base} (base)"} if a["name"] == base else a for a in comparison["audits"]]
     sentences = [pairing["sentence"] for pairing in comparison["pairings"]]
-    table = Table("Audits", "Audits", _AUDIT_COLUMNS, tuple(records))
+    table = Table("Audits", "Audits", _AUDIT_COLUMNS, records)
     return Section("compared", "What was compared", sentences, tables=[table])
 
 
@@ -233,8 +233,8 @@ _CHANGE_COLUMNS = (
 )
 
 
-def _change_table(changes: Iterable[Record]) -> Table:
-    return Table("Changes", "Changes", _CHANGE_COLUMNS, tuple(changes))
+def _change_table(changes: Sequence[Record]) -> Table:
+    return Table("Changes", "Changes", _CHANGE_COLUMNS, changes)
 
 
 def _change_panel(name: str, title: str, caption: str, changes: Sequence[Record], axis: str, none: str) -> Panel:
@@ -272,7 +272,7 @@ def monitoring_page(monitoring: Record) -> str:
         for t in last
     ]
     sentences = [("", departure["sentence"]) for departure in found]
-    table = Table("Audits", "Audits, oldest first", _AUDIT_COLUMNS, tuple(monitoring["audits"]))
+    table = Table("Audits", "Audits, oldest first", _AUDIT_COLUMNS, monitoring["audits"])
     sections = [
         Section("verdict", "Verdict", finding=Finding(headline, sentences, key, monitoring["warnings"])),
         _monitored(monitoring),
@@ -352,7 +352,7 @@ _TREND_COLUMNS = (
 
 def _trend_panel(trend: Record) -> Panel:
     is_share = not trend["key"].startswith("excess") and trend["key"] != "auc" and trend["scale"] == "difference"
-    table = Table("Trend", _capital(trend["words"]), _TREND_COLUMNS, tuple(trend["points"]))
+    table = Table("Trend", _capital(trend["words"]), _TREND_COLUMNS, trend["points"])
     caption = trend["departure"]["sentence"] if trend["departure"] is not None else "Within its limits."
     name = f"trend-{trend['key']}".replace(" ", "-")
     return panel_of(name, _capital(trend["words"]), caption, trend_chart(trend, is_share), table)
@@ -365,7 +365,7 @@ def _by_audit_table(trends: Sequence[Record], caption: str, value: Callable[[Rec
     records = [
         {"metric": t["words"], "by_audit": {point["audit"]: value(point) for point in t["points"]}} for t in trends
     ]
-    return Table("Trends", caption, columns, tuple(records))
+    return Table("Trends", caption, columns, records)
 
 
 def _drift(monitoring: Record) -> Section:

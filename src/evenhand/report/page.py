@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenhand.report import audit_tables
+from evenhand.report import audit_tables, outcome_tables
 from evenhand.report.explorer import explorer_data
 from evenhand.report.formatting import count, decimal, estimate_interval, is_number, percent, shortened
 from evenhand.report.frame import Finding, KeyMetric, Section, environment, render
@@ -161,13 +161,13 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
         "look at files, not as a list of findings."
     )
     outcome = (
-        audit_tables.approval_table,
-        audit_tables.score_table,
-        audit_tables.error_table,
-        audit_tables.utility_table,
-        audit_tables.gap_table,
+        outcome_tables.approval_table,
+        outcome_tables.score_table,
+        outcome_tables.error_table,
+        outcome_tables.utility_table,
+        outcome_tables.gap_table,
     )
-    segments = [audit_tables.segment_table(summary, column) for column in summary["outcome"]["segments"]]
+    segments = [outcome_tables.segment_table(summary, column) for column in summary["outcome"]["segments"]]
     more_limits = _LIMITS_WITHOUT_EVIDENCE if summary["evidence"] is None else _LIMITS_OF_EVIDENCE
     return [
         Section(
@@ -289,7 +289,8 @@ def _matching(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     rows = [
         (
             "Coverage",
-            f"{percent(found['coverage'])} of {count(found['n_pairs'])} times a person has a match in another group",
+            f"{percent(found['coverage'])}: {count(found['n_matched'])} of {count(found['n_pairs'])}, counting a "
+            "person once for each other group",
         ),
         ("Exact financial twins", percent(found["twin_share"])),
         (

@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from evenhand.report import audit_tables, charts
+from evenhand.report import audit_tables, charts, outcome_tables
 from evenhand.report.drawing import NothingToDrawError
 from evenhand.report.formatting import decimal, estimate_interval, interval, is_number, listed, percent, shortened
 from evenhand.report.frame import Panel, panel_of
@@ -264,11 +264,11 @@ CHARTS: dict[str, AuditChart] = {
             _balance,
             audit_tables.balance_table,
         ),
-        AuditChart(charts.approvals, "Favorable decisions", "outcome", _approvals, audit_tables.approval_table),
-        AuditChart(charts.ratios, "Approval ratios", "outcome", _ratios, audit_tables.approval_table),
+        AuditChart(charts.approvals, "Favorable decisions", "outcome", _approvals, outcome_tables.approval_table),
+        AuditChart(charts.ratios, "Approval ratios", "outcome", _ratios, outcome_tables.approval_table),
         AuditChart(charts.score_distribution, "Scores", "outcome", _score_distribution, audit_tables.score_histogram),
-        AuditChart(charts.error_rates, "Error rates", "outcome", _error_rates, audit_tables.error_table),
-        AuditChart(charts.cutoffs, "Other cut-offs", "outcome", _cutoffs, audit_tables.cutoff_table, is_wide=True),
+        AuditChart(charts.error_rates, "Error rates", "outcome", _error_rates, outcome_tables.error_table),
+        AuditChart(charts.cutoffs, "Other cut-offs", "outcome", _cutoffs, outcome_tables.cutoff_table, is_wide=True),
         AuditChart(
             charts.sensitivity, "Nearer or fewer matches", "sensitivity", _sensitivity, audit_tables.sensitivity_table
         ),

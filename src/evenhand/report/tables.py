@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from evenhand.report.formatting import count, decimal, interval, is_number, p_value, percent
 
-__all__ = ["Column", "Highlight", "Kind", "Record", "ShownTable", "Table", "ends_of", "estimate", "shown", "value_of"]
+__all__ = [
+    "FLAGGED",
+    "NOTE",
+    "Column",
+    "Highlight",
+    "Kind",
+    "Record",
+    "ShownTable",
+    "Table",
+    "ends_of",
+    "estimate",
+    "flag",
+    "joined",
+    "shown",
+    "text",
+    "value_of",
+]
 
 Kind: TypeAlias = Literal["text", "long text", "whole", "number", "share", "p", "any"]
 Tone: TypeAlias = Literal["notice", "strong", "evidence"]
@@ -61,6 +77,31 @@ def estimate(heading: str, value: str | Callable[[Record], Any], kind: Kind = "n
     return Column(heading, kind, value, places, is_estimate=True)
 
 
+def text(heading: str, key: str = "") -> Column:
+    """A column of words; by default they lie under the heading."""
+    return Column(heading, "text", key)
+
+
+def flag(flag_of: Callable[[Record], str]) -> Column:
+    """A workbook's column of words for what colors show."""
+    return Column("flag", "text", flag_of, where="workbook")
+
+
+NOTE = Column("note", "long text")
+"""Why a number is missing, or what to mind."""
+
+
+def joined(*notes: str) -> str:
+    """Different notes in one cell.
+
+    Examples
+    --------
+    >>> joined("few people", "", "few people", "one label")
+    'few people; one label'
+    """
+    return "; ".join(dict.fromkeys(note for note in notes if note))
+
+
 @dataclass(frozen=True)
 class Highlight:
     """Cells of one column that a workbook colors; what the color says is also readable in the column "flag"."""
@@ -69,6 +110,10 @@ class Highlight:
     rule: Rule
     value: float | str = ""
     tone: Tone = "notice"
+
+
+FLAGGED = Highlight("flag", "filled")
+"""Color every flag."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +138,9 @@ class Table:
 
     name: str
     caption: str
-    columns: tuple[Column, ...]
-    records: tuple[Record, ...]
-    highlights: tuple[Highlight, ...] = ()
+    columns: Sequence[Column]
+    records: Sequence[Record]
+    highlights: Sequence[Highlight] = ()
     if_empty: str = ""
 
 

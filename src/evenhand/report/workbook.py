@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.exceptions import InvalidInputError, MissingExtraError
-from evenhand.report import audit_tables
+from evenhand.report import audit_tables, outcome_tables
 from evenhand.report.audit_tables import significance_flag
 from evenhand.report.glossary import GLOSSARY
 from evenhand.report.tables import Column, Highlight, Kind, Record, Table, ends_of, value_of
@@ -58,9 +58,9 @@ class Sheet:
 
     name: str
     about: str
-    columns: tuple[tuple[str, Kind], ...]
+    columns: Sequence[tuple[str, Kind]]
     rows: Iterable[Sequence[Any]]
-    highlights: tuple[Highlight, ...] = ()
+    highlights: Sequence[Highlight] = ()
 
 
 def sheet_of(table: Table) -> Sheet:
@@ -71,7 +71,7 @@ def sheet_of(table: Table) -> Sheet:
     >>> table = Table("Gaps", "All.", (Column("gap", "text"), Column("size", is_estimate=True)),
     ...               ({"gap": "a", "size": {"value": 0.1, "low": 0.0, "high": 0.2}},))
     >>> sheet_of(table).columns, list(sheet_of(table).rows)
-    ((('gap', 'text'), ('size', 'number'), ('lower', 'number'), ('upper', 'number')), [['a', 0.1, 0.0, 0.2]])
+    ([('gap', 'text'), ('size', 'number'), ('lower', 'number'), ('upper', 'number')], [['a', 0.1, 0.0, 0.2]])
     """
     shown = [column for column in table.columns if column.where != "page"]
     has_one = sum(column.is_estimate for column in shown) == 1
@@ -84,7 +84,7 @@ def sheet_of(table: Table) -> Sheet:
     rows = [[value for column in shown for value in _values(column, record)] for record in table.records]
     if not rows and table.if_empty:
         rows = [[table.if_empty, *(None for _ in columns[1:])]]
-    return Sheet(table.name, table.caption, tuple(columns), rows, table.highlights)
+    return Sheet(table.name, table.caption, columns, rows, table.highlights)
 
 
 def _values(column: Column, record: Record) -> Iterable[Any]:
@@ -164,13 +164,13 @@ _TABLES: tuple[Callable[[Mapping[str, Any]], Table], ...] = (
     audit_tables.coverage_table,
     audit_tables.distance_table,
     audit_tables.balance_table,
-    audit_tables.group_table,
-    audit_tables.gap_table,
-    audit_tables.approval_table,
-    audit_tables.score_table,
-    audit_tables.error_table,
-    audit_tables.cutoff_table,
-    audit_tables.segment_table,
+    outcome_tables.group_table,
+    outcome_tables.gap_table,
+    outcome_tables.approval_table,
+    outcome_tables.score_table,
+    outcome_tables.error_table,
+    outcome_tables.cutoff_table,
+    outcome_tables.segment_table,
 )
 
 _KINDS: dict[str, Kind] = {
@@ -230,7 +230,7 @@ def _plain_rows(table: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
 
 
 def _glossary(sheets: Sequence[Sheet]) -> Sheet:
-    rows = [("sheet", sheet.name, sheet.about) for sheet in sheets]
+    rows = [("sheet", sheet.name, f"{sheet.about.rstrip('.')}.") for sheet in sheets]
     rows += [("word", word, meaning) for word, meaning in GLOSSARY.items()]
     columns: tuple[tuple[str, Kind], ...] = (("kind", "text"), ("name", "text"), ("meaning", "long text"))
     return Sheet("Glossary", "What the sheets hold and what the words mean.", columns, rows)

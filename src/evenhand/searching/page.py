@@ -189,7 +189,7 @@ def _plane(data: Data) -> Panel:
         Column("status", "text"),
         Column("front", "text"),
     )
-    table = Table("Plane", "Candidates", columns, tuple(records))
+    table = Table("Plane", "Candidates", columns, records)
     known = [row for row in records if math.isfinite(row["auc"]) and math.isfinite(row["metric"])]
     caption = "Means over folds; a full point is on the front, an empty one is dominated."
     chart = plane_chart(known, words) if known else "No candidate has metrics."
