@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from evenhand.attribution import integrated_gradients, label_group_baselines
     from evenhand.auditing.audit import audit, sensitivity
     from evenhand.auditing.history import Change, Comparison, History, Monitoring, compare_audits, monitor, read_history
+    from evenhand.auditing.options import AuditSettings
     from evenhand.auditing.result import AuditResult
-    from evenhand.auditing.settings import AuditSettings
     from evenhand.auditing.streaming import audit_stream
     from evenhand.datasets import Dataset, load_dataset, make_planted_bias, make_synthetic
     from evenhand.exceptions import EvenhandError, EvenhandWarning
@@ -67,7 +67,7 @@ __all__ = [
 # Where each public name lives. Loaded on first use: `evenhand --help` must not wait for torch.
 _HOME = {
     "AuditResult": "evenhand.auditing.result",
-    "AuditSettings": "evenhand.auditing.settings",
+    "AuditSettings": "evenhand.auditing.options",
     "CECClassifier": "evenhand.training.classifier",
     "Change": "evenhand.auditing.history",
     "Comparison": "evenhand.auditing.history",

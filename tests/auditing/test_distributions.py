@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from evenhand.auditing.distributions import merge_distributions, pair_distributions
-from evenhand.auditing.summary import _json_ready
 from evenhand.exceptions import InvalidInputError
+from evenhand.system.files import json_ready
 
 
 def test_every_scored_pair_is_counted_once(result):
@@ -57,5 +57,5 @@ def test_other_bins_are_refused(result, name):
 
 
 def test_they_are_plain_and_small(result):
-    text = json.dumps(_json_ready(result.to_dict()["distributions"]), allow_nan=False)
+    text = json.dumps(json_ready(result.to_dict()["distributions"]), allow_nan=False)
     assert len(text) < 30_000

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import evenhand as eh
-from evenhand.auditing.settings import AuditOptions, AuditSettings, RoleOptions, StreamOptions
+from evenhand.auditing.options import AuditOptions, AuditSettings, RoleOptions, StreamOptions
 from evenhand.cli import app
 from evenhand.cli.options import AuditPlan, plan_from_toml
 

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from evenhand.auditing.figures import SCHEMA
 
 import evenhand as eh
 from evenhand.auditing.distributions import pair_distributions
+from evenhand.auditing.summary import SCHEMA
 from evenhand.report.schema import load_schema
 
 

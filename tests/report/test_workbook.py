@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import evenhand as eh
+from evenhand.auditing import result as audit_result
 from evenhand.auditing.sample import strongest_pairs
 from evenhand.exceptions import InvalidInputError
 from evenhand.report import workbook as module
@@ -231,8 +232,8 @@ def test_an_audit_in_which_no_one_has_a_match_can_be_written(tmp_path):
 
 
 def test_the_strongest_pairs_are_kept_and_the_others_counted(result, tmp_path):
-    pairs, n_left_out = strongest_pairs([result.pairs[:90], result.pairs[90:]], 10)
-    module.write_workbook(result.to_dict(), tmp_path / "audit.xlsx", pairs=pairs, n_left_out=n_left_out)
+    pairs = strongest_pairs(result.source, 10)
+    module.write_workbook(result.to_dict(), tmp_path / "audit.xlsx", pairs=pairs, n_left_out=150)
     book = openpyxl.load_workbook(tmp_path / "audit.xlsx")
     table = table_of(book["Pairs"])
     assert len(table) == 10
@@ -245,6 +246,7 @@ def test_the_strongest_pairs_are_kept_and_the_others_counted(result, tmp_path):
 
 def test_more_pairs_than_excel_has_rows_are_refused(result, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MAX_PAIRS", 100)
+    monkeypatch.setattr(audit_result, "MAX_ROWS", 100)
     with pytest.raises(InvalidInputError, match="`pairs` must have at most 100 rows, those of a sheet, got 160"):
         module.write_workbook(result.to_dict(), tmp_path / "audit.xlsx", pairs=result.pairs)
     result.to_excel(tmp_path / "audit.xlsx")  # which keeps the strongest

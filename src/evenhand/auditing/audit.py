@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from evenhand.auditing.assemble import assemble, screened_people
 from evenhand.auditing.batch import BatchFindings, audit_batch
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
+from evenhand.auditing.options import AuditOptions, AuditSettings
 from evenhand.auditing.people import People
 from evenhand.auditing.reference import AuditReference, audited_model
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
-from evenhand.auditing.settings import AuditOptions, AuditSettings
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.validation import as_groups, as_labels, as_table, check_columns

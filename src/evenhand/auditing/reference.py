@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from evenhand.auditing.options import AuditOptions
 from evenhand.auditing.people import Explainer, People
-from evenhand.auditing.settings import AuditOptions
 from evenhand.auditing.triples import EvidenceReference
 from evenhand.matching import MatchReference
 from evenhand.matching.space import Missing

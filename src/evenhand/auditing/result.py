@@ -29,7 +29,6 @@ from evenhand.auditing.sample import (
     strongest_pairs,
 )
 from evenhand.auditing.summary import SCHEMA, Outcome, PairMetrics, Provenance, library_versions, write_json
-from evenhand.auditing.terminal import summary_rows, terminal_summary
 from evenhand.auditing.verdict import verdict
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import TableEncoder
@@ -39,6 +38,7 @@ from evenhand.metrics.related import procedural_metrics
 from evenhand.report.explorer import pairs_to_show
 from evenhand.report.page import audit_card, audit_page
 from evenhand.report.plots import Plots
+from evenhand.report.terminal import summary_rows, terminal_summary
 from evenhand.report.workbook import MAX_PAIRS as MAX_ROWS
 from evenhand.report.workbook import write_workbook
 from evenhand.system.files import write_atomically

@@ -26,7 +26,7 @@ from evenhand.metrics.disparity import (
 )
 from evenhand.metrics.outcomes import GroupOutcome, Metric
 from evenhand.metrics.regimes import REGIMES
-from evenhand.system.files import write_atomically
+from evenhand.system.files import json_ready, write_atomically
 
 __all__ = ["SCHEMA", "Outcome", "PairMetrics", "Provenance", "library_versions", "write_json"]
 
@@ -201,19 +201,6 @@ def write_json(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Write the plain data of an audit and the time as JSON, whole or not at all; a missing number is null."""
     schema, *rest = data.items()
     stamped = dict([schema, ("created", datetime.now(UTC).isoformat(timespec="seconds")), *rest])
-    text = json.dumps(_json_ready(stamped), indent=2, allow_nan=False, ensure_ascii=False)
+    text = json.dumps(json_ready(stamped), indent=2, allow_nan=False, ensure_ascii=False)
     with write_atomically(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
-
-
-def _json_ready(value: Any) -> Any:  # noqa: ANN401 - any plain data
-    """Plain data without NaN or NumPy scalars."""
-    if isinstance(value, Mapping):
-        return {str(key): _json_ready(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_json_ready(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.auditing.settings import StreamOptions
+from evenhand.auditing.options import StreamOptions
 from evenhand.cli.options import AuditPlan, check_given, options_of
 from evenhand.exceptions import InvalidInputError
 

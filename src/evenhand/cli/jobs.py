@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from evenhand import load_model
 from evenhand.auditing.audit import audit
-from evenhand.auditing.settings import AuditOptions, AuditSettings, RoleOptions, StreamOptions
+from evenhand.auditing.options import AuditOptions, AuditSettings, RoleOptions, StreamOptions
 from evenhand.auditing.streaming import audit_stream
 from evenhand.cli.options import AuditPlan, TablePlan
 from evenhand.datasets import load_dataset

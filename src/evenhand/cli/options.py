@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from evenhand.auditing.settings import AuditOptions, RoleOptions, StreamOptions
+from evenhand.auditing.options import AuditOptions, RoleOptions, StreamOptions
 from evenhand.exceptions import InvalidInputError
 
 __all__ = ["AuditPlan", "TablePlan", "check_given", "names_in", "options_of", "plan_from_toml"]

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
 from evenhand.auditing.finished import merge_batches
+from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, StreamOptions
 from evenhand.auditing.people import People, people_of
 from evenhand.auditing.reference import AuditReference, audited_model
 from evenhand.auditing.result import AuditResult
-from evenhand.auditing.settings import AuditOptions, AuditSettings, Engine, StreamOptions
 from evenhand.auditing.streaming.batch_audit import BatchContext
 from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_threads
 from evenhand.auditing.streaming.manifest import check_resumable, model_probe

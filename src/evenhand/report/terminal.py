@@ -1,0 +1,50 @@
+"""The summary of an audit as rows, and as text for a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.report.audit_tables import summary_table
+from evenhand.report.tables import ends_of
+
+__all__ = ["summary_rows", "terminal_summary"]
+
+
+def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, float, float, float, str]]:
+    """Metric, value, both ends of the interval and note of each metric of an audit's summary."""
+    return [
+        (row["metric"], _number(row["value"]), *map(_number, ends_of(row)), row["note"])
+        for row in summary_table(summary).records
+    ]
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def terminal_summary(summary: Mapping[str, Any]) -> RenderableType:
+    """The summary of an audit for a terminal."""
+    people = summary["data"]
+    groups = ", ".join(f"{name} {count:,}" for name, count in people["groups"].items())
+    metrics = Table("metric", "value", "95 % interval", "", box=None, pad_edge=False)
+    metrics.columns[1].justify = "right"
+    for name, value, low, high, note in summary_rows(summary):
+        interval = "" if math.isnan(low) else f"{low:.3f} to {high:.3f}"
+        metrics.add_row(Text(name), "n/a" if math.isnan(value) else f"{value:.3f}", interval, Text(note, style="dim"))
+    drivers = Table("feature", "share of the CEC score", box=None, pad_edge=False)
+    drivers.columns[1].justify = "right"
+    for row in summary["features"][:5]:
+        drivers.add_row(Text(row["feature"]), f"{row['share']:.1%}")
+    parts: list[RenderableType] = [Text(f"{people['model']}, {people['n_people']:,} people ({groups})"), Text()]
+    parts += [metrics, Text(), drivers]
+    if summary["evidence"] is not None:
+        parts += [Text(), *(Text(sentence) for sentence in summary["evidence"]["sentences"])]
+    if summary["warnings"]:
+        parts += [Text(), *(Text(f"! {warning}", style="yellow") for warning in summary["warnings"])]
+    return Group(*parts)
