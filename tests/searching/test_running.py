@@ -8,7 +8,7 @@ import pytest
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
 from evenhand.searching import networks, search
-from evenhand.searching.figures import DIRECTIONS
+from evenhand.searching.metrics import DIRECTIONS
 from evenhand.training import TrainingDivergedError
 
 from .conftest import SPACE

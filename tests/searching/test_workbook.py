@@ -39,6 +39,6 @@ def test_cost_and_gain_are_numbers(workbook, result):
 
 def test_every_fold_of_every_figure_is_there(workbook, result):
     rows = rows_of(workbook["Folds"])
-    assert len(rows) == len(result.tried) * len(result.figures) * result.judging.folds
+    assert len(rows) == len(result.tried) * len(result.figures) * result.settings.folds
     last = rows[-1]
     assert last["value"] == pytest.approx(result.figures[last["figure"]][last["candidate"], last["fold"]])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evenhand.searching.comparing import Difference, mean_interval, paired_difference
 from evenhand.searching.constraints import Constraint
-from evenhand.searching.figures import DIRECTIONS
+from evenhand.searching.metrics import DIRECTIONS
 
 __all__ = ["Choice", "ChoiceRule", "honest_differences", "reasons_of"]
 

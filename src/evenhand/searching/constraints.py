@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import did_you_mean
-from evenhand.searching.figures import DIRECTIONS
+from evenhand.searching.metrics import DIRECTIONS
 
 __all__ = ["Constraint", "check_figure", "parse_constraint"]
 

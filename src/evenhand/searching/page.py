@@ -12,7 +12,7 @@ from evenhand.report.formatting import count, decimal, interval, percent
 from evenhand.report.frame import Section, render_sections
 from evenhand.report.tables import Table
 from evenhand.searching.charts import gain_chart, plane_chart
-from evenhand.searching.figures import AXES, DIRECTIONS
+from evenhand.searching.metrics import AXES, DIRECTIONS
 
 if TYPE_CHECKING:
     from evenhand.searching.result import SearchResult
@@ -59,7 +59,7 @@ def search_page(result: SearchResult) -> str:
         sections.insert(1, cost)
     return render_sections(
         kind="search for an alternative",
-        title=f"{count(len(result.tried))} candidates, {result.judging.folds} folds",
+        title=f"{count(len(result.tried))} candidates, {result.settings.folds} folds",
         headline=_headline(result),
         sentences=_sentences(result, gains),
         key_figures=_key_figures(result, gains),
@@ -125,7 +125,7 @@ def _key_figures(result: SearchResult, gains: list[Row]) -> list[KeyFigure]:
 
 
 def _question(result: SearchResult, data: Row) -> tuple[tuple[str, str], ...]:
-    people, folds, seeds = data["people"], result.judging.folds, result.judging.seeds
+    people, folds, seeds = data["people"], result.settings.folds, result.settings.seeds
     groups = ", ".join(f"{name} {count(n)}" for name, n in people["groups"].items())
     held = f"; {count(people['confirming'])} more were held out of the search" if people["confirming"] else ""
     trained = "one model" if seeds == 1 else f"{seeds} models, of which figures are means,"

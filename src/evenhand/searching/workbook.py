@@ -46,7 +46,7 @@ def _sheets(result: SearchResult) -> list[Sheet]:
         about = "What the chosen candidate costs and gains against the unconstrained one."
         sheets.append(_of_table("Cost and gain", about, result.cost_and_gain))
     sheets.append(_folds(data))
-    people, judging = data["people"], data["judging"]
+    people = data["people"]
     settings: list[tuple[str, Any]] = [
         ("family", data["family"]),
         *((f"keep {k + 1}", text) for k, text in enumerate(data["keep"])),
@@ -55,7 +55,7 @@ def _sheets(result: SearchResult) -> list[Sheet]:
         ("people held out", people["confirming"]),
         ("financial features", ", ".join(people["financial_features"])),
         *((f"people of group {name}", n) for name, n in people["groups"].items()),
-        *((name, "none" if value is None else value) for name, value in judging.items()),
+        *((name, "none" if value is None else value) for name, value in data["settings"].items()),
     ]
     columns = (Column("setting", "text"), Column("value", "any"))
     sheets.append(Sheet("Settings", "How the search was made.", columns, settings))

@@ -1,4 +1,4 @@
-"""Figures of a stack on held-out people."""
+"""Metrics of a stack on held-out people."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.attribution.feed_forward import RELU, FeedForward
-from evenhand.attribution.gradients import path_gradients
+from evenhand.attribution.gradients import Attribution
 from evenhand.metrics.cec import squared_cec
+from evenhand.models.explaining import CellBaselines, Explainer
+from evenhand.models.gradient import DifferentiableModel
 from evenhand.training.data import TrainingData
 from evenhand.training.excess_objective import balanced_weights, hinged_excess
 from evenhand.training.losses import bce_loss, equalized_odds_loss, squared_reasoning_gap
@@ -86,7 +88,7 @@ def training_excess(
         each = (share[people] * data.weights[table][people].unsqueeze(-1)).unsqueeze(-1) * is_there
         each = (each / is_there.sum(-1, keepdim=True).clamp_min(1)).flatten(1).t()
         partner = triples.flatten(1, 2).movedim(0, 1)  # (M * C, n, 2)
-        compared = _Compared.trained_on(data, table, people)
+        compared = _Compared.trained_on(data, table, people, parameters.device)
         n_values = (
             len(people) * (1 + 2 * len(partner)) * max((settings.n_steps + 1) * max(layout.widths) // 4, data.n_columns)
         )
@@ -131,7 +133,7 @@ def _evaluate_table(
 def _cec(net: FeedForward, data: TrainingData, settings: TrainingSettings, table: int) -> Tensor:
     """The term of `cec_weight` on held-out people, of shape (K,)."""
     partner, pair_weight = _partners(data, settings, table)
-    return _Compared.held_out(data, table).term(net, partner, pair_weight, settings)
+    return _Compared.held_out(data, table, net.weights[0].device).term(net, partner, pair_weight, settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,52 +147,57 @@ class _Compared:
     person, cell
         Row and (label, group) cell of each person, of shape (n,).
     baselines
-        Mean of each cell, of shape (C, d).
+        Those of the table.
     """
 
     inputs: Tensor
     person: Tensor
     cell: Tensor
-    baselines: Tensor
+    baselines: CellBaselines
     join: Tensor | None
 
     @classmethod
-    def held_out(cls, data: TrainingData, table: int) -> _Compared:
+    def held_out(cls, data: TrainingData, table: int, device: torch.device) -> _Compared:
         """People of the validation table."""
         people = data.validation
         assert people is not None
         inputs = torch.cat((data.X[table], people.X[table]))
         person = torch.arange(data.X.shape[1], len(inputs))
         cell = people.y[table] * data.n_groups + people.group[table]
-        return cls(inputs, person, cell, data.baselines[table].flatten(0, 1), data.join)
+        return cls(inputs, person, cell, _baselines(data, table, device), data.join)
 
     @classmethod
-    def trained_on(cls, data: TrainingData, table: int, person: Tensor) -> _Compared:
+    def trained_on(cls, data: TrainingData, table: int, person: Tensor, device: torch.device) -> _Compared:
         """People of the training table."""
         cell = (data.y[table] * data.n_groups + data.group[table])[person]
-        return cls(data.X[table], person, cell, data.baselines[table].flatten(0, 1), data.join)
+        return cls(data.X[table], person, cell, _baselines(data, table, device), data.join)
 
     def term(self, net: FeedForward, partner: Tensor, pair_weight: Tensor, settings: TrainingSettings) -> Tensor:
         """Weighted mean of squared scores, of shape (K,).
 
         Partners, rows of the table or -1, and weights, negative for placebos, have shape (M, n).
         """
-        n_members, device = len(net.weights[0]), net.weights[0].device
+        device, (n_partners, n) = net.weights[0].device, partner.shape
+        explainer = Explainer(DifferentiableModel(net, "networks"), self.baselines, settings.n_steps, settings.method)
         # A cell that training never saw has no reference point: such people are left out.
-        has_baseline = self.baselines.isfinite().all(-1)
-        pair_weight = (pair_weight * has_baseline[self.cell]).to(device)
-        # Many are the partner of several, or of someone of their own cell: each is explained once from each cell.
-        ends = torch.cat((self.person.unsqueeze(0), partner.clamp_min(0)))
-        keys, place = (ends * len(self.baselines) + self.cell).unique(return_inverse=True)
-        baselines = self.baselines.nan_to_num(0.0, 0.0, 0.0)
-        x, start = self.inputs[keys // len(baselines)].to(device), baselines[keys % len(baselines)].to(device)
-        ends, starts = (rows.expand(n_members, *rows.shape) for rows in (x, start))
-        gradients = path_gradients(net, ends, starts, settings.n_steps, settings.method)
-        place = place.to(device)
-        offset = (x - start)[place].unsqueeze(0)
-        squares = _squares(offset, gradients[:, place], settings, None if self.join is None else self.join.to(device))
+        pair_weight = (pair_weight * torch.from_numpy(explainer.has_baseline(self.cell.numpy()))).to(device)
+        rows = torch.cat((self.person.unsqueeze(0), partner.clamp_min(0))).flatten().numpy()
+        seen = explainer.see(self.inputs, rows, np.tile(self.cell.numpy(), n_partners + 1))
+        place = seen.position.reshape(n_partners + 1, n)
+        found = seen.attribution
+        assert isinstance(found, Attribution)
+        join = None if self.join is None else self.join.to(device)
+        squares = _squares(found.offset[place].unsqueeze(0), found.gradients[:, place], settings, join)
         total = pair_weight.clamp_min(0).sum()
         return (squares * pair_weight).sum((1, 2)) / total.masked_fill(total == 0, 1)
+
+
+def _baselines(data: TrainingData, table: int, device: torch.device) -> CellBaselines:
+    rows = data.baselines[table].flatten(0, 1).to(device)
+    n = int(data.n_rows[table])
+    cells = data.y[table, :n] * data.n_groups + data.group[table, :n]
+    sizes = cells.bincount(minlength=len(rows)) * rows.isfinite().all(-1).cpu()
+    return CellBaselines(rows, sizes.numpy(), sizes.to(device).unsqueeze(-1).expand_as(rows))
 
 
 def _partners(data: TrainingData, settings: TrainingSettings, table: int) -> tuple[Tensor, Tensor]:
