@@ -28,12 +28,13 @@ from torch import Tensor, nn
 
 from evenhand.auditing.audit import AuditSettings
 from evenhand.auditing.batch import BatchFindings, audit_batch
-from evenhand.auditing.evidence import Design, Evidence, gather_evidence
+from evenhand.auditing.evidence import Design, Evidence, estimate_evidence
 from evenhand.auditing.people import People
 from evenhand.auditing.reference import AuditReference
 from evenhand.datasets.synthetic import make_planted_bias
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import as_groups, as_labels
+from evenhand.metrics.clustering import InMemory
 from evenhand.metrics.excess import ExcessEstimate, excess
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.scoring import joined, score_pairs
@@ -217,7 +218,9 @@ def _audited(
     features = tuple(X.columns)
     # Weights of features are no part of what is certified here.
     design = Design(features, groups.names, {}, settings.consistency_threshold, without_weight=features)
-    return reference, found, gather_evidence(found.evidence, people, len(people), design)
+    triples, sums = found.evidence.triples, found.evidence.sums
+    evidence = estimate_evidence(InMemory(triples.within([]), len(people), sums.n_left_out), sums, design, [])
+    return reference, found, evidence
 
 
 def _naive(reference: AuditReference, found: BatchFindings) -> ExcessEstimate:
