@@ -273,7 +273,7 @@ def run_study(
 ) -> list[Row]:
     """Run every cell of the quick or of the full study; a row per cell, in order, as `run_cell` gives it.
 
-    Every data set has a seed of its own, so the figures do not depend on `n_jobs`.
+    Every data set has a seed of its own, so the metrics do not depend on `n_jobs`.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ def _with_own_seeds(*cells: Cell) -> tuple[Cell, ...]:
 
 
 class _Outcome(NamedTuple):
-    """The figures of a `Simulation` that a row is made of."""
+    """The metrics of a `Simulation` that a row is made of."""
 
     value: float
     ci_low: float

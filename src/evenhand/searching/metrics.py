@@ -70,7 +70,7 @@ def outcome_metrics(fold: Fold, score: NDArray[np.floating], decision: Ints) -> 
     """Metrics of utility and outcome on a fold's test people."""
     y, names = fold.y_test, tuple(str(g) for g in range(fold.n_groups))
     outcomes = group_outcomes(y, decision, score, fold.group_test, names)
-    found = {name: figure.value for name, figure in outcome_figures(y, decision, score, outcomes).items()}
+    found = {name: metric.value for name, metric in outcome_figures(y, decision, score, outcomes).items()}
     kept = ("auc", "f1", "eo_gap", "sp_gap", "positive_rate")
     return {**{n: found[n] for n in kept}, "ks": ks_distance(y, score), "air": _adverse_impact_ratio(outcomes)}
 

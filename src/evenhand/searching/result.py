@@ -163,9 +163,9 @@ class SearchResult:
             If a name is neither a parameter nor a figure.
         """
         from evenhand.inputs.validation import check_columns
-        from evenhand.searching.constraints import check_figure
+        from evenhand.searching.constraints import check_metric
 
-        check_figure(figure, "`figure`")
+        check_metric(figure, "`figure`")
         check_columns((rows, columns), list(self.tried[0].parameters), "`rows` and `columns`")
         table = self.candidates
         return table.pivot_table(index=rows, columns=columns, values=figure, aggfunc="mean")

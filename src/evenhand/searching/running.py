@@ -16,7 +16,7 @@ from evenhand._version import __version__
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import Encoding
 from evenhand.searching.choosing import ChoiceRule
-from evenhand.searching.constraints import check_figure, parse_constraint
+from evenhand.searching.constraints import check_metric, parse_constraint
 from evenhand.searching.metrics import DIRECTIONS
 from evenhand.searching.networks import NetworkFamily, device_of
 from evenhand.searching.people import EvaluationSettings, SearchPeople
@@ -82,12 +82,12 @@ def search(
     folds
         Folds of the cross-validation, at least 2; from 3 on there is an honest estimate.
     seeds
-        Models trained per candidate and fold, whose figures are averaged. A seed is no candidate: what it does in a
+        Models trained per candidate and fold, whose metrics are averaged. A seed is no candidate: what it does in a
         fold says nothing about what it does when the model is fitted anew.
     keep
         Constraints such as ``"auc >= best - 0.01"``; see `evenhand.searching.parse_constraint`.
     minimize
-        The figure to minimize. The reasoning gap is one that a few folds can tell apart; the excess of a table without
+        The metric to minimize. The reasoning gap is one that a few folds can tell apart; the excess of a table without
         much of it is mostly noise.
     family
         ``"network"``, or ``"trees"`` for gradient-boosted trees.
@@ -133,8 +133,8 @@ def search(
         random_state=random_state,
     )
     constraints = tuple(parse_constraint(text) for text in ([keep] if isinstance(keep, str) else keep))
-    if DIRECTIONS[check_figure(minimize, "`minimize`")] == 0:
-        raise InvalidInputError(f"`minimize` must be a figure of which less or more is better, got {minimize!r}.")
+    if DIRECTIONS[check_metric(minimize, "`minimize`")] == 0:
+        raise InvalidInputError(f"`minimize` must be a metric of which less or more is better, got {minimize!r}.")
     candidates = candidates_of(family, space, n_candidates, random_state)
     people = SearchPeople.of(X, y, sensitive_features, financial_features, confirmation, random_state)
     where = device_of(device)
@@ -143,13 +143,13 @@ def search(
     runs = _family(family, people, compared, settings, where)
     run = _fingerprint(people, settings, family, where)
     scored = _run_blocks(runs, candidates, BlockStore(store, run), settings, verbose)
-    figures, notes = _collated(scored, candidates, settings)
+    metrics, notes = _collated(scored, candidates, settings)
     if all(k in notes for k in range(len(candidates))):
         raise InvalidInputError(f"No candidate could be trained: {next(iter(notes.values()))}.")
     rule = ChoiceRule(constraints, minimize, np.array([c.is_unconstrained for c in candidates]))
     fit = _Fit(family, people, settings, str(where))
-    confirmed = _confirmed(rule, figures, candidates, people, settings, fit)
-    return SearchResult(figures, candidates, notes, rule, settings, family, people, confirmed, fit)
+    confirmed = _confirmed(rule, metrics, candidates, people, settings, fit)
+    return SearchResult(metrics, candidates, notes, rule, settings, family, people, confirmed, fit)
 
 
 def _uses_placebo(candidate: Candidate) -> bool:
@@ -191,14 +191,14 @@ def _run_blocks(
                 store.write(name, results)
             found += results
             for row in results:
-                advance(f"auc {row.figures.get('auc', float('nan')):.3f}")
+                advance(f"auc {row.metrics.get('auc', float('nan')):.3f}")
     return found
 
 
 def _collated(
     scored: Sequence[Scored], candidates: Sequence[Candidate], settings: EvaluationSettings
 ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
-    """Figures of shape (n_candidates, n_folds), means over seeds, and notes on candidates that have none."""
+    """Metrics of shape (n_candidates, n_folds), means over seeds, and notes on candidates that have none."""
     number = {candidate.key: candidate.number for candidate in candidates}
     sums = {name: np.zeros((len(candidates), settings.folds)) for name in DIRECTIONS}
     notes: dict[int, list[str]] = defaultdict(list)
@@ -207,20 +207,20 @@ def _collated(
         if row.note:
             notes[k].append(row.note)
         for name, values in sums.items():
-            values[k, row.fold] += row.figures.get(name, np.nan) / settings.seeds
+            values[k, row.fold] += row.metrics.get(name, np.nan) / settings.seeds
     return sums, {k: told[0] for k, told in notes.items()}
 
 
 def _confirmed(
     rule: ChoiceRule,
-    figures: Mapping[str, np.ndarray],
+    metrics: Mapping[str, np.ndarray],
     candidates: Sequence[Candidate],
     people: SearchPeople,
     settings: EvaluationSettings,
     fit: _Fit,
 ) -> dict[str, dict[str, float]]:
-    """Figures of the chosen and the unconstrained candidate on people held out of the search."""
-    choice = rule.choose(figures)
+    """Metrics of the chosen and the unconstrained candidate on people held out of the search."""
+    choice = rule.choose(metrics)
     if not len(people.confirming) or choice.chosen is None:
         return {}
     from evenhand.searching.scoring import score_model

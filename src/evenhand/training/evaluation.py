@@ -20,9 +20,9 @@ from evenhand.training.losses import bce_loss, equalized_odds_loss, squared_reas
 from evenhand.training.network import Layout
 from evenhand.training.settings import TrainingSettings
 
-__all__ = ["VALIDATION_FIGURES", "evaluate", "training_excess", "weighted_auc"]
+__all__ = ["VALIDATION_METRICS", "evaluate", "training_excess", "weighted_auc"]
 
-VALIDATION_FIGURES = ("bce", "equalized_odds", "cec", "objective", "auc", "positive_rate")
+VALIDATION_METRICS = ("bce", "equalized_odds", "cec", "objective", "auc", "positive_rate")
 
 # Largest number of hidden values held at once.
 _CHUNK_VALUES = {"cpu": 8_000_000, "cuda": 500_000_000}
@@ -35,14 +35,14 @@ _MOST_JUDGED = 4_096
 def evaluate(
     parameters: Tensor, layout: Layout, data: TrainingData, settings: TrainingSettings
 ) -> dict[str, NDArray[np.float64]]:
-    """Each of `VALIDATION_FIGURES` on each member's validation table, with dropout off; arrays of shape (K,).
+    """Each of `VALIDATION_METRICS` on each member's validation table, with dropout off; arrays of shape (K,).
 
     Attributions are made as in training. ``objective`` is the member's own weighted sum. ``cec``, the term of
     `cec_weight` whatever the objective, is computed if any member has a weight on it, else NaN.
     """
     assert data.validation is not None
     n_members = len(parameters)
-    figures = {name: np.full(n_members, np.nan) for name in VALIDATION_FIGURES}
+    metrics = {name: np.full(n_members, np.nan) for name in VALIDATION_METRICS}
     people = data.validation.X.shape[1]
     rows = people * (data.match.shape[2] + 1) * settings.n_steps
     per_chunk = max(1, _CHUNK_VALUES.get(parameters.device.type, 8_000_000) // (rows * max(layout.widths)))
@@ -52,15 +52,15 @@ def evaluate(
         for chunk in np.split(members, range(per_chunk, len(members), per_chunk)):
             found = _evaluate_table(parameters[torch.from_numpy(chunk)], layout, data, settings, int(table))
             for name, values in found.items():
-                figures[name][chunk] = values
+                metrics[name][chunk] = values
     terms = (("equalized_odds_weight", "equalized_odds"), ("cec_weight", "cec"))
-    figures["objective"] = figures["bce"].copy()
+    metrics["objective"] = metrics["bce"].copy()
     for weight_name, term in terms:
-        weight, values = np.asarray(settings.of_member(weight_name)), figures[term]
+        weight, values = np.asarray(settings.of_member(weight_name)), metrics[term]
         if term == "cec" and settings.uses_placebo:
             values = hinged_excess(torch.from_numpy(values)).numpy()
-        figures["objective"] += np.where(weight > 0, weight * values, 0.0)
-    return figures
+        metrics["objective"] += np.where(weight > 0, weight * values, 0.0)
+    return metrics
 
 
 @torch.no_grad()

@@ -99,8 +99,8 @@ def evaluate(
     """
     y, group = fold.y_test, fold.group_test
     outcomes = group_outcomes(y, decisions.test, decisions.score, group, tuple(str(g) for g in range(fold.n_groups)))
-    figures = {
-        name: figure.value for name, figure in outcome_figures(y, decisions.test, decisions.score, outcomes).items()
+    metrics = {
+        name: metric.value for name, metric in outcome_figures(y, decisions.test, decisions.score, outcomes).items()
     }
 
     person, match = fold.matched_test
@@ -122,14 +122,14 @@ def evaluate(
         return float(values.mean()) if len(values) else float("nan")
 
     return {
-        "auc": figures["auc"],
-        "f1": figures["f1"],
-        "eo": figures["eo_gap"],
-        "sp": figures["sp_gap"],
+        "auc": metrics["auc"],
+        "f1": metrics["f1"],
+        "eo": metrics["eo_gap"],
+        "sp": metrics["sp_gap"],
         "cec": mean(cec),
         "pfr": shares["C"] + shares["D"],
         **{f"regime_{letter.lower()}": share for letter, share in shares.items()},
-        "positive_rate": figures["positive_rate"],
+        "positive_rate": metrics["positive_rate"],
         "reasoning_gap": mean(reasoning_gap),
         "input_gap": mean(input_gap),
         "n_train": float(len(fold.y_train)),
