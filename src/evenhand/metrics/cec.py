@@ -22,7 +22,6 @@ __all__ = [
     "cec_scores",
     "feature_contributions",
     "reason_overlap",
-    "score_factors",
     "squared_cec",
     "unit_vectors",
 ]
@@ -112,6 +111,13 @@ class PairScores:
         Contributions of the match's inputs in the person's context.
     swapped
         Contributions of the person's inputs in the match's context.
+
+    Examples
+    --------
+    >>> x, other, g = torch.tensor([[1.0, 2.0]]), torch.tensor([[2.0, 1.0]]), torch.tensor([[0.5, 0.5]])
+    >>> scores = PairScores(own=x * g, other=other * g, moved=other * g, swapped=x * g)
+    >>> scores.reasoning_gap.item(), bool(scores.input_gap == scores.cec)
+    (0.0, True)
     """
 
     own: Tensor
@@ -154,31 +160,6 @@ class PairScores:
     def is_negligible(self) -> Tensor:
         """Whether either attribution is too short to have a direction."""
         return torch.minimum(self.own.norm(dim=-1), self.other.norm(dim=-1)) < NEGLIGIBLE_NORM
-
-
-def score_factors(
-    offset: Tensor, gradients: Tensor, match_offset: Tensor, match_gradients: Tensor, join: Tensor | None = None
-) -> PairScores:
-    """Score pairs from the factors of their integrated gradients.
-
-    Parameters
-    ----------
-    offset, match_offset
-        x - b and x' - b, of shape (n, d), with the person's b in both.
-    gradients, match_gradients
-        Path-averaged gradients g(x) and g(x'), of shape (n, d).
-    join
-        Matrix of shape (d, n_features) that sums encoded columns into the features people read; None for none.
-
-    Examples
-    --------
-    >>> x, other, g = torch.tensor([[1.0, 2.0]]), torch.tensor([[2.0, 1.0]]), torch.tensor([[0.5, 0.5]])
-    >>> scores = score_factors(x, g, other, g)
-    >>> scores.reasoning_gap.item(), bool(scores.input_gap == scores.cec)
-    (0.0, True)
-    """
-    parts = (offset * gradients, match_offset * match_gradients, match_offset * gradients, offset * match_gradients)
-    return PairScores(*(parts if join is None else (part @ join for part in parts)))
 
 
 def reason_overlap(attributions: Tensor, match_attributions: Tensor, n_reasons: int = N_REASONS) -> Tensor:

@@ -24,7 +24,8 @@ __all__ = ["TripleScores", "joined", "score_explained_pairs", "score_pairs", "sc
 
 Ints = NDArray[np.int64]
 
-_BLOCK = 16_384  # pairs or triples of all models that are scored at once: bounds memory whatever the number of people
+# Pairs or triples of all models that are scored at once: bounds memory whatever the number of people.
+_BLOCK = {"cpu": 16_384, "cuda": 262_144}
 
 
 def score_explained_pairs(me: Explanation, them: Explanation, join: Tensor | None = None) -> PairScores:
@@ -185,7 +186,7 @@ def _gap(pair: PairScores, moved: Explanation, join: Tensor | None) -> Tensor:
 
 def _blocks(n: int, own: Explanation) -> Iterator[slice]:
     """Parts of n pairs, small enough for all models that were asked."""
-    size = max(1, _BLOCK // own.logit.shape[:-1].numel())
+    size = max(1, _BLOCK.get(own.logit.device.type, _BLOCK["cpu"]) // own.logit.shape[:-1].numel())
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
 
