@@ -9,7 +9,6 @@ import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from evenhand.attribution import label_group_baselines
-from evenhand.attribution.feed_forward import RELU, FeedForward
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer
 from evenhand.models.gradient import DifferentiableModel
@@ -76,8 +75,7 @@ def test_an_empty_cell_has_no_baseline(pool):
 
 def test_a_stack_is_explained_as_its_members_are():
     stack = StackedNetwork(3, hidden=(8, 4), seeds=(0, 1))
-    weights, biases = stack.layout.views(stack.flat.detach())
-    nets = DifferentiableModel(FeedForward(weights, biases, (RELU, RELU)), "stack")
+    nets = DifferentiableModel(stack.layout.networks(stack.flat.detach()), "stack")
     rng = np.random.default_rng(0)
     x, labels = torch.as_tensor(rng.normal(size=(40, 3)), dtype=torch.float32), rng.integers(0, 2, 40)
     groups, person, rows = rng.integers(0, 2, 40), np.arange(40), rng.permutation(40)

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.attribution.feed_forward import RELU, FeedForward
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer
 from evenhand.models.gradient import DifferentiableModel
@@ -71,9 +70,7 @@ def score_stack(
     size = max(1, _CHUNK_VALUES[device.type] // (n_rows * x_test.shape[1]))
     found: list[dict[str, float]] = []
     for part in parameters.split(size):
-        weights, biases = layout.views(part)
-        networks = FeedForward(weights, biases, (RELU,) * (len(weights) - 1))
-        stack = DifferentiableModel(networks, "networks", encoder)
+        stack = DifferentiableModel(layout.networks(part), "networks", encoder)
         found += _scored(stack, x_train, x_test, people, compared, settings)
     return found
 

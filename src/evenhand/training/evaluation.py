@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.attribution.feed_forward import RELU, FeedForward
+from evenhand.attribution.feed_forward import FeedForward
 from evenhand.attribution.gradients import Attribution
 from evenhand.metrics.cec import squared_cec
 from evenhand.models.explaining import CellBaselines, Explainer
@@ -43,16 +44,11 @@ def evaluate(
     assert data.validation is not None
     n_members = len(parameters)
     metrics = {name: np.full(n_members, np.nan) for name in VALIDATION_METRICS}
-    people = data.validation.X.shape[1]
-    rows = people * (data.match.shape[2] + 1) * settings.n_steps
-    per_chunk = max(1, _CHUNK_VALUES.get(parameters.device.type, 8_000_000) // (rows * max(layout.widths)))
-    table_of = np.asarray(settings.table)
-    for table in np.unique(table_of):
-        members = np.flatnonzero(table_of == table)
-        for chunk in np.split(members, range(per_chunk, len(members), per_chunk)):
-            found = _evaluate_table(parameters[torch.from_numpy(chunk)], layout, data, settings, int(table))
-            for name, values in found.items():
-                metrics[name][chunk] = values
+    rows = data.validation.X.shape[1] * (data.match.shape[2] + 1) * settings.n_steps
+    for table in np.unique(np.asarray(settings.table)).tolist():
+        for members, net in _networks_of(table, parameters, layout, settings, rows * max(layout.widths)):
+            for name, values in _evaluate_table(net, data, settings, table).items():
+                metrics[name][members.numpy()] = values
     terms = (("equalized_odds_weight", "equalized_odds"), ("cec_weight", "cec"))
     metrics["objective"] = metrics["bce"].copy()
     for weight_name, term in terms:
@@ -74,8 +70,7 @@ def training_excess(
     """
     assert data.triples is not None
     found = torch.zeros(len(parameters), device=parameters.device)
-    table_of = np.asarray(settings.table)
-    for table in np.unique(table_of).tolist():
+    for table in np.unique(np.asarray(settings.table)).tolist():
         rows = np.arange(int(data.n_rows[table]))
         if len(rows) > _MOST_JUDGED:
             rows = np.random.default_rng([epoch, table]).choice(len(rows), _MOST_JUDGED, replace=False)
@@ -92,28 +87,30 @@ def training_excess(
         n_values = (
             len(people) * (1 + 2 * len(partner)) * max((settings.n_steps + 1) * max(layout.widths) // 4, data.n_columns)
         )
-        size = max(1, _CHUNK_VALUES.get(parameters.device.type, 8_000_000) // n_values)
-        members = np.flatnonzero(table_of == table)
-        for chunk in np.split(members, range(size, len(members), size)):
-            weights, biases = layout.views(parameters[torch.from_numpy(chunk)])
-            net = FeedForward(weights, biases, (RELU,) * (len(weights) - 1))
-            rows_of = torch.cat((partner[..., 0], partner[..., 1]))
-            found[torch.from_numpy(chunk)] = compared.term(net, rows_of, torch.cat((each, -each)), settings)
+        partners, pair_weight = torch.cat((partner[..., 0], partner[..., 1])), torch.cat((each, -each))
+        for members, net in _networks_of(table, parameters, layout, settings, n_values):
+            found[members] = compared.term(net, partners, pair_weight, settings)
     return found
 
 
+def _networks_of(
+    table: int, parameters: Tensor, layout: Layout, settings: TrainingSettings, n_values: int
+) -> Iterator[tuple[Tensor, FeedForward]]:
+    """Members of a table and their networks, as many at once as can hold `n_values` each."""
+    size = max(1, _CHUNK_VALUES.get(parameters.device.type, _CHUNK_VALUES["cpu"]) // n_values)
+    for members in (torch.tensor(settings.table) == table).nonzero().flatten().split(size):
+        yield members, layout.networks(parameters[members])
+
+
 def _evaluate_table(
-    parameters: Tensor, layout: Layout, data: TrainingData, settings: TrainingSettings, table: int
+    net: FeedForward, data: TrainingData, settings: TrainingSettings, table: int
 ) -> dict[str, NDArray[np.float64]]:
     held_out = data.validation
     assert held_out is not None
-    device, n_members = parameters.device, len(parameters)
-    weights, biases = layout.views(parameters)
-    net = FeedForward(weights, biases, (RELU,) * (len(weights) - 1))
-    weight = torch.ones(held_out.X.shape[1]) if held_out.weight is None else held_out.weight[table]
+    device, n_members = net.weights[0].device, len(net.weights[0])
     x, y, group, weight = (
-        t.to(device).expand(n_members, *t.shape)
-        for t in (held_out.X[table], held_out.y[table], held_out.group[table], weight)
+        t[table].to(device).expand(n_members, *t[table].shape)
+        for t in (held_out.X, held_out.y, held_out.group, held_out.weights)
     )
     logits = net(x)
     score = torch.sigmoid(logits)
@@ -123,17 +120,12 @@ def _evaluate_table(
         "positive_rate": ((score >= 0.5) * weight).sum(1) / weight.sum(1),
     }
     if any(settings.of_member("cec_weight")):
-        found["cec"] = _cec(net, data, settings, table)
+        partner, pair_weight = _partners(data, settings, table)
+        found["cec"] = _Compared.held_out(data, table, device).term(net, partner, pair_weight, settings)
     arrays = {name: value.double().cpu().numpy() for name, value in found.items()}
     y_one, weight_one = y[0].cpu().numpy(), weight[0].cpu().numpy()
     arrays["auc"] = np.array([weighted_auc(y_one, row, weight_one) for row in logits.double().cpu().numpy()])
     return arrays
-
-
-def _cec(net: FeedForward, data: TrainingData, settings: TrainingSettings, table: int) -> Tensor:
-    """The term of `cec_weight` on held-out people, of shape (K,)."""
-    partner, pair_weight = _partners(data, settings, table)
-    return _Compared.held_out(data, table, net.weights[0].device).term(net, partner, pair_weight, settings)
 
 
 @dataclass(frozen=True, eq=False)
