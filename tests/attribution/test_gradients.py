@@ -145,14 +145,14 @@ def test_four_segments_are_closer_to_exact_than_sixteen_midpoints():
 def test_chunks_do_not_change_the_result(method, monkeypatch):
     model, (x, b) = network(), draw(4, n=50)
     whole = integrated_gradients(model, x, b, 4, method)
-    monkeypatch.setattr(gradients_module, "_CHUNK_VALUES", 1000)
+    monkeypatch.setattr(gradients_module, "_CHUNK_VALUES", {"cpu": 1000})
     torch.testing.assert_close(integrated_gradients(model, x, b, 4, method), whole, rtol=1e-12, atol=1e-14)
 
 
 def test_chunks_do_not_change_the_general_path(monkeypatch):
     model, (x, b) = Residual().double(), draw(4, n=50)
     whole = integrated_gradients(model, x, b, 4)
-    monkeypatch.setattr(gradients_module, "_CHUNK_VALUES", 1000)
+    monkeypatch.setattr(gradients_module, "_CHUNK_VALUES", {"cpu": 1000})
     torch.testing.assert_close(integrated_gradients(model, x, b, 4), whole, rtol=1e-12, atol=1e-14)
 
 

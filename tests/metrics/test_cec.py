@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from evenhand.attribution import Attribution
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.cec import cec_scores, feature_contributions, score_pairs, squared_cec
+from evenhand.metrics.cec import cec_scores, feature_contributions, squared_cec
+from evenhand.models.scoring import score_explained_pairs
 
 finite = st.floats(-1e6, 1e6, allow_subnormal=False)
 pairs_of_vectors = array_shapes(min_dims=2, max_dims=2, max_side=6).flatmap(
@@ -19,6 +21,16 @@ def definition_4(g, h):
     g = g / (np.linalg.norm(g) + 1e-8)
     h = h / (np.linalg.norm(h) + 1e-8)
     return np.linalg.norm(g - h) / 2
+
+
+def scored(offset, gradients, match_offset, match_gradients, join=None):
+    """Scores of pairs from the factors of their integrated gradients."""
+    nothing = torch.zeros(len(offset))
+    me, them = (
+        Attribution(weights, steps, nothing, nothing, "exact")
+        for weights, steps in ((gradients, offset), (match_gradients, match_offset))
+    )
+    return score_explained_pairs(me, them, join)
 
 
 @given(pairs_of_vectors)
@@ -99,7 +111,7 @@ def test_a_linear_model_has_no_reasoning_gap():
     torch.manual_seed(1)
     offset, match_offset = torch.randn(2, 50, 6, dtype=torch.float64)
     weights = torch.randn(6, dtype=torch.float64).expand(50, 6)
-    scores = score_pairs(offset, weights, match_offset, weights)
+    scores = scored(offset, weights, match_offset, weights)
     assert (scores.reasoning_gap == 0).all()
     torch.testing.assert_close(scores.input_gap, scores.cec)
 
@@ -108,7 +120,7 @@ def test_equal_inputs_have_no_input_gap():
     torch.manual_seed(1)
     offset = torch.randn(50, 6, dtype=torch.float64)
     first, second = torch.randn(2, 50, 6, dtype=torch.float64)
-    scores = score_pairs(offset, first, offset, second)
+    scores = scored(offset, first, offset, second)
     assert (scores.input_gap == 0).all()
     torch.testing.assert_close(scores.reasoning_gap, scores.cec)
 
@@ -116,7 +128,7 @@ def test_equal_inputs_have_no_input_gap():
 def test_gaps_follow_their_definition_one_pair_at_a_time():
     generator = np.random.default_rng(0)
     u, g, v, h = generator.normal(size=(4, 20, 5))
-    scores = score_pairs(*(torch.from_numpy(a) for a in (u, g, v, h)))
+    scores = scored(*(torch.from_numpy(a) for a in (u, g, v, h)))
     for i in range(20):
         assert scores.input_gap[i].item() == pytest.approx(definition_4(u[i] * g[i], v[i] * g[i]))
         expected = (definition_4(v[i] * g[i], v[i] * h[i]) + definition_4(u[i] * g[i], u[i] * h[i])) / 2
@@ -129,13 +141,13 @@ def test_joined_columns_are_summed_before_they_are_scored():
     offset = torch.tensor([[1.0, 1.0, 1.0]], dtype=torch.float64)
     first = torch.tensor([[2.0, -2.0, 1.0]], dtype=torch.float64)
     second = torch.tensor([[-5.0, 5.0, 3.0]], dtype=torch.float64)
-    assert score_pairs(offset, first, offset, second, join).cec.item() == pytest.approx(0, abs=1e-7)
-    assert score_pairs(offset, first, offset, second).cec.item() > 0.5
+    assert scored(offset, first, offset, second, join).cec.item() == pytest.approx(0, abs=1e-7)
+    assert scored(offset, first, offset, second).cec.item() > 0.5
 
 
 def test_pairs_without_a_direction_are_flagged():
     one = torch.ones(2, 3, dtype=torch.float64)
-    scores = score_pairs(one, one, torch.tensor([[1.0], [1e-7]], dtype=torch.float64) * one, one)
+    scores = scored(one, one, torch.tensor([[1.0], [1e-7]], dtype=torch.float64) * one, one)
     assert scores.is_negligible.tolist() == [False, True]
 
 

@@ -3,12 +3,22 @@
 import itertools
 import math
 import os
-from dataclasses import replace
+from dataclasses import astuple, replace
 
+import numpy as np
 import pytest
 
+import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.research.calibration import Cell, full_study, quick_study, run_cell, run_study
+from evenhand.research.calibration import (
+    Cell,
+    data_set,
+    full_study,
+    quick_study,
+    run_cell,
+    run_study,
+    simulate,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -142,14 +152,48 @@ def test_shares_come_with_their_monte_carlo_error():
     assert row["missed_below"] + row["coverage"] + row["missed_above"] == pytest.approx(1)
 
 
-def test_asking_the_model_again_clears_any_model_of_financial_features():
-    cell = Cell("network", n=200, shift=1.0, n_irrelevant=0, n_simulations=2, control="weights")
-    assert not run_cell(cell)["is_exact"]
-    assert run_cell(replace(cell, control="reevaluated"))["is_exact"]
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+@pytest.mark.parametrize(
+    "cell",
+    [
+        Cell(n=200),
+        Cell(n=300, strength=0.5, group_share=0.2, shift=0.5),
+        Cell(n=200, ties=1.0, group_share=0.3),
+        Cell(n=200, n_onehot=5),
+        Cell(n=200, n_irrelevant=0),
+        Cell(n=12, group_share=0.2),
+        Cell("network", n=200, group_share=0.3),
+        Cell("network", n=200, n_irrelevant=0, shift=1.0, ties=1.0),
+        Cell("network", n=200, n_onehot=5),
+    ],
+)
+def test_what_is_certified_is_the_audit_that_ships(cell):
+    """Every number of every estimate, to the last bit."""
+
+    def numbers(estimate):
+        return np.array([value for value in astuple(estimate) if not isinstance(value, str)], dtype=np.float64)
+
+    found = simulate(cell, 3)
+    evidence = eh.audit(**data_set(cell, 3)).evidence
+    by_group = [split for split in evidence.splits if split.split == "group"]
+    np.testing.assert_array_equal(numbers(found.audit), numbers(evidence.cec))
+    np.testing.assert_array_equal(numbers(found.regime_b_excess), numbers(evidence.regime_b))
+    assert len(found.by_group) == len(by_group)
+    for mine, theirs in zip(found.by_group, by_group, strict=True):
+        np.testing.assert_array_equal(numbers(mine), numbers(replace(theirs.estimate, p_value=theirs.p_adjusted)))
+    assert found.common_support == evidence.common_support
 
 
-def test_asking_again_changes_nothing_for_a_linear_model():
-    cell = Cell(n=200, shift=1.0, n_simulations=2, control="weights")
-    plain, again = run_cell(cell), run_cell(replace(cell, control="reevaluated"))
-    assert again["excess"] == pytest.approx(plain["excess"], abs=1e-6)
-    assert again["standard_error"] == pytest.approx(plain["standard_error"], rel=1e-4)
+def test_the_share_in_regime_b_is_that_of_the_audit():
+    cell = Cell(n=200, group_share=0.3)
+    result = eh.audit(**data_set(cell, 1))
+    assert simulate(cell, 1).regime_b == pytest.approx(result.to_dict()["regimes"]["B"], abs=1e-12)
+
+
+def test_a_network_never_sees_the_group():
+    cell = Cell("network", n=60, n_simulations=1)
+    assert data_set(cell, 0)["X"].shape[1] == data_set(replace(cell, model="linear"), 0)["X"].shape[1] - 1
+
+
+def test_a_network_of_financial_features_is_never_accused():
+    assert run_cell(Cell("network", n=200, shift=1.0, n_irrelevant=0, n_simulations=2))["is_exact"]

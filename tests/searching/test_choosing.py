@@ -5,7 +5,7 @@ import pytest
 
 from evenhand.searching import parse_constraint
 from evenhand.searching.choosing import ChoiceRule, honest_differences, reasons_of
-from evenhand.searching.figures import DIRECTIONS
+from evenhand.searching.metrics import DIRECTIONS
 
 
 def figures(**means):

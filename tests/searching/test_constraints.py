@@ -48,13 +48,13 @@ def test_complaints_name_the_figure_the_value_and_the_limit():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("acu >= 0.7", r"names no figure: 'acu'. Did you mean 'auc'\?"),
+        ("acu >= 0.7", r"names no metric: 'acu'. Did you mean 'auc'\?"),
         ("auc >= bset - 0.01", r"compares with 'bset', .* Did you mean 'best'\?"),
         ("auc is good", "A constraint reads like 'auc >= best - 0.01'"),
         ("auc >= best - 0.01; drop", "A constraint reads like"),
         ("positive_rate >= best", "asks for the best positive_rate, of which neither more nor less is better"),
         ("positive_rate within -1 of 0.5", "must allow a distance of 0 or more, got -1"),
-        ("eo_gapp within 0.1 of 0.5", "names no figure: 'eo_gapp'"),
+        ("eo_gapp within 0.1 of 0.5", "names no metric: 'eo_gapp'"),
         (3, "A constraint must be a text such as"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
 from evenhand.searching import networks, search
-from evenhand.searching.figures import DIRECTIONS
+from evenhand.searching.metrics import DIRECTIONS
 from evenhand.training import TrainingDivergedError
 
 from .conftest import SPACE
@@ -62,7 +62,7 @@ def test_a_grid_has_the_numbers_of_a_heatmap(result):
     assert table.columns.tolist() == [6, 10]
     own = [k for k, c in enumerate(result.tried) if (c.parameters["cec_weight"], c.parameters["epochs"]) == (3.0, 10)]
     assert table.loc[3.0, 10] == pytest.approx(result.metrics["auc"][own].mean())
-    with pytest.raises(InvalidInputError, match="names no figure: 'acu'"):
+    with pytest.raises(InvalidInputError, match="names no metric: 'acu'"):
         result.grid("cec_weight", "epochs", "acu")
     with pytest.raises(InvalidInputError, match=r"names columns absent from the data: \['epoch'\]"):
         result.grid("cec_weight", "epoch", "auc")
@@ -143,9 +143,9 @@ def test_where_no_candidate_meets_the_constraints_the_best_model_is_refused(give
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"minimize": "excesss"}, r"`minimize` names no figure: 'excesss'. Did you mean 'excess'\?"),
-        ({"minimize": "positive_rate"}, "`minimize` must be a figure of which less or more is better"),
-        ({"keep": ["acu >= 1"]}, "names no figure: 'acu'"),
+        ({"minimize": "excesss"}, r"`minimize` names no metric: 'excesss'. Did you mean 'excess'\?"),
+        ({"minimize": "positive_rate"}, "`minimize` must be a metric of which less or more is better"),
+        ({"keep": ["acu >= 1"]}, "names no metric: 'acu'"),
         ({"seeds": 0}, "`seeds` must be a whole number of at least 1, got 0"),
         ({"decision_threshold": 1.0}, "`decision_threshold` must be between 0 and 1, got 1.0"),
         ({"confirmation": 1.0}, "`confirmation` must be a share of at least 0 and below 1, got 1.0"),

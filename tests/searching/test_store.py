@@ -13,8 +13,8 @@ def test_a_block_comes_back_as_it_was_written(tmp_path):
     rows = [Scored("a", 0, 1, {"auc": 0.1 + 0.2, "air": math.nan}), Scored("b", 1, 0, {}, "training diverged")]
     store.write("first", rows)
     found = BlockStore(tmp_path, "run").read("first")
-    assert found[0].figures["auc"] == 0.1 + 0.2
-    assert math.isnan(found[0].figures["air"])
+    assert found[0].metrics["auc"] == 0.1 + 0.2
+    assert math.isnan(found[0].metrics["air"])
     assert found[1] == rows[1]
 
 

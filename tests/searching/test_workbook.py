@@ -47,7 +47,7 @@ def test_cost_and_gain_are_numbers(workbook, result):
 
 def test_every_fold_of_every_metric_is_there(workbook, result):
     rows = rows_of(workbook["Folds"])
-    assert len(rows) == len(result.tried) * len(result.metrics) * result.judging.folds
+    assert len(rows) == len(result.tried) * len(result.metrics) * result.settings.folds
     last = rows[-1]
     name = next(name for name, words in METRIC_WORDS.items() if words == last["metric"])
     assert last["value"] == pytest.approx(result.metrics[name][last["candidate"], last["fold"]])

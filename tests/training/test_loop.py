@@ -64,9 +64,9 @@ def test_a_member_of_a_stack_gets_the_result_of_that_model_alone(monkeypatch, pe
 
 
 def test_several_blocks_an_epoch_and_three_groups_train_the_same_alone_and_together(monkeypatch):
-    from evenhand.training.engine import batches
+    from evenhand.training.engine import minibatches
 
-    monkeypatch.setattr(batches, "_ROWS_PER_BLOCK", 24)
+    monkeypatch.setattr(minibatches, "_ROWS_PER_BLOCK", 24)
     data = make_data(sizes=(50, 21), n_groups=3, weighted=True)
     together = train(data, settings(**STACK)).parameters
     for member in (0, 2):

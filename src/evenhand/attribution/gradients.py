@@ -37,7 +37,7 @@ Method = Literal["segments", "midpoint", "exact"]
 ArrayOrTensor = TypeVar("ArrayOrTensor", NDArray[np.floating], Tensor)
 
 # Largest number of hidden values held at once; bounds memory whatever the number of people.
-_CHUNK_VALUES = 4_000_000
+_CHUNK_VALUES = {"cpu": 4_000_000, "cuda": 100_000_000}
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Attribution:
     Attributes
     ----------
     gradients
-        Path-averaged gradients g, of shape (n, d).
+        Path-averaged gradients g, of shape (n, d), or (K, n, d) of a stack of K models.
     offset
-        x - b, of shape (n, d).
+        x - b, of shape (n, d): all models of a stack share it.
     logit, baseline_logit
-        The model at x and at b, of shape (n,).
+        The model at x and at b, of shape (n,), or (K, n).
     method
         How the path was integrated; a module that is not a plain chain of layers has ``midpoint`` here whatever
         was asked for.
@@ -82,10 +82,10 @@ class Attribution:
         """The people of `index`, in float64."""
         return replace(
             self,
-            gradients=self.gradients[index].double(),
-            offset=self.offset[index].double(),
-            logit=self.logit[index].double(),
-            baseline_logit=self.baseline_logit[index].double(),
+            gradients=self.gradients[..., index, :].double(),
+            offset=self.offset[..., index, :].double(),
+            logit=self.logit[..., index].double(),
+            baseline_logit=self.baseline_logit[..., index].double(),
         )
 
     def with_inputs_of(self, other: Self) -> Tensor:
@@ -160,7 +160,10 @@ def attribute(
     n_steps: int = 32,
     method: Method = "segments",
 ) -> Attribution:
-    """Attributions with everything a caller may want to check: see `integrated_gradients` and `Attribution`."""
+    """Attributions with everything a caller may want to check: see `integrated_gradients` and `Attribution`.
+
+    A stack of networks is asked about the same people, `x` of shape (n, d), all at once.
+    """
     _check(x, baseline, n_steps, method)
     baseline = baseline.expand_as(x)
     net = model if isinstance(model, FeedForward) else feed_forward(model)
@@ -174,12 +177,14 @@ def attribute(
         return _attribute_by_autograd(model, x, baseline, n_steps)
     if net.n_inputs != x.shape[-1]:
         raise InvalidInputError(f"The model takes {net.n_inputs} features, `x` has {x.shape[-1]}.")
-    chunk = max(1, _CHUNK_VALUES // _values_per_person(net, n_steps, method))
+    models = net.weights[0].shape[:-2] if x.dim() == 2 else x.shape[:-2]
+    ends, starts = (rows.expand(*models, *rows.shape[-2:]) for rows in (x, baseline))
+    chunk = max(1, _chunk_values(x.device) // _values_per_person(net, n_steps, method))
     parts = [
         path_gradients(net, x_part, b_part, n_steps, method)
-        for x_part, b_part in zip(x.split(chunk, -2), baseline.split(chunk, -2), strict=True)
+        for x_part, b_part in zip(ends.split(chunk, -2), starts.split(chunk, -2), strict=True)
     ]
-    return Attribution(torch.cat(parts, -2), x - baseline, net(x), net(baseline), method)
+    return Attribution(torch.cat(parts, -2), x - baseline, net(ends), net(starts), method)
 
 
 def path_gradients(net: FeedForward, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Tensor:
@@ -282,7 +287,7 @@ def _attribute_by_autograd(model: nn.Module, x: Tensor, baseline: Tensor, n_step
     """Midpoint gradients of any module, by automatic differentiation."""
     differentiable = torch.is_grad_enabled() and any(p.requires_grad for p in model.parameters())
     alphas = (torch.arange(n_steps, dtype=x.dtype, device=x.device) + 0.5) / n_steps
-    rows = max(1, _CHUNK_VALUES // (max(64, x.shape[-1]) * n_steps))
+    rows = max(1, _chunk_values(x.device) // (max(64, x.shape[-1]) * n_steps))
     parts = []
     with _evaluating(model):
         for x_part, b_part in zip(x.split(rows), baseline.split(rows), strict=True):
@@ -327,6 +332,10 @@ def placement(model: nn.Module | FeedForward) -> tuple[torch.dtype, torch.device
         if tensor.is_floating_point():
             return tensor.dtype, tensor.device
     return torch.float32, torch.device("cpu")
+
+
+def _chunk_values(device: torch.device) -> int:
+    return _CHUNK_VALUES.get(device.type, _CHUNK_VALUES["cpu"])
 
 
 def _values_per_person(net: FeedForward, n_steps: int, method: Method) -> int:

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.attribution import Explanation
-from evenhand.auditing.pairs import ScoredPairs, score_pairs
+from evenhand.auditing.pairs import ScoredPairs, score_batch_pairs
 from evenhand.auditing.people import People
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.sums import AuditSums, text_codes
@@ -121,7 +121,7 @@ def audit_batch(
     points = reference.matcher.points if pool is people else reference.matcher.space.transform(F)
     pairs = _matched(reference, people, F)
     own = explainer.explain(people.x, people.cells)
-    scored = score_pairs(explainer, own, people, pool, pairs)
+    scored = score_batch_pairs(explainer, own, people, pool, pairs)
     score: Floats = reference.model.probability(own.logit).cpu().numpy()
     decision = (score >= settings.decision_threshold).astype(np.int64)
     regime = np.full(len(pairs), None, dtype=object)

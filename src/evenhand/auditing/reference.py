@@ -10,11 +10,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.auditing.options import AuditOptions
-from evenhand.auditing.people import Explainer, People
+from evenhand.auditing.people import People
 from evenhand.auditing.triples import EvidenceReference
 from evenhand.matching import MatchReference
 from evenhand.matching.space import Missing
 from evenhand.models.dispatch import as_audited_model
+from evenhand.models.explaining import Explainer
 from evenhand.models.protocol import AuditedModel
 
 __all__ = ["AuditReference", "audited_model"]
@@ -62,7 +63,7 @@ class AuditReference:
             model=model,
             settings=settings,
             pool=pool,
-            explainer=Explainer.of(model, pool, settings.n_steps, settings.method),
+            explainer=Explainer.of(model, pool.x, pool.labels, pool.groups.codes, settings.n_steps, settings.method),
             matcher=matcher,
             evidence=EvidenceReference.of(pool, matcher.points, is_financial, settings.random_state)
             if settings.evidence

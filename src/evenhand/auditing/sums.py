@@ -174,7 +174,7 @@ class AuditSums:
         error = own.standard_error
         return cls(
             n_people=np.bincount(codes, minlength=n_groups),
-            n_without_baseline=int((~reference.explainer.has_baseline(people)).sum()),
+            n_without_baseline=int((~reference.explainer.has_baseline(people.cells)).sum()),
             scores=ScoreCounts.of(score, codes, people.labels, decision),
             approvals={name: _approvals(values, codes, decision, n_groups) for name, values in by.items()},
             n_scored=np.bincount(group, minlength=n_groups),

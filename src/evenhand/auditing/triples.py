@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.attribution import Explanation
-from evenhand.auditing.people import Explainer, People, Seen
+from evenhand.auditing.people import People
 from evenhand.matching.placebos import N_PAIRS, PlaceboPairs, PlaceboReference
-from evenhand.metrics.cec import cec_scores, reason_overlap, score_contributions
+from evenhand.metrics.cec import PairScores
+from evenhand.models.explaining import Explainer, Seen
+from evenhand.models.scoring import score_triples
 
 __all__ = ["BatchEvidence", "EvidenceReference", "EvidenceSums", "Triples", "compare_batch"]
 
@@ -21,7 +23,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_BLOCK = 16_384  # triples scored at once
+_BLOCK = 16_384  # people whose deviation is summed at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,22 +210,22 @@ def compare_batch(
     pairs = _compared_people(reference.placebos, people, points, person_row, first_person, compared, max_distance)
     pairs = _with_baseline(pairs, explainer, people)
     scored = _scored(reference, explainer, own, people, pool, pairs, decision_threshold)
-    figures = {name: pairs.person_mean(values) for name, values in _by_person(scored).items()}
+    means = {name: pairs.person_mean(values) for name, values in _by_person(scored).items()}
     usable = _is_usable(scored)
     triples = _triples(people, pairs, scored, usable, first_person, by)
-    known = np.isfinite(figures["cec"])
+    known = np.isfinite(means["cec"])
     sums = EvidenceSums(
         n_triples=len(pairs),
         n_left_out=int((~usable).sum()),
         n_asked=pairs.n_asked,
         n_supported=int((pairs.reason == 0).sum()),
         n_compared=int(known.sum()),
-        compared_cec=float(figures["cec"][known].sum()),
-        placebo_cec=float(figures["placebo_cec"][known].sum()),
-        placebo_reasons=float(figures["placebo_reasons"][known].sum()),
+        compared_cec=float(means["cec"][known].sum()),
+        placebo_cec=float(means["placebo_cec"][known].sum()),
+        placebo_reasons=float(means["placebo_reasons"][known].sum()),
         without_support=pairs.without_support,
     )
-    return BatchEvidence(triples, sums, figures["placebo_cec"], figures["over_gap"], figures["placebo_over_gap"])
+    return BatchEvidence(triples, sums, means["placebo_cec"], means["over_gap"], means["placebo_over_gap"])
 
 
 def _compared_people(
@@ -256,7 +258,7 @@ def _compared_people(
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
-    """Figures of every triple: pair, placebo pair, and what unlike finances alone would give.
+    """Metrics of every triple: pair, placebo pair, and what unlike finances alone would give.
 
     The columns of `pair` and `placebo` are cec, input gap, reasoning gap and shared reasons.
     """
@@ -330,11 +332,7 @@ def _triples(
 
 def _with_baseline(pairs: PlaceboPairs, explainer: Explainer, people: People) -> PlaceboPairs:
     """The triples of people whose cell has someone besides the placebo to take a mean of."""
-    kept = explainer.cell_sizes[people.cells][pairs.person] > 1
-    if kept.all():
-        return pairs
-    names = ("person", "other", "own", "other_distance", "own_distance", "other_group")
-    return replace(pairs, **{name: getattr(pairs, name)[kept] for name in names})
+    return pairs.where(explainer.baselines.sizes[people.cells[pairs.person]] > 1)
 
 
 def _scored(
@@ -346,21 +344,15 @@ def _scored(
     pairs: PlaceboPairs,
     decision_threshold: float,
 ) -> _Scores:
-    """Score every triple's pair and placebo pair, block by block."""
-    n, n_features, device = len(pairs), len(people.table.columns), people.x.device
-    cells = people.cells[pairs.person]
-    other = explainer.see(pool, pairs.other, cells)
+    """Score every triple's pair and placebo pair."""
+    n, n_features, cells = len(pairs), len(people.table.columns), people.cells[pairs.person]
+    matches = explainer.see(pool.x, pairs.other, cells)
     # Among the same people a placebo is explained from their own cell already.
-    placebo = (
-        Seen(own, torch.as_tensor(pairs.own, device=device))
+    placebos = (
+        Seen(own, torch.as_tensor(pairs.own, device=people.x.device))
         if pool is people
-        else explainer.see(pool, pairs.own, cells)
+        else explainer.see(pool.x, pairs.own, cells)
     )
-    person, rows = torch.as_tensor(pairs.person, device=device), torch.as_tensor(pairs.other, device=device)
-    placebo_rows, cell = torch.as_tensor(pairs.own, device=device), torch.as_tensor(cells, device=device)
-    join = explainer.model.join_matrix()
-    join = None if join is None else join.double()
-    is_financial, deviation = reference.is_financial, reference.deviation
     probability = explainer.model.probability
     decided = _decisions(probability(own.logit), decision_threshold)[pairs.person]
     result = _Scores(
@@ -369,49 +361,25 @@ def _scored(
         gap=np.empty(n),
         placebo_gap=np.empty(n),
         is_favorable=decided,
-        is_same_decision=decided == _decisions(probability(other.logit), decision_threshold),
-        is_same_placebo_decision=decided == _decisions(probability(placebo.logit), decision_threshold),
+        is_same_decision=decided == _decisions(probability(matches.logit), decision_threshold),
+        is_same_placebo_decision=decided == _decisions(probability(placebos.logit), decision_threshold),
         contributions=np.empty((n, n_features), dtype=np.float32),
         weights=np.empty((n, n_features), dtype=np.float32),
     )
-    for start in range(0, n, _BLOCK):
-        block = slice(start, start + _BLOCK)
-        me, them, like_me = own.rows(person[block]), other[block], placebo[block]
-        x, baseline = people.x[person[block]], explainer.baselines[cell[block]]
-        with_theirs, with_placebos = (
-            explainer.model.attribute(
-                torch.where(is_financial, counterpart, x), baseline, explainer.n_steps, explainer.method
-            ).rows(torch.arange(len(x), device=device))
-            for counterpart in (pool.x[rows[block]], pool.x[placebo_rows[block]])
-        )
-        n_known = explainer.n_known[cell[block]]
-        without_one = None if explainer.without_one is None else explainer.without_one[cell[block]]
-        apart = [each.leaving_out(like_me, n_known, without_one) for each in (me, like_me, with_placebos)]
-        pair, result.pair[block], result.gap[block] = _compared(me, them, with_theirs, join)
-        null, result.placebo[block], result.placebo_gap[block] = _compared(apart[0], apart[1], apart[2], join)
-        result.contributions[block] = (pair - null).cpu()
-        result.weights[block] = (
-            _weights(them.per_deviation(deviation), join) - _weights(like_me.per_deviation(deviation), join)
-        ).cpu()
+    for block, part in score_triples(
+        explainer, own, people.x, people.cells, pool.x, pairs, matches, placebos, reference.is_financial
+    ):
+        result.pair[block], result.placebo[block] = _columns(part.pair), _columns(part.placebo)
+        result.gap[block], result.placebo_gap[block] = part.gap.cpu().numpy(), part.placebo_gap.cpu().numpy()
+        result.contributions[block] = (part.pair.contributions - part.placebo.contributions).cpu()
+        result.weights[block] = part.weight_difference(reference.deviation).cpu()
     return result
 
 
-def _compared(
-    me: Explanation, them: Explanation, with_their_finances: Explanation, join: Tensor | None
-) -> tuple[Tensor, Floats, Floats]:
-    """Feature contributions, figures and financial gaps of pairs.
-
-    The financial gap is the CEC score that a pair's unlike finances alone would give: that of a person and of the same
-    person with the counterpart's financial features. Its difference between a pair and its placebo pair is no
-    evidence of anything but unlike neighbors, and is the control that `inference.excess` takes out. For a model that
-    sees financial features only, it is the CEC score itself.
-    """
-    own, other, moved = me.values, them.values, with_their_finances.values
-    scores = score_contributions(own, other, me.with_inputs_of(them), them.with_inputs_of(me), join)
-    overlap = reason_overlap(own, other, join)
-    gap = cec_scores(own, moved) if join is None else cec_scores(own @ join, moved @ join)
-    columns = torch.stack((scores.cec, scores.input_gap, scores.reasoning_gap, overlap), dim=1)
-    return scores.contributions, columns.cpu().numpy(), gap.cpu().numpy()
+def _columns(scores: PairScores) -> Floats:
+    found = (scores.cec, scores.input_gap, scores.reasoning_gap, scores.shared_reasons)
+    columns: Floats = torch.stack(found, dim=1).cpu().numpy()
+    return columns
 
 
 def _deviation(x: Tensor) -> Tensor:
@@ -421,14 +389,6 @@ def _deviation(x: Tensor) -> Tensor:
     mean = torch.nansum(x, 0, dtype=torch.float64) / n
     squares = torch.stack([torch.nansum((part.double() - mean).square(), 0) for part in x.split(_BLOCK)]).sum(0)
     return (squares / n).sqrt()
-
-
-def _weights(steps: Tensor, join: Tensor | None) -> Tensor:
-    """Change of the logit for one standard deviation of each feature; a feature of several columns has no sign."""
-    if join is None:
-        return steps
-    is_single = join.sum(0) == 1
-    return torch.where(is_single, steps @ join, (steps.square() @ join).sqrt())
 
 
 def _decisions(probability: Tensor, threshold: float) -> NDArray[np.bool_]:

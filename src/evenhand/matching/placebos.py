@@ -7,7 +7,7 @@ Whatever the two kinds of pairs have in common - unlike finances, a model that b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -116,6 +116,11 @@ class PlaceboPairs:
     def without_support(self) -> dict[str, int]:
         """How many (person, other group) have no triple, by reason."""
         return {text: int((self.reason == code).sum()) for code, text in enumerate(_REASONS) if code}
+
+    def where(self, is_kept: Bools) -> PlaceboPairs:
+        """Those of the triples that are kept."""
+        names = ("person", "other", "own", "other_distance", "own_distance", "other_group")
+        return self if is_kept.all() else replace(self, **{name: getattr(self, name)[is_kept] for name in names})
 
     def person_mean(self, values: ArrayLike) -> Floats:
         """Mean of a value per triple over each person's triples with each group.

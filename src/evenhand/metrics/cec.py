@@ -22,8 +22,6 @@ __all__ = [
     "cec_scores",
     "feature_contributions",
     "reason_overlap",
-    "score_contributions",
-    "score_pairs",
     "squared_cec",
     "unit_vectors",
 ]
@@ -101,87 +99,71 @@ def feature_contributions(attributions: Tensor, match_attributions: Tensor) -> T
     return squares / squares.sum(-1, keepdim=True).clamp_min(1e-30).sqrt()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PairScores:
-    """What is measured on each pair; every field has shape (n_pairs,) but `contributions`.
+    """What is measured on each pair, each metric when it is asked for; all have shape (..., n) but `contributions`.
 
     Attributes
     ----------
-    cec
-        The CEC score.
-    input_gap
-        Half the distance between the unit vectors of (x - b) * g(x) and (x' - b) * g(x): other inputs, same weights.
-    reasoning_gap
-        Half the distance between (z - b) * g(x) and (z - b) * g(x'), averaged over z = x and z = x': the same inputs,
-        other weights. Exactly 0 for a linear model.
-    contributions
-        Each feature's part of the score, of shape (n_pairs, n_features).
-    is_negligible
-        Whether either attribution is too short to have a direction.
-    """
-
-    cec: Tensor
-    input_gap: Tensor
-    reasoning_gap: Tensor
-    contributions: Tensor
-    is_negligible: Tensor
-
-
-def score_pairs(
-    offset: Tensor,
-    gradients: Tensor,
-    match_offset: Tensor,
-    match_gradients: Tensor,
-    join: Tensor | None = None,
-) -> PairScores:
-    """Score pairs from the factors of their integrated gradients.
-
-    Parameters
-    ----------
-    offset, match_offset
-        x - b and x' - b, of shape (n, d), with the person's b in both.
-    gradients, match_gradients
-        Path-averaged gradients g(x) and g(x'), of shape (n, d).
-    join
-        Matrix of shape (d, n_features) that sums encoded columns into the features people read; None for none.
-    """
-    return score_contributions(
-        offset * gradients, match_offset * match_gradients, match_offset * gradients, offset * match_gradients, join
-    )
-
-
-def score_contributions(
-    own: Tensor, other: Tensor, moved: Tensor, swapped: Tensor, join: Tensor | None = None
-) -> PairScores:
-    """Score pairs from their attributions, and from what those would be with each other's inputs.
-
-    Parameters
-    ----------
     own, other
-        Attributions of the person and of the match, of shape (n, d), both from the person's baseline.
+        Attributions of the person and of the match, of shape (..., n, n_features), both from the person's baseline.
     moved
         Contributions of the match's inputs in the person's context.
     swapped
         Contributions of the person's inputs in the match's context.
-    join
-        Matrix of shape (d, n_features) that sums encoded columns into the features people read; None for none.
+
+    Examples
+    --------
+    >>> x, other, g = torch.tensor([[1.0, 2.0]]), torch.tensor([[2.0, 1.0]]), torch.tensor([[0.5, 0.5]])
+    >>> scores = PairScores(own=x * g, other=other * g, moved=other * g, swapped=x * g)
+    >>> scores.reasoning_gap.item(), bool(scores.input_gap == scores.cec)
+    (0.0, True)
     """
-    if join is not None:
-        own, other, moved, swapped = own @ join, other @ join, moved @ join, swapped @ join
-    shortest = torch.minimum(own.norm(dim=-1), other.norm(dim=-1))
-    return PairScores(
-        cec=cec_scores(own, other),
-        input_gap=cec_scores(own, moved),
-        reasoning_gap=(cec_scores(moved, other) + cec_scores(own, swapped)) / 2,
-        contributions=feature_contributions(own, other),
-        is_negligible=shortest < NEGLIGIBLE_NORM,
-    )
+
+    own: Tensor
+    other: Tensor
+    moved: Tensor
+    swapped: Tensor
+
+    @property
+    def cec(self) -> Tensor:
+        """The CEC score."""
+        return cec_scores(self.own, self.other)
+
+    @property
+    def input_gap(self) -> Tensor:
+        """Half the distance between the unit vectors of (x - b) * g(x) and (x' - b) * g(x).
+
+        Other inputs, the same weights.
+        """
+        return cec_scores(self.own, self.moved)
+
+    @property
+    def reasoning_gap(self) -> Tensor:
+        """Half the distance between (z - b) * g(x) and (z - b) * g(x'), averaged over z = x and z = x'.
+
+        The same inputs, other weights: exactly 0 for a linear model.
+        """
+        return (cec_scores(self.moved, self.other) + cec_scores(self.own, self.swapped)) / 2
+
+    @property
+    def contributions(self) -> Tensor:
+        """Each feature's part of the score, of shape (..., n, n_features)."""
+        return feature_contributions(self.own, self.other)
+
+    @property
+    def shared_reasons(self) -> Tensor:
+        """Share of the principal reasons that the two have in common."""
+        return reason_overlap(self.own, self.other)
+
+    @property
+    def is_negligible(self) -> Tensor:
+        """Whether either attribution is too short to have a direction."""
+        return torch.minimum(self.own.norm(dim=-1), self.other.norm(dim=-1)) < NEGLIGIBLE_NORM
 
 
-def reason_overlap(
-    attributions: Tensor, match_attributions: Tensor, join: Tensor | None = None, n_reasons: int = N_REASONS
-) -> Tensor:
-    """Share of the principal reasons that the two of a pair have in common, of shape (n,), from 0 to 1.
+def reason_overlap(attributions: Tensor, match_attributions: Tensor, n_reasons: int = N_REASONS) -> Tensor:
+    """Share of the principal reasons that the two of a pair have in common, of shape (..., n), from 0 to 1.
 
     The principal reasons are the features whose attributions are lowest: those that told most against the person.
 
@@ -193,9 +175,8 @@ def reason_overlap(
     """
 
     def reasons(values: Tensor) -> Tensor:
-        joined = values if join is None else values @ join
-        lowest = joined.topk(min(n_reasons, joined.shape[-1]), dim=-1, largest=False).indices
-        return torch.zeros_like(joined, dtype=torch.bool).scatter_(-1, lowest, True)
+        lowest = values.topk(min(n_reasons, values.shape[-1]), dim=-1, largest=False).indices
+        return torch.zeros_like(values, dtype=torch.bool).scatter_(-1, lowest, True)
 
     first, second = reasons(attributions), reasons(match_attributions)
     return (first & second).sum(-1) / first.sum(-1)

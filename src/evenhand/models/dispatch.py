@@ -32,7 +32,7 @@ ATTRIBUTIONS: tuple[str, ...] = get_args(AttributionChoice)
 
 
 @dataclass(frozen=True)
-class _Request:
+class _Options:
     """What the user asked for."""
 
     attribution: AttributionChoice
@@ -96,9 +96,9 @@ def as_audited_model(
         raise InvalidInputError(f"`attribution` must be one of {list(ATTRIBUTIONS)}, got {attribution!r}.")
     if output not in (None, *get_args(Output)):
         raise InvalidInputError(f"`output` must be one of {list(get_args(Output))} or None, got {output!r}.")
-    request = _Request(attribution, output, n_permutations, random_state, table)
-    found = _chosen(model, request)
-    if not request.allows(found.attribution):
+    options = _Options(attribution, output, n_permutations, random_state, table)
+    found = _chosen(model, options)
+    if not options.allows(found.attribution):
         raise InvalidInputError(
             f'attribution="{attribution}" does not apply to a {found.kind}, which is explained by '
             f'"{found.attribution}"; leave it at "auto".'
@@ -111,18 +111,18 @@ def as_audited_model(
     return found
 
 
-def _chosen(model: Any, request: _Request) -> AuditedModel:  # noqa: ANN401
+def _chosen(model: Any, options: _Options) -> AuditedModel:  # noqa: ANN401
     """The model in the way asked for, or in the one way it has."""
     if isinstance(model, ShapleyModel):
         return model
-    known = _known(model, request)
-    if known is None or request.attribution == "auto" or request.attribution == known.attribution:
-        return known or _black_box(model, request)
-    if request.attribution == "sampled_shapley":
+    known = _known(model, options)
+    if known is None or options.attribution == "auto" or options.attribution == known.attribution:
+        return known or _black_box(model, options)
+    if options.attribution == "sampled_shapley":
         return sampled_model(
-            known, output=request.output, n_permutations=request.n_permutations, random_state=request.random_state
+            known, output=options.output, n_permutations=options.n_permutations, random_state=options.random_state
         )
-    if request.attribution == "integrated_gradients" and isinstance(known, LinearModel):
+    if options.attribution == "integrated_gradients" and isinstance(known, LinearModel):
         intercept = torch.full((1,), known.intercept, dtype=known.dtype, device=known.device)
         return DifferentiableModel(
             FeedForward((known.weights.unsqueeze(-1),), (intercept,), ()), known.kind, known.encoder
@@ -130,7 +130,7 @@ def _chosen(model: Any, request: _Request) -> AuditedModel:  # noqa: ANN401
     return known
 
 
-def _known(model: Any, request: _Request) -> AuditedModel | None:  # noqa: ANN401
+def _known(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN401
     """The model in the way that suits it best; None where it is a black box on the table's columns."""
     if isinstance(model, AuditedModel):
         return model
@@ -139,68 +139,68 @@ def _known(model: Any, request: _Request) -> AuditedModel | None:  # noqa: ANN40
     if isinstance(model, OnnxModel):
         return onnx_model(
             model,
-            output=request.output,
-            n_permutations=request.n_permutations,
-            random_state=request.random_state,
-            table=request.table,
+            output=options.output,
+            n_permutations=options.n_permutations,
+            random_state=options.random_state,
+            table=options.table,
         )
     if isinstance(model, OffersAuditedModel):
         return model.audited_model()
     model = unwrapped(model)
     if is_kind(model, "Pipeline"):
-        return _known_pipeline(model, request)
-    return _known_estimator(model, request, None)
+        return _known_pipeline(model, options)
+    return _known_estimator(model, options, None)
 
 
-def _known_estimator(model: Any, request: _Request, encoder: EncodesTables | None) -> AuditedModel | None:  # noqa: ANN401
+def _known_estimator(model: Any, options: _Options, encoder: EncodesTables | None) -> AuditedModel | None:  # noqa: ANN401
     """An estimator on its inputs, encoded or not."""
-    if encoder is None and request.table is not None and request.allows("sampled_shapley") and takes_categories(model):
+    if encoder is None and options.table is not None and options.allows("sampled_shapley") and takes_categories(model):
         return catboost_black_box(
             model,
-            request.table,
-            output=request.output,
-            n_permutations=request.n_permutations,
-            random_state=request.random_state,
+            options.table,
+            output=options.output,
+            n_permutations=options.n_permutations,
+            random_state=options.random_state,
         )
     if isinstance(model, TreeEnsemble) or tree_library(model) is not None:
         try:
-            columns = None if request.table is None else [str(column) for column in request.table.columns]
+            columns = None if options.table is None else [str(column) for column in options.table.columns]
             return tree_model(model, encoder, columns)
         except InvalidTypeError:
-            if request.attribution == "tree_shap":
+            if options.attribution == "tree_shap":
                 raise
-    known = linear_model(model, request.output, encoder) or network_model(model, encoder)
-    return known or (None if encoder is None else _black_box(model, request, encoder))
+    known = linear_model(model, options.output, encoder) or network_model(model, encoder)
+    return known or (None if encoder is None else _black_box(model, options, encoder))
 
 
-def _known_pipeline(model: Any, request: _Request) -> AuditedModel | None:  # noqa: ANN401
+def _known_pipeline(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN401
     """The last step of a pipeline on what the steps before it make of the table."""
     last = unwrapped(model.steps[-1][1])
     if len(model.steps) == 1:
-        return _known(last, request)
+        return _known(last, options)
     if is_kind(last, "Pipeline"):
-        return _known_pipeline(Pipeline([*model.steps[:-1], *last.steps]), request)
-    if request.allows("sampled_shapley") and takes_categories(last):
+        return _known_pipeline(Pipeline([*model.steps[:-1], *last.steps]), options)
+    if options.allows("sampled_shapley") and takes_categories(last):
         return None
-    encoder = pipeline_encoder(model[:-1], request.table)
+    encoder = pipeline_encoder(model[:-1], options.table)
     if encoder is not None:
-        return _known_estimator(last, request, encoder)
+        return _known_estimator(last, options, encoder)
     step = type(part_that_mixes(model[:-1], getattr(model, "n_features_in_", 0))).__name__
-    if not request.allows("sampled_shapley"):
+    if not options.allows("sampled_shapley"):
         raise InvalidInputError(
-            f'attribution="{request.attribution}" does not apply: the pipeline\'s step {step} mixes columns, or makes '
+            f'attribution="{options.attribution}" does not apply: the pipeline\'s step {step} mixes columns, or makes '
             'no numbers of them, so only attribution="sampled_shapley" can tell what each of the table\'s columns '
             "contributes."
         )
     return None
 
 
-def _black_box(model: Any, request: _Request, encoder: EncodesTables | None = None) -> AuditedModel:  # noqa: ANN401
+def _black_box(model: Any, options: _Options, encoder: EncodesTables | None = None) -> AuditedModel:  # noqa: ANN401
     return black_box_model(
         unwrapped(model),
-        output=request.output,
+        output=options.output,
         encoder=encoder,
-        n_permutations=request.n_permutations,
-        random_state=request.random_state,
-        table=request.table,
+        n_permutations=options.n_permutations,
+        random_state=options.random_state,
+        table=options.table,
     )

@@ -16,7 +16,7 @@ __all__ = ["DifferentiableModel"]
 
 @dataclass(frozen=True)
 class DifferentiableModel(AuditedModel):
-    """A network that maps the encoded table, of shape (n, d), to one logit per row."""
+    """A network that maps the encoded table, of shape (n, d), to one logit per row; or a stack of K, to (K, n)."""
 
     network: nn.Module | FeedForward
     kind: str
@@ -37,7 +37,8 @@ class DifferentiableModel(AuditedModel):
         """Integrated gradients of encoded people from encoded baselines, without a graph."""
         with torch.no_grad():
             found = attribute(self.network, x, baseline, n_steps, method)
-        check_finite(found.logit)
+        if found.logit.dim() == 1:  # of a stack, one member that overflows must not stop the others
+            check_finite(found.logit)
         return found
 
     def margin(self, x: Tensor) -> Tensor:

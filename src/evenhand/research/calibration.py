@@ -2,8 +2,8 @@
 
 Every cell simulates many data sets from one setting and audits a model whose even-handedness is known by
 construction: a linear model or a network that never sees the group, or the planted bias of
-`data.synthetic.make_planted_bias`. Beside the audit stand two rules it replaces: the paper's share of people in
-Regime B, and the nearest neighbor of the own group as placebo.
+`datasets.synthetic.make_planted_bias`. The audit is the one that ships, called stage by stage. Beside it stand two
+rules that it replaces: the paper's share of people in Regime B, and the nearest neighbor of the own group as placebo.
 """
 
 from __future__ import annotations
@@ -18,30 +18,33 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from multiprocessing.queues import Queue
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from evenhand.attribution.baselines import label_group_baselines
-from evenhand.attribution.gradients import attribute
+from evenhand.auditing.batch import BatchFindings, audit_batch
+from evenhand.auditing.evidence import Design, Evidence, estimate_evidence
+from evenhand.auditing.options import AuditOptions, AuditSettings
+from evenhand.auditing.people import People
+from evenhand.auditing.reference import AuditReference
 from evenhand.datasets.synthetic import make_planted_bias
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching import MatchingSpace, NeighborIndex
-from evenhand.matching.placebos import placebo_pairs
-from evenhand.metrics.adjustment import holm
-from evenhand.metrics.cec import cec_scores
-from evenhand.metrics.excess import ExcessEstimate, excess, excess_by
+from evenhand.inputs.validation import as_groups, as_labels
+from evenhand.metrics.clustering import InMemory
+from evenhand.metrics.excess import ExcessEstimate, excess
+from evenhand.models.dispatch import as_audited_model
+from evenhand.models.scoring import joined, score_pairs
 from evenhand.system.threads import one_torch_thread
 
-__all__ = ["Cell", "Simulation", "full_study", "quick_study", "run_cell", "run_study", "simulate"]
+__all__ = ["Cell", "Simulation", "data_set", "full_study", "quick_study", "run_cell", "run_study", "simulate"]
 
 Ints: TypeAlias = NDArray[np.int64]
 Row: TypeAlias = dict[str, float | int | str | bool]
 
-_CONSISTENCY_THRESHOLD = 0.3
 _TRAINING_PEOPLE = 4000
 _FIRST_TRAINING_SEED = 1_000_000_000
 _SEEDS_PER_CELL = 100_000
@@ -75,9 +78,6 @@ class Cell:
         Step to which features are rounded; 0 for none.
     n_onehot
         Levels of a one-hot feature; 0 for none.
-    control
-        How the financial gap is taken: ``"reevaluated"``, as the audit does, asks the model about the person with the
-        match's finances; ``"weights"`` keeps the person's weights.
     is_hard
         Whether the cell is among the named hard ones: up to 12 % false alarms are accepted, with a warning.
     n_simulations
@@ -95,7 +95,6 @@ class Cell:
     n_irrelevant: int = 3
     ties: float = 0.0
     n_onehot: int = 0
-    control: Literal["weights", "reevaluated"] = "reevaluated"
     is_hard: bool = False
     n_simulations: int = 200
     seed: int = 0
@@ -133,50 +132,101 @@ class Simulation:
 
 
 def simulate(cell: Cell, index: int) -> Simulation:
-    """Audit of the cell's data set number `index`.
+    """Audit of the cell's data set number `index`, by the functions that `evenhand.audit` is made of.
+
+    What takes time and has no part in the estimates (the screen for proxies, the tables of outcomes) is left out.
 
     Examples
     --------
     >>> simulate(Cell(n=200, strength=1.0), 0).audit.p_value < 0.05
     True
     """
-    people = _people(cell, cell.n, cell.seed + index)
-    model = people.model
+    reference, found, evidence = _audited(**data_set(cell, index))
+    assert found.evidence is not None
+    triples = found.evidence.triples
+    nodes = np.column_stack([triples.person, triples.other, triples.own])
+    is_regime_b = found.regime[found.scored.is_scored] == "B"
+    by_group = [split for split in evidence.splits if split.split == "group"]
+    return Simulation(
+        audit=evidence.cec,
+        by_group=tuple(replace(split.estimate, p_value=split.p_adjusted) for split in by_group),
+        regime_b_excess=evidence.regime_b,
+        uncontrolled=excess(triples.cec, triples.placebo_cec, nodes),
+        naive=_naive(reference, found),
+        regime_b=float(is_regime_b.mean()) if len(is_regime_b) else math.nan,
+        common_support=evidence.common_support,
+    )
+
+
+def data_set(cell: Cell, index: int) -> dict[str, Any]:
+    """The cell's data set number `index` and its model, as arguments of `evenhand.audit`.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = data_set(Cell(n=60), 0)
+    >>> eh.audit(**data).evidence.cec == simulate(Cell(n=60), 0).audit
+    True
+    """
+    seed = cell.seed + index
+    people = _people(cell, cell.n, seed)
+    X, model = people.X, people.model
     if cell.model == "network":
         # What a network depends on, and nothing else.
-        population = replace(cell, n=0, n_simulations=0, seed=0, is_hard=False, control="reevaluated")
-        model = _network(population, index // _DATA_SETS_PER_NETWORK)
-    scored = _Scored.of(model, people, reevaluates=cell.control == "reevaluated")
-    # A stream of its own: with the seed of the data, ties would be broken by the draws that made the people.
-    pairs = placebo_pairs(
-        people.points, people.y, people.group, random_state=np.random.default_rng([cell.seed + index, 1])
+        population = replace(cell, n=0, n_simulations=0, seed=0, is_hard=False)
+        X, model = X.drop(columns=X.columns[-1]), _network(population, index // _DATA_SETS_PER_NETWORK)
+    return {
+        "model": model,
+        "X": X,
+        "y": people.y,
+        "sensitive_features": people.group,
+        "financial_features": people.financial_features,
+        # One midpoint is exact for the planted model: it is quadratic.
+        "settings": AuditSettings(n_steps=8 if cell.model == "network" else 1),
+        # A stream of its own: with the seed of the data, ties would be broken by the draws that made the people.
+        "random_state": int(np.random.SeedSequence([seed, 1]).generate_state(1)[0]),
+    }
+
+
+def _audited(
+    model: nn.Module,
+    X: pd.DataFrame,
+    y: Ints,
+    sensitive_features: Ints,
+    financial_features: list[str],
+    random_state: int,
+    settings: AuditSettings,
+) -> tuple[AuditReference, BatchFindings, Evidence]:
+    """What `evenhand.audit` finds about people among themselves."""
+    audited = as_audited_model(model, table=X, random_state=random_state)
+    groups = as_groups(sensitive_features, len(X))
+    options = AuditOptions(
+        **vars(settings),
+        financial_features=tuple(financial_features),
+        attribution=audited.attribution,
+        random_state=random_state,
     )
-    other, other_gap = scored.compare(pairs.person, pairs.other)
-    own, own_gap = scored.compare(pairs.person, pairs.own, is_placebo=True)
-    control, nodes = other_gap - own_gap, pairs.nodes
-    by_group = excess_by(people.group[pairs.person], other, own, nodes, control=control)
-    everyone = np.arange(cell.n)
-    neighbors = NeighborIndex.build(people.points, people.y, people.group)
-    match = neighbors.query(people.points, people.y, 1 - people.group)[1][:, 0]
-    nearest = neighbors.query(people.points, people.y, people.group, exclude_self_rows=everyone)[1][:, 0]
-    has_both = (match >= 0) & (nearest >= 0)
-    cec = scored.compare(everyone[has_both], match[has_both])[0]
-    naive = scored.compare(everyone[has_both], nearest[has_both])[0]
-    return Simulation(
-        audit=excess(other, own, nodes, control=control),
-        by_group=_adjusted(tuple(by_group.values())),
-        regime_b_excess=excess(
-            scored.is_regime_b(pairs.person, pairs.other, other),
-            scored.is_regime_b(pairs.person, pairs.own, own),
-            nodes,
-            control=scored.is_regime_b(pairs.person, pairs.other, other_gap)
-            - scored.is_regime_b(pairs.person, pairs.own, own_gap),
-        ),
-        uncontrolled=excess(other, own, nodes),
-        naive=excess(cec, naive, everyone[has_both]),
-        regime_b=float(scored.is_regime_b(everyone[has_both], match[has_both], cec).mean()),
-        common_support=pairs.common_support,
-    )
+    people = People(X, audited.encode(X), as_labels(y, len(X)), groups)
+    reference = AuditReference.of(audited, options, people)
+    found = audit_batch(reference, people, {})
+    assert found.evidence is not None
+    features = tuple(X.columns)
+    # Weights of features are no part of what is certified here.
+    design = Design(features, groups.names, {}, options.consistency_threshold, without_weight=features)
+    triples, sums = found.evidence.triples, found.evidence.sums
+    evidence = estimate_evidence(InMemory(triples.within([]), len(people), sums.n_left_out), sums, design, [])
+    return reference, found, evidence
+
+
+def _naive(reference: AuditReference, found: BatchFindings) -> ExcessEstimate:
+    """Nearest neighbor of the other group against nearest of the own, as if all people were independent."""
+    people, explainer, matcher = found.people, reference.explainer, reference.matcher
+    itself = np.arange(len(people))
+    nearest = matcher.index.query(matcher.points, matcher.labels, matcher.groups, exclude_self_rows=itself)[1][:, 0]
+    person = np.flatnonzero(found.scored.is_scored & (nearest >= 0))  # with two groups, a pair is a person
+    seen = explainer.see(people.x, nearest[person], people.cells[person])
+    (cec,) = joined((part.cec,) for _, part in score_pairs(explainer, found.own, person, seen)) or [torch.zeros(0)]
+    return excess(found.scored.cec[person], cec.numpy(), person)
 
 
 def run_cell(cell: Cell, level: float = 0.05) -> Row:
@@ -218,7 +268,7 @@ def run_study(
 ) -> list[Row]:
     """Run every cell of the quick or of the full study; a row per cell, in order, as `run_cell` gives it.
 
-    Every data set has a seed of its own, so the figures do not depend on `n_jobs`.
+    Every data set has a seed of its own, so the metrics do not depend on `n_jobs`.
 
     Parameters
     ----------
@@ -289,15 +339,7 @@ def full_study() -> tuple[Cell, ...]:
         for share, shift in ((0.5, 0.0), (0.3, 0.5), (0.1, 0.5), (0.05, 0.0), (0.05, 1.0)):
             is_hard = share <= 0.1 and shift == 1
             cells.append(Cell(strength=strength, group_share=share, shift=shift, is_hard=is_hard, n_simulations=350))
-    # What keeping the person's weights would do, in cells where it raises too many alarms.
-    kept = Cell("network", n_irrelevant=0, control="weights", n_simulations=525)
     cells += [
-        replace(kept, group_share=0.5, shift=1.0),
-        replace(kept, group_share=0.3, shift=1.0),
-        replace(kept, group_share=0.1, shift=0.5),
-        replace(kept, group_share=0.05, shift=0.5),
-        replace(kept, group_share=0.3, shift=0.5, ties=1.0),
-        replace(kept, group_share=0.3, shift=0.5, n_onehot=5),
         # Once more, from other seeds, the cells whose rate was above 7 % within what chance allows.
         Cell(n=20_000, n_simulations=500),
         Cell(n=20_000, group_share=0.3, shift=0.5, n_simulations=300),
@@ -311,7 +353,7 @@ def _with_own_seeds(*cells: Cell) -> tuple[Cell, ...]:
 
 
 class _Outcome(NamedTuple):
-    """The figures of a `Simulation` that a row is made of."""
+    """The metrics of a `Simulation` that a row is made of."""
 
     value: float
     ci_low: float
@@ -475,13 +517,12 @@ class _WithIrrelevant(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class _People:
-    """A data set: inputs with the group last, matching coordinates, and the model that goes with them."""
+    """A data set, the group last among the inputs, and the model that goes with it."""
 
-    X: NDArray[np.float32]
+    X: pd.DataFrame
     y: Ints
     group: Ints
-    points: NDArray[np.float64]
-    n_financial: int
+    financial_features: list[str]
     model: nn.Module
 
 
@@ -497,41 +538,30 @@ def _people(cell: Cell, n: int, seed: int) -> _People:
         n_onehot=cell.n_onehot,
         random_state=rng,
     )
-    X = planted.dataset.X.to_numpy(dtype=np.float32)
-    financial, member = X[:, :-1], X[:, -1]
+    X = planted.dataset.X.astype(np.float32)
     irrelevant = rng.standard_normal((n, cell.n_irrelevant), dtype=np.float32)
+    names = [f"irrelevant_{k}" for k in range(cell.n_irrelevant)]
+    *financial, member = X.columns
     return _People(
-        X=np.column_stack([financial, irrelevant, member]),
+        X=pd.concat([X[financial], pd.DataFrame(irrelevant, columns=names), X[[member]]], axis=1),
         y=planted.dataset.y,
-        group=member.astype(np.int64),
-        points=MatchingSpace.fit(financial).transform(financial),
-        n_financial=financial.shape[1],
+        group=X[member].to_numpy(dtype=np.int64),
+        financial_features=financial,
         model=_WithIrrelevant(planted.model, cell.n_irrelevant),
     )
 
 
-class _Blind(nn.Module):
-    """A network that is given everything but the last column, the group."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, x: Tensor) -> Tensor:
-        logit: Tensor = self.network(x[:, :-1])
-        return logit.squeeze(-1)
-
-
 @lru_cache(maxsize=64)
-def _network(cell: Cell, number: int) -> _Blind:
-    """Network number `number`, trained on people of the same kind who are not audited."""
+def _network(cell: Cell, number: int) -> nn.Sequential:
+    """Network number `number`, trained on people of the same kind who are not audited; it never sees the group."""
     people = _people(cell, _TRAINING_PEOPLE, _FIRST_TRAINING_SEED + number)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(number)
         network = nn.Sequential(
             nn.Linear(people.X.shape[1] - 1, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 1)
         )
-        X, y = torch.from_numpy(people.X[:, :-1]), torch.from_numpy(people.y).float()
+        X = torch.from_numpy(people.X.to_numpy()[:, :-1].copy())
+        y = torch.from_numpy(people.y).float()
         optimizer = torch.optim.Adam(network.parameters(), lr=5e-3)
         for _ in range(10):
             for rows in torch.split(torch.randperm(len(X)), 128):
@@ -539,78 +569,7 @@ def _network(cell: Cell, number: int) -> _Blind:
                 loss = nn.functional.binary_cross_entropy_with_logits(network(X[rows]).squeeze(-1), y[rows])
                 loss.backward()
                 optimizer.step()
-    return _Blind(network.eval().requires_grad_(False))
-
-
-@dataclass(frozen=True, eq=False)
-class _Scored:
-    """Everyone's attributions from the baseline of their label in each group, of shape (n_groups, n, d)."""
-
-    offset: Tensor
-    gradients: Tensor
-    group: Tensor
-    cell_size: Tensor
-    is_financial: Tensor
-    decision: NDArray[np.bool_]
-    moved_gradients: Callable[[Tensor, Tensor, Tensor], Tensor] | None
-
-    @classmethod
-    def of(cls, model: nn.Module, people: _People, *, reevaluates: bool) -> _Scored:
-        is_network = isinstance(model, _Blind)
-        X = people.X[:, :-1] if is_network else people.X
-        baselines = label_group_baselines(X, people.y, people.group).astype(np.float32)
-        x = torch.from_numpy(np.ascontiguousarray(X))
-        cell = 2 * people.y + people.group
-        chain = model.network if isinstance(model, _Blind) else model
-        n_steps = 8 if is_network else 1  # one midpoint is exact for the planted model, which is quadratic
-        baseline = torch.from_numpy(baselines.transpose(1, 0, 2)[:, people.y])
-        with torch.no_grad():
-            parts = [attribute(chain, x, of_group, n_steps) for of_group in baseline]
-
-        def moved_gradients(group: Tensor, row: Tensor, offset: Tensor) -> Tensor:
-            """Gradients at `offset` from the baselines of the people in `row`, as members of `group`."""
-            start = baseline[group, row]
-            with torch.no_grad():
-                return attribute(chain, start + offset, start, n_steps).gradients
-
-        return cls(
-            offset=torch.stack([part.offset for part in parts]),
-            gradients=torch.stack([part.gradients for part in parts]),
-            group=torch.from_numpy(people.group),
-            cell_size=torch.from_numpy(np.bincount(cell)[cell]),
-            is_financial=torch.arange(x.shape[1]) < people.n_financial,
-            decision=(parts[0].logit > 0).numpy(),
-            moved_gradients=moved_gradients if reevaluates else None,
-        )
-
-    def is_regime_b(self, person: Ints, match: Ints, score: NDArray[np.float64]) -> NDArray[np.float64]:
-        """1 where the decision is the same and the score above the paper's cut-off, else 0."""
-        same = self.decision[person] == self.decision[match]
-        is_b: NDArray[np.float64] = (same & (score > _CONSISTENCY_THRESHOLD)).astype(np.float64)
-        return is_b
-
-    def compare(
-        self, person: Ints, match: Ints, *, is_placebo: bool = False
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """CEC scores and financial gaps of pairs."""
-        i, j = torch.from_numpy(person), torch.from_numpy(match)
-        cell = self.group[i]
-        offset, gradients = self.offset[cell, i].double(), self.gradients[cell, i].double()
-        match_offset = self.offset[cell, j].double()
-        reached = torch.where(self.is_financial, self.offset[cell, j], self.offset[cell, i])
-        moved_gradients = gradients if self.moved_gradients is None else self.moved_gradients(cell, i, reached)
-        # The mean of the cell without the placebo, as in `Explanation.leaving_out`.
-        shift = match_offset / (self.cell_size[i] - 1).unsqueeze(-1) if is_placebo else 0.0
-        own = (offset + shift) * gradients
-        cec = cec_scores(own, (match_offset + shift) * self.gradients[cell, j].double())
-        gap = cec_scores(own, (reached + shift) * moved_gradients)
-        return cec.numpy(), gap.numpy()
-
-
-def _adjusted(estimates: tuple[ExcessEstimate, ...]) -> tuple[ExcessEstimate, ...]:
-    """The estimates with Holm-adjusted p-values."""
-    adjusted = holm([estimate.p_value for estimate in estimates]).tolist()
-    return tuple(replace(estimate, p_value=p) for estimate, p in zip(estimates, adjusted, strict=True))
+    return network.eval().requires_grad_(False)
 
 
 def _mean(values: Iterable[float]) -> float:

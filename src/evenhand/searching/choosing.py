@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from evenhand.searching.comparing import Difference, mean_interval, paired_difference
 from evenhand.searching.constraints import Constraint
-from evenhand.searching.figures import DIRECTIONS
+from evenhand.searching.metrics import DIRECTIONS
 
 __all__ = ["Choice", "ChoiceRule", "honest_differences", "reasons_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
-Figures: TypeAlias = Mapping[str, Floats]
-"""Every figure by name, of shape (n_candidates, n_folds)."""
+Metrics: TypeAlias = Mapping[str, Floats]
+"""Every metric by name, of shape (n_candidates, n_folds)."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class ChoiceRule:
-    """Of the candidates that meet all constraints, the one with the least of a figure.
+    """Of the candidates that meet all constraints, the one with the least of a metric.
 
     Attributes
     ----------
     constraints
         What must hold of the means over folds.
     minimize
-        The figure. A gap or excess below 0 counts as 0, since an estimate below 0 is noise; of equal candidates the one
+        The metric. A gap or excess below 0 counts as 0, since an estimate below 0 is noise; of equal candidates the one
         with the highest AUC is chosen, and then the first.
     is_unconstrained
         Which candidates nothing but accuracy was asked of.
@@ -58,10 +58,10 @@ class ChoiceRule:
     minimize: str
     is_unconstrained: NDArray[np.bool_]
 
-    def choose(self, figures: Figures, folds: Sequence[int] | None = None) -> Choice:
+    def choose(self, metrics: Metrics, folds: Sequence[int] | None = None) -> Choice:
         """Choose by the means over some folds, or all."""
         part = slice(None) if folds is None else list(folds)
-        means = {name: values[:, part].mean(1) for name, values in figures.items()}
+        means = {name: values[:, part].mean(1) for name, values in metrics.items()}
         unconstrained = _best(np.where(self.is_unconstrained, means["auc"], np.nan), 1)
         references = {
             "unconstrained": {name: float(values[unconstrained]) for name, values in means.items()},
@@ -73,9 +73,9 @@ class ChoiceRule:
         }
         complaints = tuple(
             tuple(
-                c.complaint(float(means[c.figure][k]), references)
+                c.complaint(float(means[c.metric][k]), references)
                 for c in self.constraints
-                if not c.holds(float(means[c.figure][k]), references)
+                if not c.holds(float(means[c.metric][k]), references)
             )
             for k in range(len(means["auc"]))
         )
@@ -87,55 +87,55 @@ class ChoiceRule:
         return Choice(int(order[0]), unconstrained, complaints)
 
     def goal(self, means: Floats) -> Floats:
-        """What is minimized, from the means of the figure."""
+        """What is minimized, from the means of the metric."""
         direction = DIRECTIONS[self.minimize]
         return np.maximum(means, 0.0) if direction < 0 else -means
 
 
-def reasons_of(choice: Choice, figures: Figures, rule: ChoiceRule, test_share: float) -> tuple[str, ...]:
+def reasons_of(choice: Choice, metrics: Metrics, rule: ChoiceRule, test_share: float) -> tuple[str, ...]:
     """Why each candidate was chosen or passed over, in words."""
-    figure = rule.minimize
-    values = figures[figure]
+    metric = rule.minimize
+    values = metrics[metric]
     reasons = []
     for k, complaints in enumerate(choice.complaints):
-        if not np.isfinite(figures["auc"][k]).all():
+        if not np.isfinite(metrics["auc"][k]).all():
             reasons.append("could not be trained or scored")
         elif complaints:
             reasons.append("; ".join(complaints))
         elif k == choice.chosen:
-            reasons.append(f"chosen: meets every constraint, with the lowest {figure}, {values[k].mean():.4f}")
+            reasons.append(f"chosen: meets every constraint, with the lowest {metric}, {values[k].mean():.4f}")
         else:
             assert choice.chosen is not None
             more = paired_difference(values[k], values[choice.chosen], test_share)
-            reasons.append(_passed_over(figure, more, figures, k, choice.chosen))
+            reasons.append(_passed_over(metric, more, metrics, k, choice.chosen))
     return tuple(reasons)
 
 
-def _passed_over(figure: str, more: Difference, figures: Figures, k: int, chosen: int) -> str:
-    told = f"meets every constraint; its {figure} differs from the chosen one's by {more.value:+.4f}"
+def _passed_over(metric: str, more: Difference, metrics: Metrics, k: int, chosen: int) -> str:
+    told = f"meets every constraint; its {metric} differs from the chosen one's by {more.value:+.4f}"
     if not np.isfinite(more.ci_low):
         return told
     interval = f"{told} (95 % interval {more.ci_low:+.4f} to {more.ci_high:+.4f})"
     if more.is_beyond_noise:
         return interval
-    higher = "a lower" if figures["auc"][k].mean() < figures["auc"][chosen].mean() else "a higher"
-    return f"{interval}, which is within noise; it has {higher} AUC, {figures['auc'][k].mean():.4f}"
+    higher = "a lower" if metrics["auc"][k].mean() < metrics["auc"][chosen].mean() else "a higher"
+    return f"{interval}, which is within noise; it has {higher} AUC, {metrics['auc'][k].mean():.4f}"
 
 
-def honest_differences(figures: Figures, rule: ChoiceRule, test_share: float) -> dict[str, Difference]:
-    """Chosen minus unconstrained by figure, with each fold judged by a choice that did not see it.
+def honest_differences(metrics: Metrics, rule: ChoiceRule, test_share: float) -> dict[str, Difference]:
+    """Chosen minus unconstrained by metric, with each fold judged by a choice that did not see it.
 
     The best of many looks better than it is. So for each fold the choice is made anew by the others, and only this
     fold's people judge it. Where no candidate meets the constraints the unconstrained one stands in for it.
     """
-    n_folds = figures["auc"].shape[1]
+    n_folds = metrics["auc"].shape[1]
     if n_folds < 3:
-        return {name: Difference(float("nan"), float("nan"), float("nan")) for name in figures}
-    found = {name: np.zeros(n_folds) for name in figures}
+        return {name: Difference(float("nan"), float("nan"), float("nan")) for name in metrics}
+    found = {name: np.zeros(n_folds) for name in metrics}
     for fold in range(n_folds):
-        choice = rule.choose(figures, [other for other in range(n_folds) if other != fold])
+        choice = rule.choose(metrics, [other for other in range(n_folds) if other != fold])
         chosen = choice.unconstrained if choice.chosen is None else choice.chosen
-        for name, values in figures.items():
+        for name, values in metrics.items():
             found[name][fold] = values[chosen, fold] - values[choice.unconstrained, fold]
     return {name: mean_interval(values, test_share) for name, values in found.items()}
 

@@ -1,6 +1,6 @@
 r"""Candidates compared on the same folds, beyond the noise of a cross-validation.
 
-Figures of two candidates on the same fold share its people, so differences are taken fold by fold. Training sets of
+Metrics of two candidates on the same fold share its people, so differences are taken fold by fold. Training sets of
 different folds overlap, which makes the differences look steadier than they are. Nadeau and Bengio's correction
 (Machine Learning 52, 2003) widens the variance of the mean of k differences of variance :math:`s^2`:
 
@@ -38,12 +38,12 @@ class Difference:
 
 
 def mean_interval(values: Floats, test_share: float, confidence: float = 0.95) -> Difference:
-    """Mean over folds of a figure, with the corrected interval.
+    """Mean over folds of a metric, with the corrected interval.
 
     Parameters
     ----------
     values
-        One per fold; NaN for a fold in which the figure could not be estimated.
+        One per fold; NaN for a fold in which the metric could not be estimated.
     test_share
         Test people over training people.
     confidence
@@ -72,7 +72,7 @@ def paired_difference(first: Floats, second: Floats, test_share: float, confiden
 def worse_beyond_noise(
     values: Floats, direction: int, test_share: float, confidence: float = 0.95
 ) -> NDArray[np.bool_]:
-    """Whether candidate i is worse than candidate j beyond noise, of shape (n, n), from figures of shape (n, folds).
+    """Whether candidate i is worse than candidate j beyond noise, of shape (n, n), from metrics of shape (n, folds).
 
     Examples
     --------
@@ -87,15 +87,15 @@ def worse_beyond_noise(
     return np.asarray((mean - half > 1e-12) & np.isfinite(mean))
 
 
-def front(figures: dict[str, tuple[Floats, int]], test_share: float, confidence: float = 0.95) -> NDArray[np.bool_]:
+def front(metrics: dict[str, tuple[Floats, int]], test_share: float, confidence: float = 0.95) -> NDArray[np.bool_]:
     """Which candidates no other dominates, of shape (n,).
 
     One dominates another if its mean is at least as good on every axis, and better beyond noise on one. A candidate
-    with a figure that could not be estimated is not on the front.
+    with a metric that could not be estimated is not on the front.
 
     Parameters
     ----------
-    figures
+    metrics
         For each axis, values of shape (n, folds) and 1 where more is better, -1 where less is.
     test_share, confidence
         As in `mean_interval`.
@@ -107,10 +107,10 @@ def front(figures: dict[str, tuple[Floats, int]], test_share: float, confidence:
     >>> front({"auc": (auc, 1), "gap": (gap, -1)}, test_share=0.5).tolist()
     [True, True, True]
     """
-    n = len(next(iter(figures.values()))[0])
+    n = len(next(iter(metrics.values()))[0])
     no_worse, worse = np.ones((n, n), dtype=bool), np.zeros((n, n), dtype=bool)
     is_known = np.ones(n, dtype=bool)
-    for values, direction in figures.values():
+    for values, direction in metrics.values():
         mean = direction * values.mean(-1)
         is_known &= np.isfinite(mean)
         no_worse &= mean[None, :] >= mean[:, None]

@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.searching.figures import Sight
-from evenhand.searching.people import Judging
+from evenhand.models.protocol import EncodesTables
+from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.searching.scoring import score_stack
 from evenhand.searching.space import Candidate
-from evenhand.searching.stack_scores import score_stack
 from evenhand.searching.store import Scored
 from evenhand.training import TrainingData, TrainingDivergedError, TrainingSettings
 from evenhand.training.engine.stack import train_stack
-from evenhand.training.folds import ComparedFold, Fold, stack_tables
+from evenhand.training.folds import ComparedFold, stack_tables
 
 __all__ = ["NetworkFamily"]
 
@@ -37,19 +36,18 @@ class NetworkFamily:
 
     Attributes
     ----------
-    compared
-        The folds.
-    judging
-        How candidates are judged.
-    is_financial
-        Which encoded columns belong to financial features.
+    people, encoder
+        Everyone, and the encoding that their folds have.
+    compared, settings
+        The folds, and how candidates are evaluated.
     device
         ``"cpu"`` or ``"cuda"``.
     """
 
+    people: SearchPeople
+    encoder: EncodesTables
     compared: Sequence[ComparedFold]
-    judging: Judging
-    is_financial: np.ndarray
+    settings: EvaluationSettings
     device: torch.device
 
     def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
@@ -59,7 +57,7 @@ class NetworkFamily:
             p = candidate.parameters
             objective = p["objective"] if p["cec_weight"] else "none"
             groups[repr((objective, [p[name] for name in _SHARED]))][_trained(candidate)].append(candidate)
-        per_block = max(1, _MEMBERS_PER_BLOCK[self.device.type] // (len(self.compared) * self.judging.seeds))
+        per_block = max(1, _MEMBERS_PER_BLOCK[self.device.type] // (len(self.compared) * self.settings.seeds))
         blocks = []
         for models in groups.values():
             # Models that train for as long as each other stand together.
@@ -69,7 +67,7 @@ class NetworkFamily:
         return blocks
 
     def run(self, block: Sequence[Candidate], on_epoch: Callable[[int], None] | None = None) -> list[Scored]:
-        """Train and score a block. A candidate whose training diverges is left without figures, with a note."""
+        """Train and score a block. A candidate whose training diverges is left without metrics, with a note."""
         try:
             return list(self._run(block, on_epoch))
         except TrainingDivergedError as error:
@@ -99,24 +97,23 @@ class NetworkFamily:
             asked = [
                 (candidate, seed, place_of[_trained(candidate), fold, seed])
                 for candidate in block
-                for seed in range(self.judging.seeds)
+                for seed in range(self.settings.seeds)
             ]
             rows = [stacks[int(c.parameters["epochs"])].flat.detach()[index] for c, _, index in asked]
             layout = stacks[epochs[-1]].layout
-            figures = score_stack(
+            metrics = score_stack(
                 torch.stack(rows).to(self.device),
                 layout,
+                self.encoder,
+                self.people,
                 self.compared[fold],
-                self._sight(self.compared[fold].fold),
-                n_steps=self.judging.n_steps,
-                decision_threshold=self.judging.decision_threshold,
-                consistency_threshold=self.judging.consistency_threshold,
+                self.settings,
             )
-            for (candidate, seed, _), found in zip(asked, figures, strict=True):
+            for (candidate, seed, _), found in zip(asked, metrics, strict=True):
                 yield Scored(candidate.key, fold, seed, found)
 
     def _places(self) -> list[tuple[int, int]]:
-        return [(fold, seed) for fold in range(len(self.compared)) for seed in range(self.judging.seeds)]
+        return [(fold, seed) for fold in range(len(self.compared)) for seed in range(self.settings.seeds)]
 
     def _settings(
         self,
@@ -126,7 +123,7 @@ class NetworkFamily:
     ) -> TrainingSettings:
         models, folds, seeds = zip(*members, strict=True)
         cec, odds, rates = zip(*models, strict=True)
-        n_folds, start = len(self.compared), self.judging.random_state
+        n_folds, start = len(self.compared), self.settings.random_state
         shared = {name: parameters[name] for name in _SHARED}
         return TrainingSettings(
             table=folds,
@@ -147,28 +144,6 @@ class NetworkFamily:
         triples = [compared.triples for compared in self.compared]
         assert all(rows is not None for rows in triples)
         return stack_tables(folds, [rows for rows in triples if rows is not None])
-
-    def _sight(self, fold: Fold) -> Sight:
-        return sight_of(fold, self.is_financial, self.device)
-
-
-def sight_of(fold: Fold, is_financial: np.ndarray, device: torch.device) -> Sight:
-    """A fold's people as networks see them."""
-    n_cells = 2 * fold.n_groups
-    cells = fold.y_train * fold.n_groups + fold.group_train
-
-    def on_device(values: np.ndarray, dtype: torch.dtype | None = None) -> torch.Tensor:
-        return torch.as_tensor(values, dtype=dtype, device=device)
-
-    is_joined = fold.join.shape[0] > fold.join.shape[1]
-    return Sight(
-        x_train=on_device(fold.x_train),
-        x_test=on_device(fold.x_test),
-        baselines=on_device(np.nan_to_num(fold.baselines).reshape(n_cells, -1), torch.float32),
-        cell_sizes=on_device(np.bincount(cells, minlength=n_cells)),
-        is_financial=on_device(is_financial),
-        join=on_device(fold.join, torch.float32) if is_joined else None,
-    )
 
 
 def device_of(name: str) -> torch.device:

@@ -10,7 +10,7 @@ from evenhand.report.formatting import count, decimal, interval, percent
 from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
 from evenhand.report.tables import Column, Record, Table
 from evenhand.searching.charts import gain_chart, plane_chart
-from evenhand.searching.figures import AXES, DIRECTIONS
+from evenhand.searching.metrics import AXES, DIRECTIONS
 from evenhand.searching.tables import METRIC_WORDS, candidate_table, capital, gain_table, kind_of
 
 __all__ = ["search_page"]
@@ -47,7 +47,7 @@ def search_page(data: Data) -> str:
         title = "What the choice costs and gains"
         cost = Section("cost", title, (_COST_WORDS,), panels=panels, tables=[gain_table(gains)], is_wide=True)
         sections.insert(2, cost)
-    title = f"{count(len(data['candidates']))} candidates, {data['judging']['folds']} folds"
+    title = f"{count(len(data['candidates']))} candidates, {data['settings']['folds']} folds"
     return render("search for an alternative", title, sections)
 
 
@@ -107,7 +107,7 @@ def _key_metrics(data: Data) -> list[KeyMetric]:
 
 
 def _question(data: Data) -> tuple[tuple[str, str], ...]:
-    people, folds, seeds = data["people"], data["judging"]["folds"], data["judging"]["seeds"]
+    people, folds, seeds = data["people"], data["settings"]["folds"], data["settings"]["seeds"]
     groups = ", ".join(f"{name} {count(n)}" for name, n in people["groups"].items())
     held = f"; {count(people['confirming'])} more were held out of the search" if people["confirming"] else ""
     trained = "one model" if seeds == 1 else f"{seeds} models, of which metrics are means,"

@@ -18,14 +18,14 @@ from evenhand.inputs.validation import Groups, as_groups, as_labels, as_table, c
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.training.folds import ComparedFold, compare_fold, match_fold
 
-__all__ = ["Judging", "SearchPeople"]
+__all__ = ["EvaluationSettings", "SearchPeople"]
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Judging:
-    """How candidates are judged.
+class EvaluationSettings:
+    """How candidates are evaluated.
 
     Attributes
     ----------
@@ -125,50 +125,48 @@ class SearchPeople:
         """Encoding of the people searched on, the same in every fold: no label or group plays a part in it."""
         return TableEncoder.fit(self.table.iloc[self.searched], encoding)
 
-    def compared_folds(self, judging: Judging, *, has_training_triples: bool) -> list[ComparedFold]:
+    def compared_folds(self, settings: EvaluationSettings, *, has_training_triples: bool) -> list[ComparedFold]:
         """Folds of the people searched on."""
         y, group = self.labels[self.searched], self.groups.codes[self.searched]
-        split = stratified_folds(y, group, judging.folds, judging.random_state)
+        split = stratified_folds(y, group, settings.folds, settings.random_state)
         parts = [(self.searched[train], self.searched[test]) for train, test in split]
-        return self._compared(parts, judging, has_training_triples)
+        return self._compared(parts, settings, has_training_triples)
 
-    def confirming_fold(self, judging: Judging) -> ComparedFold:
+    def confirming_fold(self, settings: EvaluationSettings) -> ComparedFold:
         """The people held out, compared with all those searched on."""
-        return self._compared([(self.searched, self.confirming)], judging, has_training_triples=False)[0]
+        return self._compared([(self.searched, self.confirming)], settings, has_training_triples=False)[0]
 
     def _compared(
-        self, parts: list[tuple[Ints, Ints]], judging: Judging, has_training_triples: bool
+        self, parts: list[tuple[Ints, Ints]], settings: EvaluationSettings, has_training_triples: bool
     ) -> list[ComparedFold]:
-        encoder = self.encoder(judging.encoding)
+        encoder = self.encoder(settings.encoding)
         x = encoder.transform(self.table)
         model = DifferentiableModel(torch.nn.Identity(), "", encoder)
         F = model.financial_table(self.table, list(self.financial_features))
         found = []
         for train, test in parts:
             fold = match_fold(
-                x, F, self.labels, self.groups.codes, train, test, encoder.join_matrix, judging.max_distance
+                x, F, self.labels, self.groups.codes, train, test, encoder.join_matrix, settings.max_distance
             )
             compared = compare_fold(
                 fold,
                 F,
                 has_training_triples=has_training_triples,
-                max_distance=judging.max_distance,
-                random_state=judging.random_state,
+                max_distance=settings.max_distance,
+                random_state=settings.random_state,
             )
-            found.append(_of_some(compared, judging))
+            found.append(_of_some(compared, settings))
         return found
 
 
-def _of_some(compared: ComparedFold, judging: Judging) -> ComparedFold:
+def _of_some(compared: ComparedFold, settings: EvaluationSettings) -> ComparedFold:
     """The fold with matches and triples of a random part of its test people, where there are many."""
     n = len(compared.fold.y_test)
-    if n <= judging.n_compared:
+    if n <= settings.n_compared:
         return compared
-    rng = np.random.default_rng(judging.random_state)
+    rng = np.random.default_rng(settings.random_state)
     is_compared = np.zeros(n, dtype=bool)
-    is_compared[rng.choice(n, size=judging.n_compared, replace=False)] = True
+    is_compared[rng.choice(n, size=settings.n_compared, replace=False)] = True
     fold = replace(compared.fold, match_test=np.where(is_compared[:, None], compared.fold.match_test, -1))
-    pairs, kept = compared.test_pairs, is_compared[compared.test_pairs.person]
-    names = ("person", "other", "own", "other_distance", "own_distance", "other_group")
-    some = replace(pairs, **{name: getattr(pairs, name)[kept] for name in names})
-    return ComparedFold(fold, compared.triples, some)
+    pairs = compared.test_pairs
+    return replace(compared, fold=fold, test_pairs=pairs.where(is_compared[pairs.person]))

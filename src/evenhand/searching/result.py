@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from evenhand.exceptions import InvalidInputError
 from evenhand.searching.choosing import Choice, ChoiceRule, honest_differences, reasons_of
 from evenhand.searching.comparing import Difference, front, mean_interval, paired_difference
-from evenhand.searching.figures import AXES, DIRECTIONS
-from evenhand.searching.people import Judging, SearchPeople
+from evenhand.searching.metrics import AXES, DIRECTIONS
+from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.space import Candidate, Family, shown
 from evenhand.system.files import write_atomically
 
@@ -45,7 +45,7 @@ class SearchResult:
         Why a candidate has no metrics, by its number.
     rule
         Constraints and what is minimized.
-    judging, family, people
+    settings, family, people
         How candidates were judged, what they are, and on whom.
     confirmed
         Metrics of the chosen and of the unconstrained candidate, fitted anew, on people held out of the search; empty
@@ -68,7 +68,7 @@ class SearchResult:
     tried: tuple[Candidate, ...]
     notes: Mapping[int, str]
     rule: ChoiceRule
-    judging: Judging
+    settings: EvaluationSettings
     family: Family
     people: SearchPeople
     confirmed: Mapping[str, Mapping[str, float]]
@@ -77,7 +77,7 @@ class SearchResult:
     @property
     def test_share(self) -> float:
         """Test people over training people in a fold."""
-        return 1 / (self.judging.folds - 1)
+        return 1 / (self.settings.folds - 1)
 
     @cached_property
     def choice(self) -> Choice:
@@ -163,9 +163,9 @@ class SearchResult:
             If a name is neither a parameter nor a metric.
         """
         from evenhand.inputs.validation import check_columns
-        from evenhand.searching.constraints import check_figure
+        from evenhand.searching.constraints import check_metric
 
-        check_figure(metric, "`metric`")
+        check_metric(metric, "`metric`")
         check_columns((rows, columns), list(self.tried[0].parameters), "`rows` and `columns`")
         table = self.candidates
         return table.pivot_table(index=rows, columns=columns, values=metric, aggfunc="mean")
@@ -219,7 +219,7 @@ class SearchResult:
         """
         from evenhand.auditing.audit import audit
 
-        people, judging = self.people, self.judging
+        people, evaluation = self.people, self.settings
         names = np.asarray(people.groups.names)[people.groups.codes]
 
         def part(rows: NDArray[np.int64]) -> tuple[Any, Any, Any]:
@@ -229,10 +229,10 @@ class SearchResult:
         audited, reference = (part(people.confirming), searched) if len(people.confirming) else (searched, None)
         settings = {
             "financial_features": list(people.financial_features),
-            "decision_threshold": judging.decision_threshold,
-            "consistency_threshold": judging.consistency_threshold,
-            "max_distance": judging.max_distance,
-            "random_state": judging.random_state,
+            "decision_threshold": evaluation.decision_threshold,
+            "consistency_threshold": evaluation.consistency_threshold,
+            "max_distance": evaluation.max_distance,
+            "random_state": evaluation.random_state,
         }
         X, y, groups = audited
         return audit(self.best_model, X, y, sensitive_features=groups, reference=reference, **{**settings, **options})
@@ -255,7 +255,7 @@ class SearchResult:
                 "groups": self.people.groups.counts,
                 "financial_features": list(self.people.financial_features),
             },
-            "judging": self.judging.to_dict(),
+            "settings": self.settings.to_dict(),
             "candidates": [_record(self, candidate) for candidate in self.tried],
             "cost_and_gain": _records(self.cost_and_gain) if has_choice else [],
             "confirmed": {who: dict(metrics) for who, metrics in self.confirmed.items()},
@@ -273,8 +273,10 @@ class SearchResult:
             "An excess near 0 says that no difference of reasoning between groups was found at this sample size, not "
             "that there is none.",
         ]
-        if self.judging.folds < 5:
-            said.append(f"With {self.judging.folds} folds, intervals have {self.judging.folds - 1} degrees of freedom.")
+        if self.settings.folds < 5:
+            said.append(
+                f"With {self.settings.folds} folds, intervals have {self.settings.folds - 1} degrees of freedom."
+            )
         if not len(self.people.confirming):
             said.append("No one was held out of the search to confirm the choice; `confirmation` sets a share aside.")
         failed = sorted(self.notes)
@@ -327,7 +329,7 @@ class SearchResult:
 
     def __repr__(self) -> str:
         chosen = "none" if self.chosen is None else self.tried[self.chosen].words(self.tried)
-        return f"SearchResult({len(self.tried)} candidates, {self.judging.folds} folds; chosen: {chosen})"
+        return f"SearchResult({len(self.tried)} candidates, {self.settings.folds} folds; chosen: {chosen})"
 
 
 def _record(result: SearchResult, candidate: Candidate) -> dict[str, Any]:

@@ -15,12 +15,11 @@ import torch
 from evenhand._version import __version__
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import Encoding
-from evenhand.models.gradient import DifferentiableModel
 from evenhand.searching.choosing import ChoiceRule
-from evenhand.searching.constraints import check_figure, parse_constraint
-from evenhand.searching.figures import DIRECTIONS
+from evenhand.searching.constraints import check_metric, parse_constraint
+from evenhand.searching.metrics import DIRECTIONS
 from evenhand.searching.networks import NetworkFamily, device_of
-from evenhand.searching.people import Judging, SearchPeople
+from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.result import SearchResult
 from evenhand.searching.space import Candidate, Family, Space, candidates_of
 from evenhand.searching.store import BlockStore, Scored
@@ -83,12 +82,12 @@ def search(
     folds
         Folds of the cross-validation, at least 2; from 3 on there is an honest estimate.
     seeds
-        Models trained per candidate and fold, whose figures are averaged. A seed is no candidate: what it does in a
+        Models trained per candidate and fold, whose metrics are averaged. A seed is no candidate: what it does in a
         fold says nothing about what it does when the model is fitted anew.
     keep
         Constraints such as ``"auc >= best - 0.01"``; see `evenhand.searching.parse_constraint`.
     minimize
-        The figure to minimize. The reasoning gap is one that a few folds can tell apart; the excess of a table without
+        The metric to minimize. The reasoning gap is one that a few folds can tell apart; the excess of a table without
         much of it is mostly noise.
     family
         ``"network"``, or ``"trees"`` for gradient-boosted trees.
@@ -123,7 +122,7 @@ def search(
     >>> len(result.candidates), result.candidates["status"].tolist().count("chosen")
     (3, 1)
     """
-    judging = Judging(
+    settings = EvaluationSettings(
         folds=folds,
         seeds=seeds,
         encoding=encoding,
@@ -134,23 +133,23 @@ def search(
         random_state=random_state,
     )
     constraints = tuple(parse_constraint(text) for text in ([keep] if isinstance(keep, str) else keep))
-    if DIRECTIONS[check_figure(minimize, "`minimize`")] == 0:
-        raise InvalidInputError(f"`minimize` must be a figure of which less or more is better, got {minimize!r}.")
+    if DIRECTIONS[check_metric(minimize, "`minimize`")] == 0:
+        raise InvalidInputError(f"`minimize` must be a metric of which less or more is better, got {minimize!r}.")
     candidates = candidates_of(family, space, n_candidates, random_state)
     people = SearchPeople.of(X, y, sensitive_features, financial_features, confirmation, random_state)
     where = device_of(device)
     uses_placebo = family == "network" and any(_uses_placebo(candidate) for candidate in candidates)
-    compared = people.compared_folds(judging, has_training_triples=uses_placebo)
-    runs = _family(family, people, compared, judging, where)
-    run = _fingerprint(people, judging, family, where)
-    scored = _run_blocks(runs, candidates, BlockStore(store, run), judging, verbose)
-    figures, notes = _collated(scored, candidates, judging)
+    compared = people.compared_folds(settings, has_training_triples=uses_placebo)
+    runs = _family(family, people, compared, settings, where)
+    run = _fingerprint(people, settings, family, where)
+    scored = _run_blocks(runs, candidates, BlockStore(store, run), settings, verbose)
+    metrics, notes = _collated(scored, candidates, settings)
     if all(k in notes for k in range(len(candidates))):
         raise InvalidInputError(f"No candidate could be trained: {next(iter(notes.values()))}.")
     rule = ChoiceRule(constraints, minimize, np.array([c.is_unconstrained for c in candidates]))
-    fit = _Fit(family, people, judging, str(where))
-    confirmed = _confirmed(rule, figures, candidates, people, judging, fit)
-    return SearchResult(figures, candidates, notes, rule, judging, family, people, confirmed, fit)
+    fit = _Fit(family, people, settings, str(where))
+    confirmed = _confirmed(rule, metrics, candidates, people, settings, fit)
+    return SearchResult(metrics, candidates, notes, rule, settings, family, people, confirmed, fit)
 
 
 def _uses_placebo(candidate: Candidate) -> bool:
@@ -158,31 +157,30 @@ def _uses_placebo(candidate: Candidate) -> bool:
 
 
 def _family(
-    family: Family, people: SearchPeople, compared: Sequence[ComparedFold], judging: Judging, device: torch.device
+    family: Family,
+    people: SearchPeople,
+    compared: Sequence[ComparedFold],
+    settings: EvaluationSettings,
+    device: torch.device,
 ) -> _Runs:
     if family == "trees":
         from evenhand.searching.trees import TreeFamily
 
-        return TreeFamily(people, compared, judging)
-    return NetworkFamily(compared, judging, _is_financial(people, judging), device)
+        return TreeFamily(people, compared, settings)
+    return NetworkFamily(people, people.encoder(settings.encoding), compared, settings, device)
 
 
-def _is_financial(people: SearchPeople, judging: Judging) -> np.ndarray:
-    model = DifferentiableModel(torch.nn.Identity(), "", people.encoder(judging.encoding))
-    return model.is_financial([str(c) for c in people.table.columns], list(people.financial_features))
-
-
-def _fingerprint(people: SearchPeople, judging: Judging, family: Family, device: torch.device) -> str:
+def _fingerprint(people: SearchPeople, settings: EvaluationSettings, family: Family, device: torch.device) -> str:
     """What a result depends on besides the candidate."""
-    data = [__version__, people.digest, judging.to_dict(), family, device.type]
+    data = [__version__, people.digest, settings.to_dict(), family, device.type]
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _run_blocks(
-    runs: _Runs, candidates: Sequence[Candidate], store: BlockStore, judging: Judging, is_shown: bool
+    runs: _Runs, candidates: Sequence[Candidate], store: BlockStore, settings: EvaluationSettings, is_shown: bool
 ) -> list[Scored]:
     """Results of every block: those kept, and those run now and kept."""
-    per_candidate = judging.folds * judging.seeds
+    per_candidate = settings.folds * settings.seeds
     found: list[Scored] = []
     with progress("models", len(candidates) * per_candidate, is_shown=is_shown) as advance:
         for block in runs.blocks(candidates):
@@ -193,43 +191,43 @@ def _run_blocks(
                 store.write(name, results)
             found += results
             for row in results:
-                advance(f"auc {row.figures.get('auc', float('nan')):.3f}")
+                advance(f"auc {row.metrics.get('auc', float('nan')):.3f}")
     return found
 
 
 def _collated(
-    scored: Sequence[Scored], candidates: Sequence[Candidate], judging: Judging
+    scored: Sequence[Scored], candidates: Sequence[Candidate], settings: EvaluationSettings
 ) -> tuple[dict[str, np.ndarray], dict[int, str]]:
-    """Figures of shape (n_candidates, n_folds), means over seeds, and notes on candidates that have none."""
+    """Metrics of shape (n_candidates, n_folds), means over seeds, and notes on candidates that have none."""
     number = {candidate.key: candidate.number for candidate in candidates}
-    sums = {name: np.zeros((len(candidates), judging.folds)) for name in DIRECTIONS}
+    sums = {name: np.zeros((len(candidates), settings.folds)) for name in DIRECTIONS}
     notes: dict[int, list[str]] = defaultdict(list)
     for row in scored:
         k = number[row.candidate]
         if row.note:
             notes[k].append(row.note)
         for name, values in sums.items():
-            values[k, row.fold] += row.figures.get(name, np.nan) / judging.seeds
+            values[k, row.fold] += row.metrics.get(name, np.nan) / settings.seeds
     return sums, {k: told[0] for k, told in notes.items()}
 
 
 def _confirmed(
     rule: ChoiceRule,
-    figures: Mapping[str, np.ndarray],
+    metrics: Mapping[str, np.ndarray],
     candidates: Sequence[Candidate],
     people: SearchPeople,
-    judging: Judging,
+    settings: EvaluationSettings,
     fit: _Fit,
 ) -> dict[str, dict[str, float]]:
-    """Figures of the chosen and the unconstrained candidate on people held out of the search."""
-    choice = rule.choose(figures)
+    """Metrics of the chosen and the unconstrained candidate on people held out of the search."""
+    choice = rule.choose(metrics)
     if not len(people.confirming) or choice.chosen is None:
         return {}
-    from evenhand.searching.models import score_model
+    from evenhand.searching.scoring import score_model
 
-    fold = people.confirming_fold(judging)
+    fold = people.confirming_fold(settings)
     return {
-        who: score_model(fit(candidates[k]), people, fold, judging)
+        who: score_model(fit(candidates[k]), people, fold, settings)
         for who, k in (("unconstrained", choice.unconstrained), ("chosen", choice.chosen))
     }
 
@@ -237,8 +235,8 @@ def _confirmed(
 class _Fit:
     """Trains a candidate on everyone searched on; remembers what it trained."""
 
-    def __init__(self, family: Family, people: SearchPeople, judging: Judging, device: str) -> None:
-        self._family, self._people, self._judging, self._device = family, people, judging, device
+    def __init__(self, family: Family, people: SearchPeople, settings: EvaluationSettings, device: str) -> None:
+        self._family, self._people, self._settings, self._device = family, people, settings, device
         self._fitted: dict[str, Any] = {}
 
     def __call__(self, candidate: Candidate) -> Any:  # noqa: ANN401 - a classifier of the family
@@ -247,23 +245,23 @@ class _Fit:
         return self._fitted[candidate.key]
 
     def _fit(self, candidate: Candidate) -> Any:  # noqa: ANN401
-        people, judging = self._people, self._judging
+        people, settings = self._people, self._settings
         X = people.table.iloc[people.searched].reset_index(drop=True)
         y, group = people.labels[people.searched], people.groups.codes[people.searched]
         if self._family == "trees":
             from evenhand.searching.trees import make_tree_model
 
-            return make_tree_model(candidate, X, judging.random_state).fit(X, y)
+            return make_tree_model(candidate, X, settings.random_state).fit(X, y)
         from evenhand.training.classifier import CECClassifier
 
         parameters = {**candidate.parameters, "hidden": tuple(candidate.parameters["hidden"])}
         model = CECClassifier(
             **parameters,
             financial_features=people.financial_features,
-            encoding=judging.encoding,
-            max_distance=judging.max_distance,
+            encoding=settings.encoding,
+            max_distance=settings.max_distance,
             device=self._device,
-            random_state=judging.random_state,
+            random_state=settings.random_state,
         )
         names = np.asarray(people.groups.names)[group]
         return model.fit(X, y, sensitive_features=names)

@@ -19,7 +19,7 @@ _FORMAT = "evenhand-search-block"
 
 @dataclass(frozen=True)
 class Scored:
-    """Figures of one candidate, trained with one seed, on one fold; NaN where one could not be estimated.
+    """Metrics of one candidate, trained with one seed, on one fold; NaN where one could not be estimated.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Scored:
         Its key.
     fold, seed
         Which.
-    figures
+    metrics
         By name; empty where training failed.
     note
         Why, if it did.
@@ -36,7 +36,7 @@ class Scored:
     candidate: str
     fold: int
     seed: int
-    figures: dict[str, float]
+    metrics: dict[str, float]
     note: str = ""
 
 
@@ -55,7 +55,7 @@ class BlockStore:
     >>> import tempfile
     >>> store = BlockStore(tempfile.mkdtemp(), "run")
     >>> store.write("first", [Scored("a", 0, 0, {"auc": 0.8})])
-    >>> store.read("first")[0].figures
+    >>> store.read("first")[0].metrics
     {'auc': 0.8}
     >>> store.read("second") is None
     True
@@ -99,10 +99,10 @@ class BlockStore:
 
 
 def _plain(row: Scored) -> dict[str, Any]:
-    figures = {name: None if math.isnan(value) else value for name, value in row.figures.items()}
-    return {"candidate": row.candidate, "fold": row.fold, "seed": row.seed, "figures": figures, "note": row.note}
+    metrics = {name: None if math.isnan(value) else value for name, value in row.metrics.items()}
+    return {"candidate": row.candidate, "fold": row.fold, "seed": row.seed, "metrics": metrics, "note": row.note}
 
 
 def _scored(row: dict[str, Any]) -> Scored:
-    figures = {name: math.nan if value is None else float(value) for name, value in row["figures"].items()}
-    return Scored(row["candidate"], int(row["fold"]), int(row["seed"]), figures, row["note"])
+    metrics = {name: math.nan if value is None else float(value) for name, value in row["metrics"].items()}
+    return Scored(row["candidate"], int(row["fold"]), int(row["seed"]), metrics, row["note"])

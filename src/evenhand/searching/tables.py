@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from evenhand.report.tables import Column, Highlight, Kind, Record, Table, estimate
-from evenhand.searching.figures import DIRECTIONS
+from evenhand.searching.metrics import DIRECTIONS
 from evenhand.searching.space import shown
 
 __all__ = [
@@ -132,7 +132,7 @@ def setting_table(data: Mapping[str, Any]) -> Table:
         "people held out": people["confirming"],
         "financial features": ", ".join(people["financial_features"]),
         **{f"people of group {name}": n for name, n in people["groups"].items()},
-        **{name: "none" if value is None else value for name, value in data["judging"].items()},
+        **{name: "none" if value is None else value for name, value in data["settings"].items()},
     }
     records = tuple({"setting": name, "value": value} for name, value in settings.items())
     return Table("Settings", "How the search was made.", (Column("setting", "text"), Column("value", "any")), records)

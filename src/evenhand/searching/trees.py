@@ -19,8 +19,8 @@ from sklearn.preprocessing import OrdinalEncoder
 
 from evenhand.exceptions import InvalidInputError, MissingExtraError
 from evenhand.inputs.validation import check_columns, is_number_column
-from evenhand.searching.models import score_model
-from evenhand.searching.people import Judging, SearchPeople
+from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.searching.scoring import score_model
 from evenhand.searching.space import Candidate
 from evenhand.searching.store import Scored
 from evenhand.system.files import write_atomically
@@ -63,13 +63,13 @@ class TreeFamily:
 
     Attributes
     ----------
-    people, compared, judging
-        Everyone, the folds, and how candidates are judged.
+    people, compared, settings
+        Everyone, the folds, and how candidates are evaluated.
     """
 
     people: SearchPeople
     compared: Sequence[ComparedFold]
-    judging: Judging
+    settings: EvaluationSettings
 
     def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
         """One block for each candidate."""
@@ -78,16 +78,16 @@ class TreeFamily:
     def run(self, block: Sequence[Candidate], on_epoch: Callable[[int], None] | None = None) -> list[Scored]:
         """Train and score a block."""
         return [
-            Scored(candidate.key, fold, seed, self._figures(candidate, compared, seed))
+            Scored(candidate.key, fold, seed, self._metrics(candidate, compared, seed))
             for candidate in block
             for fold, compared in enumerate(self.compared)
-            for seed in range(self.judging.seeds)
+            for seed in range(self.settings.seeds)
         ]
 
-    def _figures(self, candidate: Candidate, compared: ComparedFold, seed: int) -> dict[str, float]:
+    def _metrics(self, candidate: Candidate, compared: ComparedFold, seed: int) -> dict[str, float]:
         train = self.people.table.iloc[compared.fold.train].reset_index(drop=True)
-        model = make_tree_model(candidate, train, self.judging.random_state + seed).fit(train, compared.fold.y_train)
-        return score_model(model, self.people, compared, self.judging)
+        model = make_tree_model(candidate, train, self.settings.random_state + seed).fit(train, compared.fold.y_train)
+        return score_model(model, self.people, compared, self.settings)
 
 
 def make_tree_model(candidate: Candidate, table: pd.DataFrame, random_state: int) -> Any:  # noqa: ANN401 - a Pipeline

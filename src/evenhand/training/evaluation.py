@@ -1,7 +1,8 @@
-"""Figures of a stack on held-out people."""
+"""Metrics of a stack on held-out people."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,19 +10,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.attribution.feed_forward import RELU, FeedForward
-from evenhand.attribution.gradients import path_gradients
+from evenhand.attribution.feed_forward import FeedForward
+from evenhand.attribution.gradients import Attribution
 from evenhand.metrics.cec import squared_cec
 from evenhand.metrics.roc import auc
+from evenhand.models.explaining import CellBaselines, Explainer
+from evenhand.models.gradient import DifferentiableModel
 from evenhand.training.data import TrainingData
 from evenhand.training.excess_objective import balanced_weights, hinged_excess
 from evenhand.training.losses import bce_loss, equalized_odds_loss, squared_reasoning_gap
 from evenhand.training.network import Layout
 from evenhand.training.settings import TrainingSettings
 
-__all__ = ["VALIDATION_FIGURES", "evaluate", "training_excess"]
+__all__ = ["VALIDATION_METRICS", "evaluate", "training_excess"]
 
-VALIDATION_FIGURES = ("bce", "equalized_odds", "cec", "objective", "auc", "positive_rate")
+VALIDATION_METRICS = ("bce", "equalized_odds", "cec", "objective", "auc", "positive_rate")
 
 # Largest number of hidden values held at once.
 _CHUNK_VALUES = {"cpu": 8_000_000, "cuda": 500_000_000}
@@ -34,32 +37,27 @@ _MOST_JUDGED = 4_096
 def evaluate(
     parameters: Tensor, layout: Layout, data: TrainingData, settings: TrainingSettings
 ) -> dict[str, NDArray[np.float64]]:
-    """Each of `VALIDATION_FIGURES` on each member's validation table, with dropout off; arrays of shape (K,).
+    """Each of `VALIDATION_METRICS` on each member's validation table, with dropout off; arrays of shape (K,).
 
     Attributions are made as in training. ``objective`` is the member's own weighted sum. ``cec``, the term of
     `cec_weight` whatever the objective, is computed if any member has a weight on it, else NaN.
     """
     assert data.validation is not None
     n_members = len(parameters)
-    figures = {name: np.full(n_members, np.nan) for name in VALIDATION_FIGURES}
-    people = data.validation.X.shape[1]
-    rows = people * (data.match.shape[2] + 1) * settings.n_steps
-    per_chunk = max(1, _CHUNK_VALUES.get(parameters.device.type, 8_000_000) // (rows * max(layout.widths)))
-    table_of = np.asarray(settings.table)
-    for table in np.unique(table_of):
-        members = np.flatnonzero(table_of == table)
-        for chunk in np.split(members, range(per_chunk, len(members), per_chunk)):
-            found = _evaluate_table(parameters[torch.from_numpy(chunk)], layout, data, settings, int(table))
-            for name, values in found.items():
-                figures[name][chunk] = values
+    metrics = {name: np.full(n_members, np.nan) for name in VALIDATION_METRICS}
+    rows = data.validation.X.shape[1] * (data.match.shape[2] + 1) * settings.n_steps
+    for table in np.unique(np.asarray(settings.table)).tolist():
+        for members, net in _networks_of(table, parameters, layout, settings, rows * max(layout.widths)):
+            for name, values in _evaluate_table(net, data, settings, table).items():
+                metrics[name][members.numpy()] = values
     terms = (("equalized_odds_weight", "equalized_odds"), ("cec_weight", "cec"))
-    figures["objective"] = figures["bce"].copy()
+    metrics["objective"] = metrics["bce"].copy()
     for weight_name, term in terms:
-        weight, values = np.asarray(settings.of_member(weight_name)), figures[term]
+        weight, values = np.asarray(settings.of_member(weight_name)), metrics[term]
         if term == "cec" and settings.uses_placebo:
             values = hinged_excess(torch.from_numpy(values)).numpy()
-        figures["objective"] += np.where(weight > 0, weight * values, 0.0)
-    return figures
+        metrics["objective"] += np.where(weight > 0, weight * values, 0.0)
+    return metrics
 
 
 @torch.no_grad()
@@ -73,8 +71,7 @@ def training_excess(
     """
     assert data.triples is not None
     found = torch.zeros(len(parameters), device=parameters.device)
-    table_of = np.asarray(settings.table)
-    for table in np.unique(table_of).tolist():
+    for table in np.unique(np.asarray(settings.table)).tolist():
         rows = np.arange(int(data.n_rows[table]))
         if len(rows) > _MOST_JUDGED:
             rows = np.random.default_rng([epoch, table]).choice(len(rows), _MOST_JUDGED, replace=False)
@@ -87,32 +84,34 @@ def training_excess(
         each = (share[people] * data.weights[table][people].unsqueeze(-1)).unsqueeze(-1) * is_there
         each = (each / is_there.sum(-1, keepdim=True).clamp_min(1)).flatten(1).t()
         partner = triples.flatten(1, 2).movedim(0, 1)  # (M * C, n, 2)
-        compared = _Compared.trained_on(data, table, people)
+        compared = _Compared.trained_on(data, table, people, parameters.device)
         n_values = (
             len(people) * (1 + 2 * len(partner)) * max((settings.n_steps + 1) * max(layout.widths) // 4, data.n_columns)
         )
-        size = max(1, _CHUNK_VALUES.get(parameters.device.type, 8_000_000) // n_values)
-        members = np.flatnonzero(table_of == table)
-        for chunk in np.split(members, range(size, len(members), size)):
-            weights, biases = layout.views(parameters[torch.from_numpy(chunk)])
-            net = FeedForward(weights, biases, (RELU,) * (len(weights) - 1))
-            rows_of = torch.cat((partner[..., 0], partner[..., 1]))
-            found[torch.from_numpy(chunk)] = compared.term(net, rows_of, torch.cat((each, -each)), settings)
+        partners, pair_weight = torch.cat((partner[..., 0], partner[..., 1])), torch.cat((each, -each))
+        for members, net in _networks_of(table, parameters, layout, settings, n_values):
+            found[members] = compared.term(net, partners, pair_weight, settings)
     return found
 
 
+def _networks_of(
+    table: int, parameters: Tensor, layout: Layout, settings: TrainingSettings, n_values: int
+) -> Iterator[tuple[Tensor, FeedForward]]:
+    """Members of a table and their networks, as many at once as can hold `n_values` each."""
+    size = max(1, _CHUNK_VALUES.get(parameters.device.type, _CHUNK_VALUES["cpu"]) // n_values)
+    for members in (torch.tensor(settings.table) == table).nonzero().flatten().split(size):
+        yield members, layout.networks(parameters[members])
+
+
 def _evaluate_table(
-    parameters: Tensor, layout: Layout, data: TrainingData, settings: TrainingSettings, table: int
+    net: FeedForward, data: TrainingData, settings: TrainingSettings, table: int
 ) -> dict[str, NDArray[np.float64]]:
     held_out = data.validation
     assert held_out is not None
-    device, n_members = parameters.device, len(parameters)
-    weights, biases = layout.views(parameters)
-    net = FeedForward(weights, biases, (RELU,) * (len(weights) - 1))
-    weight = torch.ones(held_out.X.shape[1]) if held_out.weight is None else held_out.weight[table]
+    device, n_members = net.weights[0].device, len(net.weights[0])
     x, y, group, weight = (
-        t.to(device).expand(n_members, *t.shape)
-        for t in (held_out.X[table], held_out.y[table], held_out.group[table], weight)
+        t[table].to(device).expand(n_members, *t[table].shape)
+        for t in (held_out.X, held_out.y, held_out.group, held_out.weights)
     )
     logits = net(x)
     score = torch.sigmoid(logits)
@@ -122,17 +121,12 @@ def _evaluate_table(
         "positive_rate": ((score >= 0.5) * weight).sum(1) / weight.sum(1),
     }
     if any(settings.of_member("cec_weight")):
-        found["cec"] = _cec(net, data, settings, table)
+        partner, pair_weight = _partners(data, settings, table)
+        found["cec"] = _Compared.held_out(data, table, device).term(net, partner, pair_weight, settings)
     arrays = {name: value.double().cpu().numpy() for name, value in found.items()}
     y_one, weight_one = y[0].cpu().numpy(), weight[0].cpu().numpy()
     arrays["auc"] = np.array([auc(y_one, row, weight_one) for row in logits.double().cpu().numpy()])
     return arrays
-
-
-def _cec(net: FeedForward, data: TrainingData, settings: TrainingSettings, table: int) -> Tensor:
-    """The term of `cec_weight` on held-out people, of shape (K,)."""
-    partner, pair_weight = _partners(data, settings, table)
-    return _Compared.held_out(data, table).term(net, partner, pair_weight, settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,52 +140,57 @@ class _Compared:
     person, cell
         Row and (label, group) cell of each person, of shape (n,).
     baselines
-        Mean of each cell, of shape (C, d).
+        Those of the table.
     """
 
     inputs: Tensor
     person: Tensor
     cell: Tensor
-    baselines: Tensor
+    baselines: CellBaselines
     join: Tensor | None
 
     @classmethod
-    def held_out(cls, data: TrainingData, table: int) -> _Compared:
+    def held_out(cls, data: TrainingData, table: int, device: torch.device) -> _Compared:
         """People of the validation table."""
         people = data.validation
         assert people is not None
         inputs = torch.cat((data.X[table], people.X[table]))
         person = torch.arange(data.X.shape[1], len(inputs))
         cell = people.y[table] * data.n_groups + people.group[table]
-        return cls(inputs, person, cell, data.baselines[table].flatten(0, 1), data.join)
+        return cls(inputs, person, cell, _baselines(data, table, device), data.join)
 
     @classmethod
-    def trained_on(cls, data: TrainingData, table: int, person: Tensor) -> _Compared:
+    def trained_on(cls, data: TrainingData, table: int, person: Tensor, device: torch.device) -> _Compared:
         """People of the training table."""
         cell = (data.y[table] * data.n_groups + data.group[table])[person]
-        return cls(data.X[table], person, cell, data.baselines[table].flatten(0, 1), data.join)
+        return cls(data.X[table], person, cell, _baselines(data, table, device), data.join)
 
     def term(self, net: FeedForward, partner: Tensor, pair_weight: Tensor, settings: TrainingSettings) -> Tensor:
         """Weighted mean of squared scores, of shape (K,).
 
         Partners, rows of the table or -1, and weights, negative for placebos, have shape (M, n).
         """
-        n_members, device = len(net.weights[0]), net.weights[0].device
+        device, (n_partners, n) = net.weights[0].device, partner.shape
+        explainer = Explainer(DifferentiableModel(net, "networks"), self.baselines, settings.n_steps, settings.method)
         # A cell that training never saw has no reference point: such people are left out.
-        has_baseline = self.baselines.isfinite().all(-1)
-        pair_weight = (pair_weight * has_baseline[self.cell]).to(device)
-        # Many are the partner of several, or of someone of their own cell: each is explained once from each cell.
-        ends = torch.cat((self.person.unsqueeze(0), partner.clamp_min(0)))
-        keys, place = (ends * len(self.baselines) + self.cell).unique(return_inverse=True)
-        baselines = self.baselines.nan_to_num(0.0, 0.0, 0.0)
-        x, start = self.inputs[keys // len(baselines)].to(device), baselines[keys % len(baselines)].to(device)
-        ends, starts = (rows.expand(n_members, *rows.shape) for rows in (x, start))
-        gradients = path_gradients(net, ends, starts, settings.n_steps, settings.method)
-        place = place.to(device)
-        offset = (x - start)[place].unsqueeze(0)
-        squares = _squares(offset, gradients[:, place], settings, None if self.join is None else self.join.to(device))
+        pair_weight = (pair_weight * torch.from_numpy(explainer.has_baseline(self.cell.numpy()))).to(device)
+        rows = torch.cat((self.person.unsqueeze(0), partner.clamp_min(0))).flatten().numpy()
+        seen = explainer.see(self.inputs, rows, np.tile(self.cell.numpy(), n_partners + 1))
+        place = seen.position.reshape(n_partners + 1, n)
+        found = seen.attribution
+        assert isinstance(found, Attribution)
+        join = None if self.join is None else self.join.to(device)
+        squares = _squares(found.offset[place].unsqueeze(0), found.gradients[:, place], settings, join)
         total = pair_weight.clamp_min(0).sum()
         return (squares * pair_weight).sum((1, 2)) / total.masked_fill(total == 0, 1)
+
+
+def _baselines(data: TrainingData, table: int, device: torch.device) -> CellBaselines:
+    rows = data.baselines[table].flatten(0, 1).to(device)
+    n = int(data.n_rows[table])
+    cells = data.y[table, :n] * data.n_groups + data.group[table, :n]
+    sizes = cells.bincount(minlength=len(rows)) * rows.isfinite().all(-1).cpu()
+    return CellBaselines(rows, sizes.numpy(), sizes.to(device).unsqueeze(-1).expand_as(rows))
 
 
 def _partners(data: TrainingData, settings: TrainingSettings, table: int) -> tuple[Tensor, Tensor]:

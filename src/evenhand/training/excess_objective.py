@@ -98,10 +98,7 @@ def triple_rows(pairs: PlaceboPairs, groups: NDArray[np.int64], n_groups: int, n
     rows = np.full((len(groups), n_groups - 1, n_triples, 2), -1, dtype=np.int64)
     own = groups[pairs.person]
     column = pairs.other_group - (pairs.other_group > own)
-    key = pairs.person * n_groups + pairs.other_group  # sorted, nearest first within
-    first = np.flatnonzero(np.r_[True, key[1:] != key[:-1]]) if len(key) else np.zeros(0, dtype=np.int64)
-    rank = np.arange(len(key)) - np.repeat(first, np.diff(np.r_[first, len(key)]))
-    rows[pairs.person, column, rank] = np.column_stack([pairs.other, pairs.own])
+    rows[pairs.person, column, pairs.rank - 1] = np.column_stack([pairs.other, pairs.own])
     return rows
 
 

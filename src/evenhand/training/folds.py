@@ -61,6 +61,17 @@ class Fold:
         """Number of groups."""
         return int(self.baselines.shape[1])
 
+    @property
+    def cells_test(self) -> Ints:
+        """The (label, group) cell of each test person."""
+        return self.y_test * self.n_groups + self.group_test
+
+    @property
+    def matched_test(self) -> tuple[Ints, Ints]:
+        """Test person and training row of each pair that has a match."""
+        person, column = np.nonzero(self.match_test >= 0)
+        return person.astype(np.int64), self.match_test[person, column]
+
 
 @dataclass(frozen=True, eq=False)
 class ComparedFold:

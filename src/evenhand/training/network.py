@@ -43,6 +43,11 @@ class Layout:
             offset += n_out
         return tuple(weights), tuple(biases)
 
+    def networks(self, flat: Tensor) -> FeedForward:
+        """The stack that parameters of shape (K, P) stand for, without dropout; differentiable in them."""
+        weights, biases = self.views(flat)
+        return FeedForward(weights, biases, (RELU,) * (len(weights) - 1))
+
     def initial(self, seeds: Sequence[int]) -> Tensor:
         """Starting parameters of shape (K, P), one seed per member.
 
@@ -114,8 +119,7 @@ class StackedNetwork(nn.Module):
 
     def feed_forward(self) -> FeedForward:
         """Explicit form of the whole stack, differentiable in `flat`; dropout plays no part in it."""
-        weights, biases = self.layout.views(self.flat)
-        return FeedForward(weights, biases, (RELU,) * (len(weights) - 1))
+        return self.layout.networks(self.flat)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits of shape (K, n) for inputs of shape (K, n, d), with dropout in training mode."""

@@ -387,7 +387,7 @@ def _with_known(reference: AuditReference, n_rows: int) -> AuditReference:
     n_values = pool.x.numel() * len(pool.groups.names)
     if n_values > _MOST_KNOWN_VALUES or n_rows < 2 * len(pool):
         return reference
-    return replace(reference, explainer=reference.explainer.knowing(pool))
+    return replace(reference, explainer=reference.explainer.knowing(pool.x, pool.labels))
 
 
 def _checked_pool(pool: People) -> People:

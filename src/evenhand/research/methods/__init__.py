@@ -6,8 +6,8 @@ from evenhand.research.methods.cec import CEC
 from evenhand.research.methods.disparate_impact_remover import DisparateImpactRemover
 from evenhand.research.methods.hardt import HardtPostProcessing
 from evenhand.research.methods.lagrangian import LagrangianConstraints
+from evenhand.research.methods.method import Method, RepairsTable
 from evenhand.research.methods.network import NetworkMethod, NetworkSettings
-from evenhand.research.methods.protocol import Method, RepairsTable
 from evenhand.research.methods.registry import make_method, method_names, register_method
 from evenhand.research.methods.unconstrained import Unconstrained
 

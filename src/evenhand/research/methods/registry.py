@@ -11,8 +11,8 @@ from evenhand.research.methods.cec import CEC
 from evenhand.research.methods.disparate_impact_remover import DisparateImpactRemover
 from evenhand.research.methods.hardt import HardtPostProcessing
 from evenhand.research.methods.lagrangian import LagrangianConstraints
+from evenhand.research.methods.method import Method
 from evenhand.research.methods.network import NetworkSettings
-from evenhand.research.methods.protocol import Method
 from evenhand.research.methods.unconstrained import Unconstrained
 
 __all__ = ["MethodFactory", "make_method", "method_names", "register_method"]

@@ -1,20 +1,20 @@
-"""Figures of one trained model on one test fold."""
+"""Metrics of one trained model on one test fold."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from evenhand.attribution import Explanation, label_group_baselines
-from evenhand.metrics.cec import score_contributions
 from evenhand.metrics.outcomes import group_outcomes, outcome_metrics
 from evenhand.metrics.regimes import assign_regimes, regime_shares
+from evenhand.models.explaining import Explainer
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
+from evenhand.models.scoring import joined, score_pairs
 from evenhand.research.reproduction.folds import Fold
 from evenhand.research.reproduction.settings import ProtocolSettings
 
@@ -57,7 +57,7 @@ class Decisions:
 
 
 def evaluate_network(fold: Fold, network: nn.Module, settings: ProtocolSettings) -> dict[str, float]:
-    """Figures of a network that takes the fold's encoded people and decides at probability 0.5.
+    """Metrics of a network that takes the fold's encoded people and decides at probability 0.5.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def evaluate(
     decisions: Decisions,
     settings: ProtocolSettings,
 ) -> dict[str, float]:
-    """Figures of a method from the score that is attributed and from its decisions.
+    """Metrics of a method from the score that is attributed and from its decisions.
 
     Parameters
     ----------
@@ -98,49 +98,41 @@ def evaluate(
         How to integrate, and the threshold of the regimes.
     """
     y, group = fold.y_test, fold.group_test
-    n_groups = fold.baselines.shape[1]
-    outcomes = group_outcomes(y, decisions.test, decisions.score, group, tuple(str(g) for g in range(n_groups)))
-    figures = {
-        name: figure.value for name, figure in outcome_metrics(y, decisions.test, decisions.score, outcomes).items()
+    outcomes = group_outcomes(y, decisions.test, decisions.score, group, tuple(str(g) for g in range(fold.n_groups)))
+    metrics = {
+        name: metric.value for name, metric in outcome_metrics(y, decisions.test, decisions.score, outcomes).items()
     }
 
-    n_others = fold.match_test.shape[1]
-    person, match = np.repeat(np.arange(len(y)), n_others), fold.match_test.ravel()
-    matched = match >= 0
-    person, match = person[matched], match[matched]
-    baselines = label_group_baselines(x_train, fold.y_train, fold.group_train).reshape(2 * n_groups, -1)
-    cell = y * n_groups + group
-
-    def attributed(x: NDArray[np.float32], rows: Ints, cells: Ints) -> Explanation:
-        # A person who is the match of many is explained once from each baseline.
-        keys, place = np.unique(rows * 2 * n_groups + cells, return_inverse=True)
-        start = torch.as_tensor(baselines[keys % (2 * n_groups)], dtype=torch.float32)
-        ends = torch.from_numpy(x[keys // (2 * n_groups)])
-        found = model.attribute(ends, start, settings.n_steps, settings.integration)
-        return found.rows(torch.from_numpy(place))
-
-    own, other = attributed(x_test, person, cell[person]), attributed(x_train, match, cell[person])
-    join = torch.as_tensor(fold.join, dtype=torch.float64)
-    scores = score_contributions(own.values, other.values, own.with_inputs_of(other), other.with_inputs_of(own), join)
-    cec = scores.cec.double().numpy().clip(0, 1)
+    person, match = fold.matched_test
+    trained = (torch.from_numpy(x_train), fold.y_train, fold.group_train)
+    explainer = Explainer.of(model, *trained, settings.n_steps, settings.integration)
+    explainer = replace(explainer, join=torch.as_tensor(fold.join, dtype=torch.float64))
+    own = explainer.explain(torch.from_numpy(x_test), fold.cells_test)
+    matches = explainer.see(trained[0], match, fold.cells_test[person])
+    cec, reasoning_gap, input_gap = (
+        joined(
+            (part.cec, part.reasoning_gap, part.input_gap) for _, part in score_pairs(explainer, own, person, matches)
+        )
+        or [torch.zeros(0, dtype=torch.float64)] * 3
+    )
     decided, decided_match = decisions.test[person], decisions.train[match]
-    shares = regime_shares(assign_regimes(decided, decided_match, cec, settings.consistency_threshold))
+    shares = regime_shares(assign_regimes(decided, decided_match, cec.numpy(), settings.consistency_threshold))
 
     def mean(values: Tensor) -> float:
-        return float(values.double().mean()) if len(values) else float("nan")
+        return float(values.mean()) if len(values) else float("nan")
 
     return {
-        "auc": figures["auc"],
-        "f1": figures["f1"],
-        "eo": figures["eo_gap"],
-        "sp": figures["sp_gap"],
-        "cec": mean(scores.cec),
+        "auc": metrics["auc"],
+        "f1": metrics["f1"],
+        "eo": metrics["eo_gap"],
+        "sp": metrics["sp_gap"],
+        "cec": mean(cec),
         "pfr": shares["C"] + shares["D"],
         **{f"regime_{letter.lower()}": share for letter, share in shares.items()},
-        "positive_rate": figures["positive_rate"],
-        "reasoning_gap": mean(scores.reasoning_gap),
-        "input_gap": mean(scores.input_gap),
+        "positive_rate": metrics["positive_rate"],
+        "reasoning_gap": mean(reasoning_gap),
+        "input_gap": mean(input_gap),
         "n_train": float(len(fold.y_train)),
         "n_test": float(len(y)),
-        "n_unmatched": float((~matched).sum()),
+        "n_unmatched": float((fold.match_test < 0).sum()),
     }

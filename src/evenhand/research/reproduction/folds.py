@@ -71,7 +71,7 @@ def _digest(data: Dataset) -> str:
 
 
 def save_folds(prepared: Prepared, path: str | os.PathLike[str]) -> None:
-    """Write the arrays of all folds into one ``.npz`` file, for a machine without dataframe libraries."""
+    """Write the arrays of all folds into one ``.npz`` file, to train them on another machine."""
     arrays: dict[str, Any] = {
         "dataset": np.array(prepared.dataset),
         "digest": np.array(prepared.digest),

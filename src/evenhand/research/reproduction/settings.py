@@ -23,7 +23,7 @@ GRID_WEIGHTS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 @dataclass(frozen=True)
 class ProtocolSettings:
-    """Everything that decides a figure of the comparison, apart from the data.
+    """Everything that decides a metric of the comparison, apart from the data.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class ProtocolSettings:
     integration, n_steps
         How attributions are integrated when people are compared.
     is_quick
-        Whether figures are for trying out only.
+        Whether metrics are for trying out only.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def fingerprint(data: object) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a figure may depend on; of libraries that are installed."""
+    """Versions of what a metric may depend on; of libraries that are installed."""
     found = {"python": python_version()}
     for name in ("evenhand", "torch", "numpy", "scipy", "scikit-learn", "fairlearn", "cooper-optim"):
         try:

@@ -1,6 +1,6 @@
 """Our own trainer on all folds, and all lambda settings, at once: the search's stack, over two weights.
 
-Needs nothing but torch, numpy and scipy, so that folds prepared elsewhere can be trained on a bare machine::
+Folds that were prepared elsewhere can be trained on another machine::
 
     python -m evenhand.research.reproduction.stacks folds.npz results.jsonl --run RUN --device cuda --grid --ablation
 """

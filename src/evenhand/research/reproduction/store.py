@@ -16,7 +16,7 @@ __all__ = ["ResultRow", "ResultStore"]
 
 @dataclass(frozen=True)
 class ResultRow:
-    """Figures of one method in one fold.
+    """Metrics of one method in one fold.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class ResultRow:
     run
         Fingerprint of settings, data and data options: rows of different runs are never put in one table.
     metrics
-        By name; NaN where a figure cannot be estimated.
+        By name; NaN where a metric cannot be estimated.
     parameters
         A method's own parameters, such as the level of a repair.
     seconds

@@ -7,7 +7,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from evenhand.training.engine.batches import BatchSource, Block, TermTotals, batch_of
+from evenhand.training.engine.minibatches import BatchSource, Block, TermTotals, batch_of
 from evenhand.training.engine.step import Stepper
 
 __all__ = ["Engine"]

@@ -14,12 +14,12 @@ from torch import Tensor
 from evenhand.exceptions import EvenhandError, InvalidInputError
 from evenhand.system.threads import one_torch_thread
 from evenhand.training.data import TrainingData
-from evenhand.training.engine.batches import BatchSource, Members, TermTotals
 from evenhand.training.engine.epochs import Engine
+from evenhand.training.engine.minibatches import BatchSource, Members, TermTotals
 from evenhand.training.engine.optimizer import AdamState
 from evenhand.training.engine.state import TrainerState
 from evenhand.training.engine.step import Objective, Stepper
-from evenhand.training.evaluation import VALIDATION_FIGURES, evaluate, training_excess
+from evenhand.training.evaluation import VALIDATION_METRICS, evaluate, training_excess
 from evenhand.training.excess_objective import excess_gain
 from evenhand.training.network import Layout
 from evenhand.training.settings import TrainingSettings
@@ -28,7 +28,7 @@ __all__ = ["EpochCallback", "Trainer", "TrainingDivergedError", "train"]
 
 EpochCallback = Callable[[int, dict[str, Tensor]], None]
 
-_TRAINING_FIGURES = ("bce", "equalized_odds", "cec", "equalized_odds_left_out", "unmatched")
+_TRAINING_METRICS = ("bce", "equalized_odds", "cec", "equalized_odds_left_out", "unmatched")
 
 # Members whose step fits in a core's cache together; larger stacks are run part by part on the CPU. Smaller parts, or
 # many threads, would wait for each other more than they compute: starting an operation is one thread's work at a time.
@@ -122,7 +122,7 @@ class Trainer:
             cec_weight=of_part("cec_weight"),
             equalized_odds_weight=of_part("equalized_odds_weight"),
         )
-        # Whether a term is computed is decided for the whole stack: history then has the same figures for all.
+        # Whether a term is computed is decided for the whole stack: history then has the same metrics for all.
         source = BatchSource(
             self.data,
             settings,
@@ -139,18 +139,18 @@ class Trainer:
     def _next_state(self) -> TrainerState:
         state, epoch = self.state, self.state.epoch
         is_training = ~state.is_stopped
-        row = {name: np.full(self.settings.n_members, np.nan) for name in _TRAINING_FIGURES}
+        row = {name: np.full(self.settings.n_members, np.nan) for name in _TRAINING_METRICS}
         n_steps = state.n_steps.clone()
         for part, totals in zip(self._parts, self._run_parts(epoch, is_training), strict=True):
             if totals is not None:
-                figures = self._figures(totals, is_training[part].numpy())
-                for name in _TRAINING_FIGURES:
-                    row[name][part] = figures[name]
+                metrics = self._metrics(totals, is_training[part].numpy())
+                for name in _TRAINING_METRICS:
+                    row[name][part] = metrics[name]
                 n_steps[part] += totals.n_steps.long().cpu()
         self._check_finite(row, is_training, epoch)
         if self.data.validation is not None:
             found = evaluate(self._parameters, self._layout, self.data, self.settings)
-            row |= {f"validation_{name}": np.where(is_training, found[name], np.nan) for name in VALIDATION_FIGURES}
+            row |= {f"validation_{name}": np.where(is_training, found[name], np.nan) for name in VALIDATION_METRICS}
         parameters = self._parameters.to("cpu", copy=True)
         best = self._best(row, parameters)
         return TrainerState(
@@ -190,13 +190,13 @@ class Trainer:
             return torch.zeros(self.settings.n_members, device=self._device)
         return excess_gain(training_excess(self._parameters, self._layout, self.data, self.settings, epoch))
 
-    def _figures(self, totals: TermTotals, is_training: np.ndarray) -> dict[str, np.ndarray]:
+    def _metrics(self, totals: TermTotals, is_training: np.ndarray) -> dict[str, np.ndarray]:
         """An epoch's history from its sums: means over rows, batches and pairs."""
         sums = {f.name: getattr(totals, f.name).double().cpu().numpy() for f in fields(totals)}
         uses_odds = any(self.settings.of_member("equalized_odds_weight"))
         uses_cec = any(self.settings.of_member("cec_weight"))
         with np.errstate(invalid="ignore", divide="ignore"):
-            figures = {
+            metrics = {
                 "bce": sums["bce"] / sums["weight"],
                 "equalized_odds": sums["equalized_odds"] / sums["n_steps"],
                 "cec": sums["cec"] / sums["pair_weight"],
@@ -211,8 +211,8 @@ class Trainer:
         }
         for name, is_used in unused.items():
             if not is_used:
-                figures[name] = np.full_like(figures[name], np.nan)
-        return {name: np.where(is_training, values, np.nan) for name, values in figures.items()}
+                metrics[name] = np.full_like(metrics[name], np.nan)
+        return {name: np.where(is_training, values, np.nan) for name, values in metrics.items()}
 
     def _check_finite(self, row: dict[str, np.ndarray], is_training: Tensor, epoch: int) -> None:
         finite = self._parameters.isfinite().all(1).cpu() & torch.from_numpy(np.isfinite(row["bce"]))
@@ -230,11 +230,11 @@ class Trainer:
         if patience is None:
             names = ("is_stopped", "best_parameters", "best_value", "best_epoch")
             return {name: getattr(state, name) for name in names}
-        figure = torch.from_numpy(row[f"validation_{self.settings.monitor}"])
-        value = -figure if self.settings.monitor == "auc" else figure
+        metric = torch.from_numpy(row[f"validation_{self.settings.monitor}"])
+        value = -metric if self.settings.monitor == "auc" else metric
         is_better = value < state.best_value - self.settings.min_improvement  # False for NaN
         best_epoch = torch.where(is_better, state.epoch, state.best_epoch)
-        # Before any figure could be computed there is nothing to be patient about but time itself.
+        # Before any metric could be computed there is nothing to be patient about but time itself.
         waited = state.epoch - best_epoch.clamp_min(-1)
         return {
             "is_stopped": state.is_stopped | (waited >= patience + (best_epoch < 0).long()),
@@ -270,9 +270,9 @@ def train(
 def _initial_state(layout: Layout, data: TrainingData, settings: TrainingSettings) -> TrainerState:
     n_members = settings.n_members
     parameters = layout.initial(settings.of_member("seed"))
-    names: tuple[str, ...] = _TRAINING_FIGURES
+    names: tuple[str, ...] = _TRAINING_METRICS
     if data.validation is not None:
-        names += tuple(f"validation_{name}" for name in VALIDATION_FIGURES)
+        names += tuple(f"validation_{name}" for name in VALIDATION_METRICS)
     return TrainerState(
         epoch=0,
         widths=layout.widths,

@@ -45,7 +45,7 @@ def train_stack(
     wanted, kept = set(snapshots), {}
     saved_at = time.monotonic()
 
-    def after_epoch(epoch: int, figures: dict[str, Tensor]) -> None:
+    def after_epoch(epoch: int, metrics: dict[str, Tensor]) -> None:
         nonlocal saved_at
         if trainer.state.epoch in wanted:
             kept[trainer.state.epoch] = trainer.state.network()

@@ -42,7 +42,7 @@ class TrainerState:
     is_stopped
         Members that early stopping has ended, of shape (K,).
     best_parameters, best_value, best_epoch
-        Parameters at each member's best epoch, the monitored figure there (lower is better; -AUC for ``"auc"``), and
+        Parameters at each member's best epoch, the monitored metric there (lower is better; -AUC for ``"auc"``), and
         the epoch's number from 0, or -1 before there is one.
     history
         By name, one row per epoch and one column per member; NaN where a term was not computed or a member had stopped.

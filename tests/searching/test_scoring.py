@@ -1,4 +1,4 @@
-"""Figures of candidates are those of the audit with the training fold as reference."""
+"""Metrics of candidates are those of the audit with the training fold as reference."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ import torch
 import evenhand as eh
 from evenhand.metrics.excess import excess
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.searching.figures import adjusted_mean, outcome_of
-from evenhand.searching.models import score_model
-from evenhand.searching.networks import sight_of
-from evenhand.searching.people import Judging, SearchPeople
-from evenhand.searching.running import _is_financial
-from evenhand.searching.stack_scores import score_stack
+from evenhand.searching.metrics import adjusted_mean, fold_outcome
+from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.searching.scoring import score_model, score_stack
 from evenhand.training import StackedNetwork
 
 
 @pytest.fixture(scope="module")
 def judged(planted):
     people, decided = planted
-    judging = Judging(folds=2, n_steps=8)
+    settings = EvaluationSettings(folds=2, n_steps=8)
     searched = SearchPeople.of(people.X, decided, people.group, people.financial_features, 0.0, 0)
-    return searched, judging, searched.compared_folds(judging, has_training_triples=False)
+    return searched, settings, searched.compared_folds(settings, has_training_triples=False)
 
 
 def audited(model, searched, fold):
@@ -40,58 +37,48 @@ def audited(model, searched, fold):
     )
 
 
-def compare_with_audit(figures, result):
+def compare_with_audit(metrics, result, tolerance):
     found = result.to_dict()
     evidence = result.evidence
-    assert figures["auc"] == pytest.approx(found["outcome"]["auc"], abs=1e-6)
-    for name in ("f1", "eo_gap", "sp_gap", "positive_rate"):
-        assert figures[name] == pytest.approx(found["outcome"][name], abs=1e-9)
-    assert figures["cec"] == pytest.approx(found["cec"]["mean"], abs=1e-4)
-    assert figures["reasoning_gap"] == pytest.approx(found["cec"]["reasoning_gap"], abs=1e-4)
-    assert figures["excess"] == pytest.approx(evidence.cec.value, abs=2e-4)
-    assert figures["reasoning_excess"] == pytest.approx(evidence.reasoning_gap.value, abs=2e-4)
-    assert figures["excess_regime_b"] == pytest.approx(evidence.regime_b.value, abs=1e-3)
+    for name in ("auc", "f1", "eo_gap", "sp_gap", "positive_rate"):
+        assert metrics[name] == pytest.approx(found["outcome"][name], abs=1e-12)
+    assert metrics["cec"] == pytest.approx(found["cec"]["mean"], abs=tolerance)
+    assert metrics["reasoning_gap"] == pytest.approx(found["cec"]["reasoning_gap"], abs=tolerance)
+    assert metrics["excess"] == pytest.approx(evidence.cec.value, abs=tolerance)
+    assert metrics["reasoning_excess"] == pytest.approx(evidence.reasoning_gap.value, abs=tolerance)
+    assert metrics["excess_regime_b"] == pytest.approx(evidence.regime_b.value, abs=tolerance)
 
 
 @pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
-def test_a_stack_of_networks_has_the_figures_of_their_audits(judged):
-    searched, judging, compared = judged
+def test_a_stack_of_networks_has_the_metrics_of_their_audits(judged):
+    searched, settings, compared = judged
     encoder = searched.encoder("onehot")
     stack = StackedNetwork(6, hidden=(12, 8), seeds=(0, 1, 2))
     with torch.no_grad():
         stack.flat.mul_(1.5)
     fold = compared[1].fold
-    sight = sight_of(fold, _is_financial(searched, judging), torch.device("cpu"))
-    figures = score_stack(
-        stack.flat.detach(),
-        stack.layout,
-        compared[1],
-        sight,
-        n_steps=8,
-        decision_threshold=0.5,
-        consistency_threshold=0.3,
-    )
+    metrics = score_stack(stack.flat.detach(), stack.layout, encoder, searched, compared[1], settings)
     for k in range(3):
         model = DifferentiableModel(stack.member(k), "network", encoder)
-        compare_with_audit(figures[k], audited(model, searched, (fold.train, fold.test)))
-        alone = score_model(model, searched, compared[1], judging)
-        assert alone == pytest.approx(figures[k], abs=2e-4)
+        compare_with_audit(metrics[k], audited(model, searched, (fold.train, fold.test)), tolerance=1e-6)
+        alone = score_model(model, searched, compared[1], settings)
+        assert alone == pytest.approx(metrics[k], abs=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
-def test_trees_have_the_figures_of_their_audit(judged):
+def test_trees_have_the_metrics_of_their_audit(judged):
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    searched, judging, compared = judged
+    searched, settings, compared = judged
     fold = compared[0].fold
     train = searched.table.iloc[fold.train]
     model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=6).fit(train, fold.y_train)
-    figures = score_model(model, searched, compared[0], judging)
-    compare_with_audit(figures, audited(model, searched, (fold.train, fold.test)))
+    metrics = score_model(model, searched, compared[0], settings)
+    compare_with_audit(metrics, audited(model, searched, (fold.train, fold.test)), tolerance=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
-def test_trees_that_split_on_categories_have_the_figures_of_their_audit(planted):
+def test_trees_that_split_on_categories_have_the_metrics_of_their_audit(planted):
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     people, decided = planted
@@ -99,13 +86,13 @@ def test_trees_that_split_on_categories_have_the_figures_of_their_audit(planted)
     # Categories that are nearly equally common, so that leaving a placebo out changes some baselines.
     halves = {c: (people.X[c] > people.X[c].median()).map({True: "high", False: "low"}) for c in people.X.columns}
     X = people.X.assign(**{c: v.astype("category") for c, v in halves.items() if c not in financial})
-    judging = Judging(folds=2, n_steps=8)
+    settings = EvaluationSettings(folds=2, n_steps=8)
     searched = SearchPeople.of(X, decided, people.group, people.financial_features, 0.0, 0)
-    compared = searched.compared_folds(judging, has_training_triples=False)
+    compared = searched.compared_folds(settings, has_training_triples=False)
     fold = compared[0].fold
     model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=6).fit(X.iloc[fold.train], fold.y_train)
-    figures = score_model(model, searched, compared[0], judging)
-    compare_with_audit(figures, audited(model, searched, (fold.train, fold.test)))
+    metrics = score_model(model, searched, compared[0], settings)
+    compare_with_audit(metrics, audited(model, searched, (fold.train, fold.test)), tolerance=1e-12)
 
 
 def test_the_adjusted_mean_is_the_audits_estimate():
@@ -129,7 +116,7 @@ def test_the_adverse_impact_ratio_is_the_lowest_approval_rate_over_the_highest(j
     fold = judged[2][0].fold
     decision = (np.arange(len(fold.y_test)) % 3 == 0).astype(np.int64)
     rates = [decision[fold.group_test == g].mean() for g in range(2)]
-    figures = outcome_of(fold, decision.astype(float), decision)
-    assert figures["air"] == pytest.approx(min(rates) / max(rates))
+    metrics = fold_outcome(fold, decision.astype(float), decision)
+    assert metrics["air"] == pytest.approx(min(rates) / max(rates))
     nobody = np.zeros_like(decision)
-    assert np.isnan(outcome_of(fold, nobody.astype(float), nobody)["air"])
+    assert np.isnan(fold_outcome(fold, nobody.astype(float), nobody)["air"])

@@ -1,0 +1,199 @@
+"""From pairs and triples to scores: what the audit, the search, the reproduction and the calibration all measure.
+
+A pair is a person and a match, both explained from the baseline of the person's cell. A triple adds a placebo, someone
+of the person's own group who is as far away as the match. Scores have the shape of the models that were asked,
+then of the pairs: (n,) for one model, (K, n) for a stack of K networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.attribution import Explanation
+from evenhand.matching.placebos import PlaceboPairs
+from evenhand.metrics.cec import PairScores, cec_scores
+from evenhand.models.explaining import Explainer, Seen
+
+__all__ = ["TripleScores", "joined", "score_explained_pairs", "score_pairs", "score_triples"]
+
+Ints = NDArray[np.int64]
+
+# Pairs or triples of all models that are scored at once: bounds memory whatever the number of people.
+_BLOCK = {"cpu": 16_384, "cuda": 262_144}
+
+
+def score_explained_pairs(me: Explanation, them: Explanation, join: Tensor | None = None) -> PairScores:
+    """Score people and their matches, explained from the same baselines, row by row.
+
+    Parameters
+    ----------
+    me, them
+        Explanations of the people and of their matches.
+    join
+        Sums inputs into the table's columns, in the type of the explanations; None where they are the same.
+
+    Examples
+    --------
+    >>> from evenhand.attribution import attribute
+    >>> model, b = torch.nn.Linear(2, 1), torch.zeros(1, 2)
+    >>> me, them = (attribute(model, torch.tensor([x]), b) for x in ([1.0, 2.0], [2.0, 1.0]))
+    >>> score_explained_pairs(me, them).reasoning_gap.item()  # a linear model weighs alike
+    0.0
+    """
+    parts = (me.values, them.values, me.with_inputs_of(them), them.with_inputs_of(me))
+    return PairScores(*(parts if join is None else (part @ join for part in parts)))
+
+
+def score_pairs(
+    explainer: Explainer, own: Explanation, person: Ints, matches: Seen
+) -> Iterator[tuple[slice, PairScores]]:
+    """Score pairs, block by block.
+
+    Parameters
+    ----------
+    explainer
+        Where the explanations come from.
+    own
+        Explanations of the people from their own cells.
+    person
+        Row of each pair's person in `own`.
+    matches
+        Each pair's match, seen from the person's cell.
+
+    Yields
+    ------
+    Where in `person` a block is, and its scores.
+    """
+    rows = torch.as_tensor(person, device=matches.position.device)
+    for block in _blocks(len(person), own):
+        yield block, score_explained_pairs(own.rows(rows[block]), matches[block], explainer.join)
+
+
+@dataclass(frozen=True, eq=False)
+class TripleScores:
+    """What is measured on each triple.
+
+    The financial gap is the CEC score that a pair's unlike finances alone would give: that of a person and of the same
+    person with the counterpart's financial features. Its difference between a pair and its placebo pair is no
+    evidence of anything but unlike neighbors, and is the control that `metrics.excess` takes out. For a model that
+    sees financial features only, it is the CEC score itself.
+
+    Attributes
+    ----------
+    pair, placebo
+        Scores of the person with the match, and with the placebo; these from a baseline that leaves the placebo out.
+    gap, placebo_gap
+        Financial gap of either.
+    match, control
+        Explanations of the match and of the placebo, both from the person's baseline.
+    """
+
+    pair: PairScores
+    placebo: PairScores
+    gap: Tensor
+    placebo_gap: Tensor
+    match: Explanation
+    control: Explanation
+    join: Tensor | None
+
+    def weight_difference(self, deviation: Tensor) -> Tensor:
+        """Weights of each feature in the match less those in the placebo, for a step of `deviation`, of shape (d,)."""
+        return _weights(self.match.per_deviation(deviation), self.join) - _weights(
+            self.control.per_deviation(deviation), self.join
+        )
+
+
+def score_triples(
+    explainer: Explainer,
+    own: Explanation,
+    x: Tensor,
+    cells: Ints,
+    pool: Tensor,
+    triples: PlaceboPairs,
+    matches: Seen,
+    placebos: Seen,
+    is_financial: Tensor,
+) -> Iterator[tuple[slice, TripleScores]]:
+    """Score triples of people whose cells have at least two people, block by block.
+
+    Parameters
+    ----------
+    explainer
+        Where the explanations come from.
+    own, x, cells
+        The people: their explanations from their own cells, inputs of shape (n, d), and cells.
+    pool
+        Inputs of the people that matches and placebos are rows of.
+    triples
+        Who is compared with whom.
+    matches, placebos
+        Each triple's match and placebo, seen from the person's cell.
+    is_financial
+        Which inputs belong to financial features, of shape (d,).
+
+    Yields
+    ------
+    Where in `triples` a block is, and its scores.
+    """
+    device, join, baselines = x.device, explainer.join, explainer.baselines
+    person, other, placebo, cell = (
+        torch.as_tensor(rows, device=device)
+        for rows in (triples.person, triples.other, triples.own, cells[triples.person])
+    )
+    for block in _blocks(len(triples), own):
+        me, them, like_me = own.rows(person[block]), matches[block], placebos[block]
+        mine = x[person[block]]
+        everyone = torch.arange(len(mine), device=device)
+        with_theirs, with_placebos = (
+            explainer.explain(torch.where(is_financial, pool[rows[block]], mine), cell[block]).rows(everyone)
+            for rows in (other, placebo)
+        )
+        n_known = baselines.n_known[cell[block]]
+        without_one = None if baselines.without_one is None else baselines.without_one[cell[block]]
+        apart, control, apart_moved = (
+            each.leaving_out(like_me, n_known, without_one) for each in (me, like_me, with_placebos)
+        )
+        pair = score_explained_pairs(me, them, join)
+        null = score_explained_pairs(apart, control, join)
+        yield (
+            block,
+            TripleScores(pair, null, _gap(pair, with_theirs, join), _gap(null, apart_moved, join), them, like_me, join),
+        )
+
+
+def joined(blocks: Iterable[tuple[Tensor, ...]]) -> list[Tensor]:
+    """Metrics of all blocks, each of shape (..., n); none without a block.
+
+    Examples
+    --------
+    >>> first, second = joined([(torch.zeros(1), torch.ones(1)), (torch.zeros(2), torch.ones(2))])
+    >>> second.tolist()
+    [1.0, 1.0, 1.0]
+    """
+    return [torch.cat(parts, -1) for parts in zip(*blocks, strict=True)]
+
+
+def _gap(pair: PairScores, moved: Explanation, join: Tensor | None) -> Tensor:
+    """Financial gap: CEC score of the people and of themselves with the counterparts' finances."""
+    return cec_scores(pair.own, moved.values if join is None else moved.values @ join)
+
+
+def _blocks(n: int, own: Explanation) -> Iterator[slice]:
+    """Parts of n pairs, small enough for all models that were asked."""
+    size = max(1, _BLOCK.get(own.logit.device.type, _BLOCK["cpu"]) // own.logit.shape[:-1].numel())
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def _weights(steps: Tensor, join: Tensor | None) -> Tensor:
+    """Change of the logit for one standard deviation of each feature; a feature of several columns has no sign."""
+    if join is None:
+        return steps
+    is_single = join.sum(0) == 1
+    return torch.where(is_single, steps @ join, (steps.square() @ join).sqrt())

@@ -1,0 +1,110 @@
+"""Models scored on a fold's test people: a stack of networks at once, or any model that can be audited."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evenhand.models.dispatch import as_audited_model
+from evenhand.models.explaining import Explainer
+from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.protocol import AuditedModel, EncodesTables
+from evenhand.searching.metrics import fold_outcome, fold_procedure
+from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.training.folds import ComparedFold
+from evenhand.training.network import Layout
+
+__all__ = ["score_model", "score_stack"]
+
+# Inputs of people held at once, of all members: bounds memory whatever the number of members.
+_CHUNK_VALUES = {"cpu": 20_000_000, "cuda": 500_000_000}
+
+
+def score_model(
+    model: Any,  # noqa: ANN401 - anything that can be audited
+    people: SearchPeople,
+    compared: ComparedFold,
+    settings: EvaluationSettings,
+) -> dict[str, float]:
+    """Metrics of a fitted model on a fold's test people.
+
+    Parameters
+    ----------
+    model
+        Anything that `evenhand.audit` takes.
+    people, compared
+        Everyone, and the fold.
+    settings
+        Thresholds and the number of segments.
+    """
+    train, test = (people.table.iloc[rows].reset_index(drop=True) for rows in (compared.fold.train, compared.fold.test))
+    audited = as_audited_model(model, table=train)
+    return _scored(audited, audited.encode(train), audited.encode(test), people, compared, settings)[0]
+
+
+def score_stack(
+    parameters: Tensor,
+    layout: Layout,
+    encoder: EncodesTables,
+    people: SearchPeople,
+    compared: ComparedFold,
+    settings: EvaluationSettings,
+) -> list[dict[str, float]]:
+    """Metrics of networks on one fold's test people, one for each row of `parameters`, (K, P).
+
+    Parameters
+    ----------
+    parameters, layout
+        The networks, on the device where they are to be asked.
+    encoder
+        The encoding that the fold's people have.
+    people, compared, settings
+        As in `score_model`.
+    """
+    device, fold = parameters.device, compared.fold
+    x_train, x_test = (torch.as_tensor(x, device=device) for x in (fold.x_train, fold.x_test))
+    n_rows = len(x_test) + 2 * len(compared.test_pairs) + fold.match_test.size
+    size = max(1, _CHUNK_VALUES[device.type] // (n_rows * x_test.shape[1]))
+    found: list[dict[str, float]] = []
+    for part in parameters.split(size):
+        stack = DifferentiableModel(layout.networks(part), "networks", encoder)
+        found += _scored(stack, x_train, x_test, people, compared, settings)
+    return found
+
+
+def _scored(
+    model: AuditedModel,
+    x_train: Tensor,
+    x_test: Tensor,
+    people: SearchPeople,
+    compared: ComparedFold,
+    settings: EvaluationSettings,
+) -> list[dict[str, float]]:
+    """Metrics of each model of a stack, or of the only one."""
+    fold = compared.fold
+    explainer = Explainer.of(model, x_train, fold.y_train, fold.group_train, settings.n_steps)
+    own = explainer.explain(x_test, fold.cells_test)
+    columns = [str(column) for column in people.table.columns]
+    is_financial = model.is_financial(columns, list(people.financial_features))
+    procedure = fold_procedure(
+        explainer,
+        own,
+        compared,
+        x_train,
+        x_test,
+        torch.as_tensor(is_financial, device=x_test.device),
+        decision_threshold=settings.decision_threshold,
+        consistency_threshold=settings.consistency_threshold,
+    )
+    by_model = {name: values.reshape(-1).tolist() for name, values in procedure.items()}
+    scores = model.probability(own.logit).cpu().numpy().reshape(-1, len(x_test))
+    return [
+        {
+            **fold_outcome(fold, score, (score >= settings.decision_threshold).astype(np.int64)),
+            **{name: values[k] for name, values in by_model.items()},
+        }
+        for k, score in enumerate(scores)
+    ]
