@@ -218,6 +218,12 @@ OF_GROUPS = (ROWS, NAMES, CODES, TIMES)
 # Draws follow the order of the groups, those of people the order of rows.
 DRAWN_GROUPS, DRAWN_PEOPLE = {CODES: ("low", "high")}, (NAMES, UNITS)
 
+
+def pair_scores(p):
+    """Scores of pairs, made of the four vectors that the kernel makes."""
+    return cec.PairScores(*p.tensors, *map(torch.from_numpy, (p.X, p.inputs)))
+
+
 CATALOG: dict[str, list[Entry]] = {
     "holm": [Entry(lambda p: adjustment.holm(p.p), (ROWS,))],
     "benjamini_hochberg": [Entry(lambda p: adjustment.benjamini_hochberg(p.p, p.times), (ROWS, TIMES, TWICE))],
@@ -227,12 +233,11 @@ CATALOG: dict[str, list[Entry]] = {
     "cec_scores": [
         Entry(lambda p: cec.cec_scores(*p.tensors), OF_PAIRS),
         Entry(lambda p: cec.cec_scores(p.ig, p.ig_match), OF_PAIRS),
+        Entry(lambda p: pair_scores(p).cec, OF_PAIRS),
+        Entry(lambda p: pair_scores(p).input_gap, OF_PAIRS),
+        Entry(lambda p: pair_scores(p).reasoning_gap, OF_PAIRS),
     ],
     "feature_contributions": [Entry(lambda p: cec.feature_contributions(*p.tensors), OF_PAIRS)],
-    "score_pairs": [Entry(lambda p: cec.score_pairs(*p.tensors, *map(torch.from_numpy, (p.X, p.inputs))), OF_PAIRS)],
-    "score_contributions": [
-        Entry(lambda p: cec.score_contributions(*p.tensors, *map(torch.from_numpy, (p.X, p.delta))), OF_PAIRS)
-    ],
     "reason_overlap": [Entry(lambda p: cec.reason_overlap(*p.tensors, n_reasons=2), OF_PAIRS)],
     "assign_regimes": [Entry(lambda p: regimes.assign_regimes(p.y, p.decision, p.delta[:, 0]), (ROWS, TWICE))],
     "regime_shares": [

@@ -153,12 +153,14 @@ def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{str(path)!r} is not valid TOML: {error}.") from None
     kinds = {option.name: _kind(option) for option in fields(plan)}  # type: ignore[arg-type]
+    optional = {option.name for option in fields(plan) if str(option.type).endswith(" | None")}  # type: ignore[arg-type]
     values = {}
     for key, value in settings.items():
         name = _ALIASES.get(key, key)
         if name not in kinds:
             raise InvalidInputError(f"{str(path)!r} has an unknown key {key!r}.{did_you_mean(key, list(kinds))}")
-        values[name] = _toml_value(path, key, value, kinds[name])
+        # TOML has no word for nothing: an empty text is none.
+        values[name] = None if value == "" and name in optional else _toml_value(path, key, value, kinds[name])
     return plan(**values)
 
 
