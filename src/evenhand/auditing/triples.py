@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from evenhand.auditing.people import People
 from evenhand.matching.placebos import N_PAIRS, PlaceboPairs, PlaceboReference
 from evenhand.metrics.cec import PairScores
 from evenhand.models.explaining import Explainer, Seen
-from evenhand.models.scoring import score_triples
+from evenhand.models.scoring import TripleScores, score_triples
 
 __all__ = ["BatchEvidence", "EvidenceReference", "EvidenceSums", "Triples", "compare_batch"]
 
@@ -57,6 +57,11 @@ class Triples:
         Whether the two of the pair, and of the placebo pair, have the same decision.
     contributions, weights
         By feature, of pair less placebo pair, of shape (n, n_features).
+    finances
+        Standardized finances of the person, of shape (n, k).
+    score_gaps
+        What the person with the match's finances has over the match: by feature, in all, in probability and in
+        decisions, of shape (n, n_features + 3).
     by
         Columns of the person to split by, as codes.
     """
@@ -85,6 +90,8 @@ class Triples:
     is_same_placebo_decision: Bools
     contributions: NDArray[np.float32]
     weights: NDArray[np.float32]
+    finances: NDArray[np.float32]
+    score_gaps: NDArray[np.float32]
     by: Mapping[str, Ints]
 
     def __len__(self) -> int:
@@ -212,7 +219,7 @@ def compare_batch(
     scored = _scored(reference, explainer, own, people, pool, pairs, decision_threshold)
     means = {name: pairs.person_mean(values) for name, values in _by_person(scored).items()}
     usable = _is_usable(scored)
-    triples = _triples(people, pairs, scored, usable, first_person, by)
+    triples = _triples(people, points, pairs, scored, usable, first_person, by)
     known = np.isfinite(means["cec"])
     sums = EvidenceSums(
         n_triples=len(pairs),
@@ -272,6 +279,7 @@ class _Scores:
     is_same_placebo_decision: Bools
     contributions: NDArray[np.float32]
     weights: NDArray[np.float32]
+    score_gaps: NDArray[np.float32]
 
 
 def _by_person(scored: _Scores) -> dict[str, Floats]:
@@ -287,13 +295,19 @@ def _by_person(scored: _Scores) -> dict[str, Floats]:
 
 
 def _is_usable(scored: _Scores) -> Bools:
-    rows = (scored.pair, scored.placebo, scored.contributions, scored.weights)
+    rows = (scored.pair, scored.placebo, scored.contributions, scored.weights, scored.score_gaps)
     usable: Bools = np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in rows])
     return usable & np.isfinite(scored.gap) & np.isfinite(scored.placebo_gap)
 
 
 def _triples(
-    people: People, pairs: PlaceboPairs, scored: _Scores, usable: Bools, first_person: int, by: Mapping[str, Ints]
+    people: People,
+    points: Floats,
+    pairs: PlaceboPairs,
+    scored: _Scores,
+    usable: Bools,
+    first_person: int,
+    by: Mapping[str, Ints],
 ) -> Triples:
     kept = slice(None) if usable.all() else np.flatnonzero(usable)
     person, other_group, rank = pairs.person[kept], pairs.other_group[kept], pairs.rank[kept]
@@ -326,6 +340,8 @@ def _triples(
         is_same_placebo_decision=scored.is_same_placebo_decision[kept],
         contributions=scored.contributions[kept],
         weights=scored.weights[kept],
+        finances=points[person].astype(np.float32),
+        score_gaps=scored.score_gaps[kept],
         by={name: codes[person] for name, codes in by.items()},
     )
 
@@ -365,6 +381,7 @@ def _scored(
         is_same_placebo_decision=decided == _decisions(probability(placebos.logit), decision_threshold),
         contributions=np.empty((n, n_features), dtype=np.float32),
         weights=np.empty((n, n_features), dtype=np.float32),
+        score_gaps=np.empty((n, n_features + 3), dtype=np.float32),
     )
     for block, part in score_triples(
         explainer, own, people.x, people.cells, pool.x, pairs, matches, placebos, reference.is_financial
@@ -373,7 +390,20 @@ def _scored(
         result.gap[block], result.placebo_gap[block] = part.gap.cpu().numpy(), part.placebo_gap.cpu().numpy()
         result.contributions[block] = (part.pair.contributions - part.placebo.contributions).cpu()
         result.weights[block] = part.weight_difference(reference.deviation).cpu()
+        result.score_gaps[block] = _score_gaps(part, probability, decision_threshold)
     return result
+
+
+def _score_gaps(
+    part: TripleScores, probability: Callable[[Tensor], Tensor], decision_threshold: float
+) -> NDArray[np.float32]:
+    """By feature, their sum, and the gaps in probability and in decisions."""
+    by_feature = part.score_gaps
+    moved, match = probability(part.moved.logit), probability(part.match.logit)
+    decided = (moved >= decision_threshold).to(by_feature) - (match >= decision_threshold).to(by_feature)
+    gaps = (by_feature, by_feature.sum(-1, keepdim=True), (moved - match)[:, None].to(by_feature), decided[:, None])
+    found: NDArray[np.float32] = torch.cat(gaps, dim=-1).float().cpu().numpy()
+    return found
 
 
 def _columns(scores: PairScores) -> Floats:

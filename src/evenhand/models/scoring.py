@@ -92,6 +92,8 @@ class TripleScores:
         Financial gap of either.
     match, control
         Explanations of the match and of the placebo, both from the person's baseline.
+    moved
+        Explanation of the person with the match's financial features, from the person's baseline.
     """
 
     pair: PairScores
@@ -100,7 +102,14 @@ class TripleScores:
     placebo_gap: Tensor
     match: Explanation
     control: Explanation
+    moved: Explanation
     join: Tensor | None
+
+    @property
+    def score_gaps(self) -> Tensor:
+        """Attributions of the person with the match's finances less those of the match, by feature; (..., n, d)."""
+        apart = self.moved.values - self.match.values
+        return apart if self.join is None else apart @ self.join
 
     def weight_difference(self, deviation: Tensor) -> Tensor:
         """Weights of each feature in the match less those in the placebo, for a step of `deviation`, of shape (d,)."""
@@ -163,7 +172,16 @@ def score_triples(
         null = score_explained_pairs(apart, control, join)
         yield (
             block,
-            TripleScores(pair, null, _gap(pair, with_theirs, join), _gap(null, apart_moved, join), them, like_me, join),
+            TripleScores(
+                pair,
+                null,
+                _gap(pair, with_theirs, join),
+                _gap(null, apart_moved, join),
+                match=them,
+                control=like_me,
+                moved=with_theirs,
+                join=join,
+            ),
         )
 
 

@@ -1,0 +1,411 @@
+r"""The score gap at equal finances: who is worse off, by how much, and through which inputs.
+
+For a person i and a match j of the other group, let z be i with j's finances. What is averaged is
+:math:`D = \phi(z) - \phi(j)`, both explained from i's baseline: a value for every feature, and their sum is
+:math:`f(z) - f(j)`. The financial features of z and j are the same, but what goes with finances is not: D is regressed
+on the sign s (+1 where i is of the group, -1 where i is of the reference group) and on differences :math:`h(i) - h(j)`
+of functions of the finances, without an intercept, as exchanging i and j changes the sign of all of them. The
+coefficient of s is the gap of the group minus the reference group at equal finances. Both groups weigh the same, and
+within a group people do.
+
+A person may serve in many pairs. With :math:`S_v` the sum of the influences of all rows that contain person v, divided
+by :math:`\sqrt{1 - 2 c_v}`, where :math:`c_v` is the person's share of the weight, the variance is
+:math:`\sum_v S_v S_v^\top`. Few people may carry a rare input: degrees of freedom are
+:math:`(\sum S^2)^2 / \sum S^4 - 1` for each column, and a feature with fewer than 12 is not tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+__all__ = ["FEW_DEGREES", "FinanceControls", "GapColumn", "GapPart", "GroupGap", "group_gap", "smallest_p_values"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+FEW_DEGREES = 12.0
+"""A column with fewer degrees of freedom than this is estimated and not tested."""
+
+_MIN_PEOPLE = 10
+_COMPONENTS = 4
+_DRAWS = 4_000
+_ROUNDING = 1e-6  # attributions are computed in single precision
+_LEVEL, _POWER = 0.05, 0.8
+
+
+class GapPart(Protocol):
+    """Some pairs: a person and a match, who is a row of the reference."""
+
+    @property
+    def person(self) -> Ints:
+        """A code for each person, of shape (n,); all pairs of a person are in one part."""
+        ...
+
+    @property
+    def person_row(self) -> Ints:
+        """The row of the reference that the person is, -1 for someone outside it."""
+        ...
+
+    @property
+    def other(self) -> Ints:
+        """Row of the match."""
+        ...
+
+    @property
+    def group(self) -> Ints:
+        """Group of the person."""
+        ...
+
+    @property
+    def other_group(self) -> Ints:
+        """Group of the match."""
+        ...
+
+    @property
+    def label(self) -> Ints:
+        """Label of both."""
+        ...
+
+    @property
+    def finances(self) -> NDArray[np.floating]:
+        """Standardized finances of the person, of shape (n, k)."""
+        ...
+
+    @property
+    def score_gaps(self) -> NDArray[np.floating]:
+        """What is averaged, of shape (n, n_columns)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class FinanceControls:
+    """Functions of the finances that are held equal: linear, squared, products of principal components, by label.
+
+    Attributes
+    ----------
+    points
+        Standardized finances of the reference, of shape (n_reference, k).
+    components
+        Up to four principal components of them, of shape (k, q).
+    """
+
+    points: Floats
+    components: Floats
+
+    @classmethod
+    def of(cls, points: Floats) -> FinanceControls:
+        """Fit the components."""
+        centered = points - points.mean(axis=0)
+        vectors = np.linalg.eigh(centered.T @ centered)[1][:, ::-1]
+        return cls(points, vectors[:, :_COMPONENTS])
+
+    def difference(self, part: GapPart, rows: Ints) -> Floats:
+        """Functions of the person's finances minus those of the match's, of shape (len(rows), n_controls)."""
+        own = self._functions(part.finances[rows].astype(np.float64))
+        apart = own - self._functions(self.points[part.other[rows]])
+        return np.hstack([apart, apart * part.label[rows, None]])
+
+    def _functions(self, points: Floats) -> Floats:
+        along = points @ self.components
+        first, second = np.triu_indices(along.shape[1], k=1)
+        return np.hstack([points, points**2, along[:, first] * along[:, second]])
+
+
+@dataclass(frozen=True)
+class GapColumn:
+    """A score gap at equal finances; every number is NaN where it cannot be estimated.
+
+    Attributes
+    ----------
+    value
+        Group minus reference group: negative where the group is worse off.
+    ci_low, ci_high
+        95 % confidence interval.
+    p_value
+        Two-sided, of no gap; NaN where too few people stand behind it to test.
+    standard_error, df
+        Standard error that respects repeated use of people, and its degrees of freedom.
+    detectable
+        The smallest gap that a test at the 5 % level would have found in 80 % of cases.
+    note
+        Why a number is missing; empty if none is.
+    """
+
+    value: float
+    ci_low: float
+    ci_high: float
+    p_value: float
+    standard_error: float
+    df: float
+    detectable: float
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class GroupGap:
+    """Gaps between two groups.
+
+    Attributes
+    ----------
+    columns
+        An estimate for each column.
+    correlation
+        Of the columns' estimates, of shape (n_columns, n_columns).
+    n_people, n_pairs
+        People of either group who are compared, and their pairs.
+    """
+
+    columns: tuple[GapColumn, ...]
+    correlation: Floats
+    n_people: int
+    n_pairs: int
+
+
+def group_gap(
+    parts: Callable[[], Iterator[GapPart]], controls: FinanceControls, group: int, reference_group: int
+) -> GroupGap:
+    """Score gaps of a group against a reference group, one for each column.
+
+    Parameters
+    ----------
+    parts
+        Goes through the pairs afresh each time it is called.
+    controls
+        The finances to hold equal.
+    group, reference_group
+        Codes of the two groups.
+
+    Returns
+    -------
+    Estimates in the order of the columns. As all are made by one regression, columns that add up to another have
+    estimates that add up to its estimate.
+    """
+    moments = _Moments.of(parts(), controls, group, reference_group)
+    if moments is None or min(moments.n_people) < _MIN_PEOPLE:
+        n = (0, 0) if moments is None else moments.n_people
+        n_columns = 0 if moments is None else moments.product.shape[2]
+        note = f"only {min(n)} people of a group are compared; at least {_MIN_PEOPLE} are needed"
+        return GroupGap(tuple(_nothing(note) for _ in range(n_columns)), np.eye(n_columns), sum(n), 0)
+    fit = moments.fit()
+    sums = _InfluenceSums.of(parts(), controls, fit, len(controls.points))
+    covariance = sums.products
+    error = np.sqrt(np.diag(covariance))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        df = sums.squares**2 / sums.fourth_powers - 1
+        correlation = covariance / np.outer(error, error)
+    correlation[~np.isfinite(correlation)] = 0.0
+    np.fill_diagonal(correlation, 1.0)
+    columns = tuple(
+        _column(*of_column) for of_column in zip(fit.values.tolist(), error.tolist(), df.tolist(), strict=True)
+    )
+    return GroupGap(columns, correlation, sum(moments.n_people), moments.n_pairs)
+
+
+def smallest_p_values(
+    p_values: Sequence[float], correlation: Floats, random_state: int = 0, n_draws: int = _DRAWS
+) -> tuple[Floats, float]:
+    """p-values adjusted for their number, given how the estimates are correlated, and that of the smallest.
+
+    Each is held against the smallest of as many p-values of correlated normal draws: the chance of any false alarm is
+    controlled. NaN stays NaN and is not counted.
+
+    Examples
+    --------
+    >>> adjusted, smallest = smallest_p_values([0.01, 0.5, float("nan")], np.eye(3))
+    >>> bool(0.015 < smallest < 0.025), bool(np.isnan(adjusted[2]))
+    (True, True)
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    known = np.isfinite(p)
+    adjusted = np.full(len(p), np.nan)
+    if not known.any():
+        return adjusted, float("nan")
+    values, vectors = np.linalg.eigh(correlation[np.ix_(known, known)])
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    draws = np.random.default_rng(random_state).standard_normal((n_draws, len(values))) @ root.T
+    smallest = np.sort(2 * stats.norm.sf(np.abs(draws).max(axis=1)))
+    below = np.searchsorted(smallest, p[known], side="right")
+    # Beyond what the draws can tell, Bonferroni's bound; a p-value is never adjusted downward.
+    bound = np.minimum(p[known] * known.sum(), 1.0)
+    found = np.where(below > 0, np.minimum((below + 1) / (n_draws + 1), 1.0), np.minimum(bound, 1 / n_draws))
+    adjusted[known] = np.maximum(np.minimum(found, np.maximum(bound, p[known])), p[known])
+    return adjusted, float(np.nanmin(adjusted))
+
+
+def _nothing(note: str) -> GapColumn:
+    nan = float("nan")
+    return GapColumn(nan, nan, nan, nan, nan, nan, nan, note)
+
+
+def _column(value: float, error: float, df: float) -> GapColumn:
+    if error <= _ROUNDING and abs(value) <= _ROUNDING:
+        return GapColumn(0.0, 0.0, 0.0, 1.0, 0.0, df, 0.0, "the model does not use it differently at equal finances")
+    if not np.isfinite(df) or df < FEW_DEGREES:
+        note = f"worth {max(df + 1, 1):.0f} independent people: too few to test" if np.isfinite(df) else "not estimated"
+        half = float(stats.t.ppf(0.975, max(df, 1.0))) * error if np.isfinite(df) else float("nan")
+        return GapColumn(value, value - half, value + half, float("nan"), error, df, float("nan"), note)
+    half = float(stats.t.ppf(0.975, df)) * error
+    p_value = float(2 * stats.t.sf(abs(value) / error, df)) if error > 0 else 0.0
+    detectable = (float(stats.t.ppf(1 - _LEVEL / 2, df)) + float(stats.t.ppf(_POWER, df))) * error
+    return GapColumn(value, value - half, value + half, p_value, error, df, detectable)
+
+
+def _rows_between(part: GapPart, group: int, reference_group: int) -> tuple[Ints, Floats]:
+    """Pairs between the two groups, and the sign of each."""
+    forward = (part.group == group) & (part.other_group == reference_group)
+    backward = (part.group == reference_group) & (part.other_group == group)
+    rows = np.flatnonzero(forward | backward)
+    return rows, np.where(forward[rows], 1.0, -1.0)
+
+
+def _shares(person: Ints) -> tuple[Floats, int]:
+    """One over the number of the person's pairs, and the number of people."""
+    counts = np.unique(person, return_inverse=True, return_counts=True)
+    share: Floats = 1.0 / counts[2][counts[1]]
+    return share, len(counts[0])
+
+
+@dataclass(frozen=True, eq=False)
+class _Design:
+    """Regressors, weights and differences of the pairs of a part."""
+
+    rows: Ints
+    side: Ints
+    regressors: Floats
+    share: Floats
+    difference: Floats
+    n_people: tuple[int, int]
+
+    @classmethod
+    def of(cls, part: GapPart, controls: FinanceControls, group: int, reference_group: int) -> _Design:
+        rows, sign = _rows_between(part, group, reference_group)
+        side = (sign > 0).astype(np.int64)
+        share = np.empty(len(rows))
+        n_people = [0, 0]
+        for which in (0, 1):
+            inside = side == which
+            share[inside], n_people[which] = _shares(part.person[rows[inside]])
+        regressors = np.column_stack([sign, controls.difference(part, rows)])
+        difference = part.score_gaps[rows].astype(np.float64)
+        return cls(rows, side, regressors, share, difference, (n_people[0], n_people[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Sums over pairs by the person's group, that the regression follows from."""
+
+    group: int
+    reference_group: int
+    n_people: tuple[int, int]
+    n_pairs: int
+    design: Floats
+    product: Floats
+
+    @classmethod
+    def of(
+        cls, parts: Iterator[GapPart], controls: FinanceControls, group: int, reference_group: int
+    ) -> _Moments | None:
+        found: _Moments | None = None
+        for part in parts:
+            one = _Design.of(part, controls, group, reference_group)
+            design, product = [], []
+            for which in (0, 1):
+                inside = one.side == which
+                weighted = one.regressors[inside] * one.share[inside, None]
+                design.append(weighted.T @ one.regressors[inside])
+                product.append(weighted.T @ one.difference[inside])
+            more = cls(group, reference_group, one.n_people, len(one.rows), np.stack(design), np.stack(product))
+            found = more if found is None else found._added(more)
+        return found
+
+    def _added(self, other: _Moments) -> _Moments:
+        n_people = (self.n_people[0] + other.n_people[0], self.n_people[1] + other.n_people[1])
+        return _Moments(
+            self.group,
+            self.reference_group,
+            n_people,
+            self.n_pairs + other.n_pairs,
+            self.design + other.design,
+            self.product + other.product,
+        )
+
+    def fit(self) -> _Fit:
+        weight = 0.5 / np.asarray(self.n_people, dtype=np.float64)  # both groups weigh the same
+        design = np.tensordot(weight, self.design, axes=1)
+        inverse = np.linalg.pinv(design, hermitian=True).astype(np.float64)
+        coefficients = inverse @ np.tensordot(weight, self.product, axes=1)
+        return _Fit(self.group, self.reference_group, weight, inverse, coefficients)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """The regression; the first coefficient of each column is its gap."""
+
+    group: int
+    reference_group: int
+    weight: Floats
+    inverse: Floats
+    coefficients: Floats
+
+    @property
+    def values(self) -> Floats:
+        found: Floats = self.coefficients[0]
+        return found
+
+    def influence(self, one: _Design) -> tuple[Floats, Floats]:
+        """Weight of each pair, and what it adds to the error of each gap."""
+        weight = one.share * self.weight[one.side]
+        linear = weight * (one.regressors @ self.inverse[0])
+        return weight, linear[:, None] * (one.difference - one.regressors @ self.coefficients)
+
+
+@dataclass(frozen=True, eq=False)
+class _InfluenceSums:
+    """Sums over people of products and powers of their influence."""
+
+    products: Floats
+    squares: Floats
+    fourth_powers: Floats
+
+    @classmethod
+    def of(cls, parts: Iterator[GapPart], controls: FinanceControls, fit: _Fit, n_reference: int) -> _InfluenceSums:
+        n_columns = fit.coefficients.shape[1]
+        share, total = np.zeros(n_reference), np.zeros((n_reference, n_columns))
+        outside = cls(np.zeros((n_columns, n_columns)), np.zeros(n_columns), np.zeros(n_columns))
+        for part in parts:
+            one = _Design.of(part, controls, fit.group, fit.reference_group)
+            weight, influence = fit.influence(one)
+            own_row, other = part.person_row[one.rows], part.other[one.rows]
+            is_inside = own_row >= 0
+            for rows, chosen in ((other, slice(None)), (own_row[is_inside], is_inside)):
+                share += np.bincount(rows, weight[chosen], minlength=n_reference)
+                total += _summed(rows, influence[chosen], n_reference)
+            people = np.unique(part.person[one.rows[~is_inside]], return_inverse=True)[1]
+            if len(people):
+                n = int(people.max()) + 1
+                weights = np.bincount(people, weight[~is_inside], minlength=n).astype(np.float64)
+                outside = outside._added(weights, _summed(people, influence[~is_inside], n))
+        return outside._added(share, total)
+
+    def _added(self, share: Floats, total: Floats) -> _InfluenceSums:
+        # A person in every pair cannot be left out; the bound only keeps the division defined.
+        scaled = total / np.sqrt(np.maximum(1 - 2 * share, 0.1))[:, None]
+        square = scaled**2
+        return _InfluenceSums(
+            self.products + scaled.T @ scaled,
+            self.squares + square.sum(axis=0),
+            self.fourth_powers + (square**2).sum(axis=0),
+        )
+
+
+def _summed(codes: Ints, values: Floats, n: int) -> Floats:
+    """Sums of the rows of `values` with each code, of shape (n, n_columns)."""
+    columns = [np.bincount(codes, column, minlength=n) for column in np.ascontiguousarray(values.T)]
+    return np.column_stack(columns).astype(np.float64) if columns else np.zeros((n, 0))
