@@ -96,7 +96,7 @@ def assemble(
     if sums.evidence is not None:
         write_q_values(batches, merged.numbers, len(names))
         advance("q-values")
-        evidence = gather_evidence(reference, batches, merged)
+        evidence = gather_evidence(reference, batches, merged, outcome.approvals.reference)
         advance("excess")
         screen = _screen_for_proxies(batches, merged.numbers, names, settings.random_state)
         advance("proxies")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from evenhand.auditing.finished import FinishedBatches, Merged
 from evenhand.auditing.quantiles import quantiles_of_parts
 from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.score_gaps import ScoreGap, estimate_score_gaps
 from evenhand.auditing.triples import EvidenceSums, Triples
 from evenhand.auditing.verdict import practical_significance, statistical_significance
 from evenhand.metrics.adjustment import holm
@@ -88,7 +91,7 @@ class Evidence:
 
     Attributes
     ----------
-    cec, input_gap, reasoning_gap, regime_b, reason_overlap
+    cec, balanced, input_gap, reasoning_gap, regime_b, reason_overlap
         Excess over placebo pairs of each figure. `regime_b` is of the share in Regime B, `reason_overlap` of the share
         of the four principal reasons that the two of a pair have in common (negative: less in common).
     compared_mean, placebo_mean
@@ -103,9 +106,12 @@ class Evidence:
     by_distance, by_matches, regime_b_by_threshold
         The excess with triples within growing distances, and with the nearest 1, 2, ... triples of each person;
         the excess share in Regime B at other consistency thresholds.
+    score_gaps
+        Differences in score between comparable people of two groups at equal finances, for every two groups.
     """
 
     cec: ExcessEstimate
+    balanced: ExcessEstimate
     input_gap: ExcessEstimate
     reasoning_gap: ExcessEstimate
     regime_b: ExcessEstimate
@@ -122,24 +128,44 @@ class Evidence:
     by_distance: tuple[tuple[float, ExcessEstimate], ...]
     by_matches: tuple[tuple[int, ExcessEstimate], ...]
     regime_b_by_threshold: tuple[tuple[float, ExcessEstimate], ...]
+    score_gaps: tuple[ScoreGap, ...] = ()
+
+    @property
+    def largest_score_gap(self) -> ScoreGap:
+        """Of all pairs of groups, the score gap with the smallest adjusted p-value."""
+        return min(self.score_gaps, key=lambda gap: (np.nan_to_num(gap.p_adjusted, nan=2.0), gap.group))
 
     @property
     def worst_pair(self) -> SplitExcess | None:
-        """Of more than two groups, the pair with the largest excess; None if none could be estimated."""
+        """Of more than two groups, the pair with the smallest adjusted p-value; None if none could be estimated.
+
+        Its interval allows for the number of pairs that it was chosen from (Bonferroni).
+        """
         known = [s for s in self.splits if s.split == "groups compared" and s.estimate.is_estimated]
-        return max(known, key=lambda s: s.estimate.value, default=None)
+        if not known:
+            return None
+        worst = min(known, key=lambda s: (s.p_adjusted, s.estimate.p_value))
+        found = worst.estimate
+        half = float(stats.t.ppf(1 - 0.025 / len(known), found.df)) * found.standard_error
+        return replace(worst, estimate=replace(found, ci_low=found.value - half, ci_high=found.value + half))
 
     @property
-    def hangs_on(self) -> tuple[str, ...]:
-        """Choices of the audit under which the verdict on the excess, at the 5 % level, would be another."""
+    def depends_on(self) -> tuple[str, ...]:
+        """Choices of the audit under which the excess differs by more than chance allows (5 %, Holm).
+
+        Each variant uses a part of the triples, so the variance of the difference is about that of the variant less
+        that of the whole.
+        """
         if not self.cec.is_estimated:
             return ()
         variants = [
             *((f"triples within a distance of {d:.2f}", e) for d, e in self.by_distance),
             *((f"the nearest {k} triples of each person", e) for k, e in self.by_matches),
         ]
-        verdict = self.cec.p_value <= _LEVEL
-        return tuple(name for name, e in variants if e.is_estimated and (e.p_value <= _LEVEL) != verdict)
+        known = [(name, e, e.standard_error**2 - self.cec.standard_error**2) for name, e in variants if e.is_estimated]
+        known = [one for one in known if one[2] > 0]
+        p = [2 * float(stats.norm.sf(abs(e.value - self.cec.value) / math.sqrt(v))) for _, e, v in known]
+        return tuple(name for (name, _, _), adjusted in zip(known, holm(p), strict=True) if adjusted <= _LEVEL)
 
     @property
     def sentences(self) -> tuple[str, str]:
@@ -148,9 +174,9 @@ class Evidence:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        figures = ("cec", "input_gap", "reasoning_gap", "regime_b", "reason_overlap")
+        metrics = ("cec", "balanced", "input_gap", "reasoning_gap", "regime_b", "reason_overlap")
         return {
-            **{name: asdict(getattr(self, name)) for name in figures},
+            **{name: asdict(getattr(self, name)) for name in metrics},
             "compared_mean": self.compared_mean,
             "placebo_mean": self.placebo_mean,
             "placebo_reason_overlap": self.placebo_overlap,
@@ -168,7 +194,7 @@ class Evidence:
                 "consistency_threshold": [
                     {"consistency_threshold": t, **asdict(e)} for t, e in self.regime_b_by_threshold
                 ],
-                "hangs_on": list(self.hangs_on),
+                "depends_on": list(self.depends_on),
             },
         }
 
@@ -185,7 +211,24 @@ class _MainQuestion:
 
     def of(self, part: Triples) -> Selection:
         scores = np.column_stack([part.cec - part.placebo_cec, part.input_gap, part.reasoning_gap, part.shared_reasons])
-        return Selection(None, _share(part.n_within[:, -1]), part.control, np.hstack([scores, part.contributions]))
+        control = part.control[:, None]
+        return Selection(None, _share(part.n_within[:, -1]), control, np.hstack([scores, part.contributions]))
+
+
+@dataclass(frozen=True)
+class _Balanced:
+    """The excess of the scores with groups weighing equally, whatever their number of people."""
+
+    n_people: Mapping[int, int]
+    n_columns: int = 1
+
+    def of(self, part: Triples) -> Selection:
+        everyone = sum(self.n_people.values())
+        factor = np.zeros(max(self.n_people, default=0) + 1)
+        for group, n in self.n_people.items():
+            factor[group] = everyone / (len(self.n_people) * n)
+        share = _share(part.n_within[:, -1]) * factor[part.group]
+        return Selection(None, share, part.control[:, None], (part.cec - part.placebo_cec)[:, None])
 
 
 @dataclass(frozen=True)
@@ -201,7 +244,10 @@ class _RegimeB:
 
         same, same_placebo = part.is_same_decision, part.is_same_placebo_decision
         difference = share(same, part.cec) - share(same_placebo, part.placebo_cec)
-        control = share(same, part.gap) - share(same_placebo, part.placebo_gap)
+        # What unlike finances alone would do to the regime, to the score, and to decisions.
+        regime = share(same, part.gap) - share(same_placebo, part.placebo_gap)
+        decision = same.astype(np.float64) - same_placebo
+        control = np.column_stack([regime, part.control, decision])
         return Selection(None, _share(part.n_within[:, -1]), control, difference[:, None])
 
 
@@ -272,7 +318,7 @@ class _Weights:
         weights = part.weights[rows]
         if self.n_columns < weights.shape[1]:
             weights = weights[:, list(self.features)]
-        return Selection(rows, _share(part.n_between[rows]), part.control[rows], sign[:, None] * weights)
+        return Selection(rows, _share(part.n_between[rows]), part.control[rows, None], sign[:, None] * weights)
 
 
 def _share(n: Ints) -> Floats:
@@ -282,7 +328,7 @@ def _share(n: Ints) -> Floats:
 def _cec_of(part: Triples, is_in: Bools, n_of_person: Ints) -> Selection:
     rows = np.flatnonzero(is_in)
     difference = part.cec[rows] - part.placebo_cec[rows]
-    return Selection(rows, _share(n_of_person[rows]), part.control[rows], difference[:, None])
+    return Selection(rows, _share(n_of_person[rows]), part.control[rows, None], difference[:, None])
 
 
 def _person_column(part: Triples, name: str) -> Ints:
@@ -348,6 +394,7 @@ def estimate_evidence(
     splits = _split_questions(design, between, present)
     questions: list[Question[Triples]] = [
         _MainQuestion(len(design.features)),
+        _Balanced(present.n_people),
         _RegimeB(design.consistency_threshold),
         *(_RegimeB(threshold) for threshold in _THRESHOLDS),
         *(_Weights(a, b, weighed) for a, b in between if weighed),
@@ -357,6 +404,7 @@ def estimate_evidence(
     ]
     answers = iter(estimate_excesses(questions, parts, n_threads))
     cec, input_gap, reasoning_gap, overlap, *features = next(answers)
+    balanced = next(answers)[0]
     regime_b = next(answers)[0]
     by_threshold = tuple((t, next(answers)[0]) for t in _THRESHOLDS)
     weights = tuple(
@@ -369,6 +417,7 @@ def estimate_evidence(
     by_matches = tuple((k, next(answers)[0]) for k in range(1, present.largest_rank + 1))
     return Evidence(
         cec=cec,
+        balanced=balanced,
         input_gap=input_gap,
         reasoning_gap=reasoning_gap,
         regime_b=regime_b,
@@ -392,8 +441,10 @@ DISTANCE_SHARES = (0.25, 0.5, 0.75, 1.0)
 """Shares of the triples, nearest first, within which the excess is given."""
 
 
-def gather_evidence(reference: AuditReference, batches: FinishedBatches, merged: Merged) -> Evidence:
-    """The evidence of everyone who was compared."""
+def gather_evidence(
+    reference: AuditReference, batches: FinishedBatches, merged: Merged, reference_group: str
+) -> Evidence:
+    """The evidence of everyone who was compared; score gaps are held against a reference group."""
     sums, numbers = merged.sums, merged.numbers
     assert sums.evidence is not None
     features = tuple(str(column) for column in reference.pool.table.columns)
@@ -408,7 +459,8 @@ def gather_evidence(reference: AuditReference, batches: FinishedBatches, merged:
         without_weight=tuple(reference.model.category_columns(list(features))),
     )
     triples = batches.triples(merged, limits, len(reference.pool))
-    return estimate_evidence(triples, sums.evidence, design, limits, n_threads=batches.n_threads)
+    evidence = estimate_evidence(triples, sums.evidence, design, limits, n_threads=batches.n_threads)
+    return replace(evidence, score_gaps=estimate_score_gaps(reference, triples, features, reference_group))
 
 
 @dataclass(frozen=True)
@@ -416,6 +468,7 @@ class _Present:
     """Which values occur among the triples."""
 
     groups: frozenset[int]
+    n_people: Mapping[int, int]
     labels: frozenset[int]
     decisions: frozenset[int]
     between: frozenset[tuple[int, int]]
@@ -428,7 +481,11 @@ def _values_present(parts: Parts[Triples], n_groups: int) -> _Present:
     by: dict[str, set[int]] = {}
     between: set[tuple[int, int]] = set()
     largest = 0
+    n_people: dict[int, int] = {}
     for part in parts.parts():
+        first = np.unique(part.person, return_index=True)[1]
+        for code, n in zip(*np.unique(part.group[first], return_counts=True), strict=True):
+            n_people[int(code)] = n_people.get(int(code), 0) + int(n)
         for name, codes in seen.items():
             codes.update(np.unique(_person_column(part, name)).tolist())
         for name, values in part.by.items():
@@ -438,6 +495,7 @@ def _values_present(parts: Parts[Triples], n_groups: int) -> _Present:
         largest = max(largest, int(part.rank.max(initial=0)))
     return _Present(
         groups=frozenset(seen["group"]),
+        n_people=n_people,
         labels=frozenset(seen["label"]),
         decisions=frozenset(seen["decision"]),
         between=frozenset(between),

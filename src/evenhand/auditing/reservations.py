@@ -109,8 +109,10 @@ def reservations_of(
             f"Only {evidence.common_support:.1%} of people have a match and a placebo at the same distance; "
             "the excess describes those alone."
         )
-    if evidence is not None and evidence.hangs_on:
-        other.append(f"The verdict on the excess would be another with {'; with '.join(evidence.hangs_on)}.")
+    if evidence is not None and evidence.depends_on:
+        other.append(
+            f"The excess depends on the choice of triples: it differs with {'; with '.join(evidence.depends_on)}."
+        )
     for message in grave:
         warnings.warn(message, EvenhandWarning, stacklevel=stacklevel)
     return grave + other

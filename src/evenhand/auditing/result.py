@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rich.console import Console, RenderableType
 
 from evenhand.auditing.evidence import Evidence
+from evenhand.auditing.findings import findings_of
 from evenhand.auditing.sample import (
     MAX_PAIRS,
     PairSample,
@@ -182,7 +183,7 @@ class AuditResult:
     def to_dict(self) -> dict[str, Any]:
         """Everything but the pairs as plain data; a metric that could not be estimated is NaN with a note."""
         pairs, evidence = self.pair_metrics, self.evidence
-        summary = {
+        summary: dict[str, Any] = {
             "schema": SCHEMA,
             "versions": library_versions(),
             "settings": dict(self.settings),
@@ -202,8 +203,16 @@ class AuditResult:
             "distributions": dict(pairs.distributions),
             "warnings": list(self.warnings),
         }
-        stream = {} if self.stream is None else {"stream": dict(self.stream)}
-        return {**summary, **stream, "verdict": verdict(summary).to_dict()}
+        if evidence is not None:
+            summary["score_gaps"] = [gap.to_dict() for gap in evidence.score_gaps]
+            summary["score_gap"] = evidence.largest_score_gap.metrics
+        findings = findings_of(summary)
+        return {
+            **summary,
+            **({} if self.stream is None else {"stream": dict(self.stream)}),
+            "findings": [finding.to_dict() for finding in findings],
+            "verdict": verdict(summary, findings).to_dict(),
+        }
 
     def _cec(self) -> dict[str, Any]:
         pairs, found = self.pair_metrics, self.evidence
@@ -223,7 +232,12 @@ class AuditResult:
                 "excess": found.cec.value,
                 "excess_ci": [found.cec.ci_low, found.cec.ci_high],
                 "p_value": found.cec.p_value,
-                "reasoning_gap_excess": found.reasoning_gap.value,
+                "excess_balanced": found.balanced.value,
+                "excess_balanced_ci": [found.balanced.ci_low, found.balanced.ci_high],
+                "excess_balanced_p_value": found.balanced.p_value,
+                "weighing_excess": found.reasoning_gap.value,
+                "weighing_ci": [found.reasoning_gap.ci_low, found.reasoning_gap.ci_high],
+                "weighing_p_value": found.reasoning_gap.p_value,
                 "input_gap_excess": found.input_gap.value,
                 "regime_b_excess": found.regime_b.value,
             }

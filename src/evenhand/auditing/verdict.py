@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from evenhand.auditing.findings import Finding, headline_of
 from evenhand.metrics.excess import FEW_INDEPENDENT_PEOPLE, ROUNDING, SMALLEST_EXCESS_OF_INTEREST, ExcessEstimate
 from evenhand.report.formatting import count, decimal, is_number, p_value, percent
 
@@ -61,7 +62,7 @@ class Verdict:
         return asdict(self)
 
 
-def verdict(data: Mapping[str, Any]) -> Verdict:
+def verdict(data: Mapping[str, Any], findings: tuple[Finding, ...] = ()) -> Verdict:
     """The verdict on the summary of an audit (`AuditResult.to_dict`).
 
     An excess is called at the 5 % level, one-sided, and judged by its interval against 0.02, the smallest excess of
@@ -69,7 +70,8 @@ def verdict(data: Mapping[str, Any]) -> Verdict:
     """
     kind = _kind(data)
     is_constant = bool(data["outcome"]["notes"].get("positive_rate"))
-    headline = _HEADLINES[kind] + ("; decisions hardly vary" if is_constant else "")
+    leading = headline_of(findings) if findings else _HEADLINES[kind]
+    headline = leading + ("; decisions hardly vary" if is_constant else "")
     return Verdict(
         kind, headline, _measured(data, kind), _certainty(data, kind), _limits(data, kind, is_constant), is_constant
     )

@@ -102,7 +102,7 @@ class Selection:
     share
         One over the number of the person's selected triples, in all parts.
     control
-        Control of each, of shape (n,).
+        Controls of each, of shape (n, q).
     difference
         What is averaged, of shape (n, n_columns).
     """
@@ -210,7 +210,7 @@ def _moments(questions: Sequence[Question[P]], parts: Parts[P], pool: Executor) 
 
 def _moments_of(chosen: Selection) -> ExcessMoments:
     blocks = [
-        ExcessMoments.of(chosen.share, chosen.control[:, None], block)
+        ExcessMoments.of(chosen.share, chosen.control, block)
         for block in column_blocks(chosen.difference, _COLUMNS_AT_ONCE)
     ]
     product = np.concatenate([block.product for block in blocks], axis=1)
@@ -342,8 +342,8 @@ class _ClusterSums:
         Weight of the triples of each person of the reference.
     over_reference
         Sum of their residuals, of shape (n_columns, n_reference).
-    outside_squares, n_outside
-        Squared sums over people outside the reference, and their number.
+    outside_squares, outside_leverage
+        Squared sums over people outside the reference; sums of the second and of the fourth power of their weights.
     person_squares
         Squared sums over the people that triples are about.
     shared_squares
@@ -355,26 +355,26 @@ class _ClusterSums:
     outside_squares: Floats
     person_squares: Floats
     shared_squares: Floats
-    n_outside: int = 0
+    outside_leverage: Floats
 
     @classmethod
     def zeros(cls, n_reference: int, n_columns: int) -> _ClusterSums:
         outside, person, shared = np.zeros((3, n_columns))
-        return cls(np.zeros(n_reference), np.zeros((n_columns, n_reference)), outside, person, shared)
+        return cls(np.zeros(n_reference), np.zeros((n_columns, n_reference)), outside, person, shared, np.zeros(2))
 
     def add_people(self, people: _PeopleOfPart, fit: ExcessFit, chosen: Selection) -> None:
         n, n_reference = len(people.code), len(self.leverage)
         weight = _spread(chosen.share / fit.n_people, chosen.rows, n)
         self.leverage += people.over_reference(weight, n_reference)
-        share_of = np.bincount(people.code, weight, minlength=people.n_people)
-        self.n_outside += round(float(share_of[people.is_outside_person].sum()) * fit.n_people)
+        share_of: Floats = np.bincount(people.code, weight, minlength=people.n_people).astype(np.float64)
+        share_of = share_of[people.is_outside_person]
+        self.outside_leverage += [float((share_of**2).sum()), float((share_of**4).sum())]
         for column, residual in _residuals(fit, chosen, n):
             self.over_reference[column] += people.over_reference(residual, n_reference)
             sums: Floats = np.bincount(people.code, residual, minlength=people.n_people).astype(np.float64)
             self.person_squares[column] += sums @ sums
             outside = sums[people.is_outside_person]
-            # Everyone outside the reference has the same leverage: the weight of one person.
-            self.outside_squares[column] += deleted_squares(outside, 1 / fit.n_people)
+            self.outside_squares[column] += deleted_squares(outside, share_of)
             self.shared_squares[column] += sum(index.squares(residual) for index in people.shared)
 
     def add_couples(self, couples: tuple[Gathered, ...], fit: ExcessFit, chosen: Selection, n: int) -> None:
@@ -382,10 +382,8 @@ class _ClusterSums:
             self.shared_squares[column] += sum(index.squares(residual) for index in couples)
 
     def estimates(self, fit: ExcessFit, note: str) -> tuple[ExcessEstimate, ...]:
-        square, one = self.leverage**2, 1 / fit.n_people
-        n_effective = effective_number(
-            float(square.sum()) + self.n_outside * one**2, float((square**2).sum()) + self.n_outside * one**4
-        )
+        square, (outside, outside_fourth) = self.leverage**2, self.outside_leverage.tolist()
+        n_effective = effective_number(float(square.sum()) + outside, float((square**2).sum()) + outside_fourth)
         found = []
         for column, value in enumerate(fit.values.tolist()):
             variance = deleted_squares(self.over_reference[column], self.leverage) + float(
@@ -401,7 +399,7 @@ def _residuals(fit: ExcessFit, chosen: Selection, n: int) -> Iterator[tuple[int,
     column = 0
     for block in column_blocks(chosen.difference, _COLUMNS_AT_ONCE):
         part = ExcessFit(fit.n_people, fit.inverse, fit.coefficients[:, column : column + block.shape[1]])
-        residuals = part.residuals(chosen.share, chosen.control[:, None], block)
+        residuals = part.residuals(chosen.share, chosen.control, block)
         for residual in np.ascontiguousarray(residuals.T):
             yield column, _spread(residual, chosen.rows, n)
             column += 1

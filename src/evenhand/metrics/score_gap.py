@@ -10,14 +10,18 @@ within a group people do.
 
 A person may serve in many pairs. With :math:`S_v` the sum of the influences of all rows that contain person v, divided
 by :math:`\sqrt{1 - 2 c_v}`, where :math:`c_v` is the person's share of the weight, the variance is
-:math:`\sum_v S_v S_v^\top`. Few people may carry a rare input: degrees of freedom are
-:math:`(\sum S^2)^2 / \sum S^4 - 1` for each column, and a feature with fewer than 12 is not tested.
+:math:`\sum_v S_v S_v^\top`. Where a small group happens to hold few carriers of a rare input, that is far too small. If
+there is no gap, what is left of D after the finances has the same variance in both groups, so the estimate, a sum of
+:math:`A_v u_v` over people, also has the variance :math:`\sum_v A_v^2` times half the mean squared residual. The larger
+of the two counts. Few people may carry an input: the degrees of freedom are the
+smaller of :math:`(\sum S^2)^2 / \sum S^4 - 1` and of what :math:`A_v` and the kurtosis of the residuals give, and a
+feature with fewer than 12 is not tested.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -195,11 +199,11 @@ def group_gap(
         return GroupGap(tuple(_nothing(note) for _ in range(n_columns)), np.eye(n_columns), sum(n), 0)
     fit = moments.fit()
     sums = _InfluenceSums.of(parts(), controls, fit, len(controls.points))
-    covariance = sums.products
-    error = np.sqrt(np.diag(covariance))
+    own_error = np.sqrt(np.diag(sums.products))
+    error = np.sqrt(np.maximum(sums.squares, sums.pooled_variance))
     with np.errstate(divide="ignore", invalid="ignore"):
-        df = sums.squares**2 / sums.fourth_powers - 1
-        correlation = covariance / np.outer(error, error)
+        df = np.minimum(sums.squares**2 / sums.fourth_powers, sums.pooled_degrees) - 1
+        correlation = sums.products / np.outer(own_error, own_error)
     correlation[~np.isfinite(correlation)] = 0.0
     np.fill_diagonal(correlation, 1.0)
     columns = tuple(
@@ -359,50 +363,97 @@ class _Fit:
         found: Floats = self.coefficients[0]
         return found
 
-    def influence(self, one: _Design) -> tuple[Floats, Floats]:
-        """Weight of each pair, and what it adds to the error of each gap."""
+    def influence(self, one: _Design) -> tuple[Floats, Floats, Floats]:
+        """Weight of each pair, its coefficient in the gaps, and the residuals, of shape (n, n_columns)."""
         weight = one.share * self.weight[one.side]
         linear = weight * (one.regressors @ self.inverse[0])
-        return weight, linear[:, None] * (one.difference - one.regressors @ self.coefficients)
+        return weight, linear, one.difference - one.regressors @ self.coefficients
 
 
 @dataclass(frozen=True, eq=False)
 class _InfluenceSums:
-    """Sums over people of products and powers of their influence."""
+    """Sums over people of products and powers of their influence, and over pairs of powers of residuals.
+
+    Attributes
+    ----------
+    products, squares, fourth_powers
+        Of the scaled sums of influences.
+    leverage
+        Sums of the second and of the fourth power of the people's coefficients in the gap.
+    residuals
+        Weighted means of the second and of the fourth power of the residuals, of shape (2, n_columns).
+    """
 
     products: Floats
     squares: Floats
     fourth_powers: Floats
+    leverage: Floats
+    residuals: Floats
 
     @classmethod
     def of(cls, parts: Iterator[GapPart], controls: FinanceControls, fit: _Fit, n_reference: int) -> _InfluenceSums:
         n_columns = fit.coefficients.shape[1]
-        share, total = np.zeros(n_reference), np.zeros((n_reference, n_columns))
-        outside = cls(np.zeros((n_columns, n_columns)), np.zeros(n_columns), np.zeros(n_columns))
+        inside = _PersonSums.zeros(n_reference, n_columns)
+        found = cls(*(np.zeros(shape) for shape in ((n_columns, n_columns), n_columns, n_columns, 2, (2, n_columns))))
         for part in parts:
             one = _Design.of(part, controls, fit.group, fit.reference_group)
-            weight, influence = fit.influence(one)
-            own_row, other = part.person_row[one.rows], part.other[one.rows]
-            is_inside = own_row >= 0
-            for rows, chosen in ((other, slice(None)), (own_row[is_inside], is_inside)):
-                share += np.bincount(rows, weight[chosen], minlength=n_reference)
-                total += _summed(rows, influence[chosen], n_reference)
+            weight, linear, residual = fit.influence(one)
+            influence, squares = linear[:, None] * residual, residual**2
+            found = found._with_residuals(np.stack([weight @ squares, weight @ squares**2]))
+            own_row, is_inside = part.person_row[one.rows], part.person_row[one.rows] >= 0
+            inside.add(part.other[one.rows], weight, -linear, influence)
+            inside.add(own_row[is_inside], weight[is_inside], linear[is_inside], influence[is_inside])
             people = np.unique(part.person[one.rows[~is_inside]], return_inverse=True)[1]
-            if len(people):
-                n = int(people.max()) + 1
-                weights = np.bincount(people, weight[~is_inside], minlength=n).astype(np.float64)
-                outside = outside._added(weights, _summed(people, influence[~is_inside], n))
-        return outside._added(share, total)
+            outside = _PersonSums.zeros(int(people.max(initial=-1)) + 1, n_columns)
+            outside.add(people, weight[~is_inside], linear[~is_inside], influence[~is_inside])
+            found = found._with_people(outside)
+        return found._with_people(inside)
 
-    def _added(self, share: Floats, total: Floats) -> _InfluenceSums:
+    @property
+    def pooled_variance(self) -> Floats:
+        """Variance of each gap if there is none, from the residuals of both groups."""
+        found: Floats = self.leverage[0] * self.residuals[0] / 2
+        return found
+
+    @property
+    def pooled_degrees(self) -> Floats:
+        """Effective number of people behind it."""
+        found: Floats = self.leverage[0] ** 2 / self.leverage[1] * self.residuals[0] ** 2 / self.residuals[1]
+        return found
+
+    def _with_residuals(self, more: Floats) -> _InfluenceSums:
+        return replace(self, residuals=self.residuals + more)
+
+    def _with_people(self, people: _PersonSums) -> _InfluenceSums:
         # A person in every pair cannot be left out; the bound only keeps the division defined.
-        scaled = total / np.sqrt(np.maximum(1 - 2 * share, 0.1))[:, None]
-        square = scaled**2
-        return _InfluenceSums(
-            self.products + scaled.T @ scaled,
-            self.squares + square.sum(axis=0),
-            self.fourth_powers + (square**2).sum(axis=0),
+        scaled = people.influence / np.sqrt(np.maximum(1 - 2 * people.share, 0.1))[:, None]
+        square, leverage = scaled**2, people.coefficient**2
+        return replace(
+            self,
+            products=self.products + scaled.T @ scaled,
+            squares=self.squares + square.sum(axis=0),
+            fourth_powers=self.fourth_powers + (square**2).sum(axis=0),
+            leverage=self.leverage + np.array([leverage.sum(), (leverage**2).sum()]),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _PersonSums:
+    """Sums over the pairs of each person: of weights, of coefficients in the gap, and of influences."""
+
+    share: Floats
+    coefficient: Floats
+    influence: Floats
+
+    @classmethod
+    def zeros(cls, n_people: int, n_columns: int) -> _PersonSums:
+        return cls(np.zeros(n_people), np.zeros(n_people), np.zeros((n_people, n_columns)))
+
+    def add(self, codes: Ints, weight: Floats, coefficient: Floats, influence: Floats) -> None:
+        n = len(self.share)
+        self.share[:] += np.bincount(codes, weight, minlength=n)
+        self.coefficient[:] += np.bincount(codes, coefficient, minlength=n)
+        self.influence[:] += _summed(codes, influence, n)
 
 
 def _summed(codes: Ints, values: Floats, n: int) -> Floats:

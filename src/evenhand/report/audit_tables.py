@@ -134,8 +134,8 @@ def verdict_table(summary: Summary, left_out: str = "") -> Table:
     evidence = summary["evidence"]
     sentences = [("verdict", s) for s in evidence["sentences"]] if evidence else [("verdict", _NO_EVIDENCE)]
     if evidence:
-        hangs_on = evidence["sensitivity"]["hangs_on"]
-        sentences += [("hangs on", f"The verdict would be another with {choice}.") for choice in hangs_on]
+        depends_on = evidence["sensitivity"]["depends_on"]
+        sentences += [("hangs on", f"The verdict would be another with {choice}.") for choice in depends_on]
     sentences += [("warning", warning) for warning in summary["warnings"]]
     sentences += [("left out", left_out)] if left_out else []
     columns = (

@@ -206,10 +206,10 @@ def _error_rates(data: Data) -> str:
 
 
 def _sensitivity(data: Data) -> str:
-    hangs_on = data["evidence"]["sensitivity"]["hangs_on"]
-    if not hangs_on:
+    depends_on = data["evidence"]["sensitivity"]["depends_on"]
+    if not depends_on:
         return "The verdict on the excess is the same under every choice shown."
-    return f"The verdict on the excess would be another with {listed(hangs_on)}."
+    return f"The verdict on the excess would be another with {listed(depends_on)}."
 
 
 def _thresholds(data: Data) -> str:

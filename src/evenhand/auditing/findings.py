@@ -1,0 +1,285 @@
+"""Four questions about a model, each answered with an estimate, an interval, a p-value and a sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from scipy import stats
+
+from evenhand.metrics.adjustment import holm
+from evenhand.report.formatting import decimal, is_number, listed, p_value
+
+__all__ = ["Finding", "findings_of", "headline_of"]
+
+Key = Literal["score_gap", "inputs", "weighing", "excess"]
+Answer = Literal["yes", "no", "open"]
+Data = Mapping[str, Any]
+
+_LEVEL = 0.05
+_PERFECT = 0.9  # an input with a higher area under the ROC curve all but names the group
+_ORDER = {"yes": 0, "no": 1, "open": 2}
+_NAMES: dict[Key, str] = {
+    "score_gap": "Scores",
+    "inputs": "Inputs",
+    "weighing": "Weights",
+    "excess": "Explanations",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer to one question.
+
+    Attributes
+    ----------
+    key, question
+        Which of the four it is.
+    estimate, ci, unit
+        The statistic with its 95 % interval.
+    p_value, p_adjusted
+        Of nothing to find; adjusted over the four questions (Holm).
+    answer
+        "yes", "no", or "open" where it could not be tested.
+    headline, sentence
+        The answer in a few words, and in a sentence that says what it does not show.
+    features
+        Of "inputs": each input's part of the score gap, with how well it predicts the group; they sum to the gap.
+    """
+
+    key: Key
+    question: str
+    estimate: float
+    ci: tuple[float, float]
+    unit: str
+    p_value: float
+    p_adjusted: float
+    answer: Answer
+    headline: str
+    sentence: str
+    features: tuple[Mapping[str, Any], ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for the summary."""
+        plain = asdict(self)
+        if self.key != "inputs":
+            del plain["features"]
+        return plain
+
+
+def findings_of(summary: Data) -> tuple[Finding, ...]:
+    """The four findings of an audit's summary, strongest first; none where it was run without evidence."""
+    if summary["evidence"] is None:
+        return ()
+    gap = _largest_gap(summary["score_gaps"])
+    found = [_score_gap(gap), _inputs(gap, summary["proxies"]), _weighing(summary), _excess(summary)]
+    adjusted = holm([one["p_value"] for one in found])
+    answered = [_answered(one, float(p), gap) for one, p in zip(found, adjusted, strict=True)]
+    return tuple(sorted(answered, key=lambda one: (_ORDER[one.answer], _last(one.p_adjusted), one.key != "inputs")))
+
+
+def headline_of(findings: tuple[Finding, ...]) -> str:
+    """The strongest finding in a few words; where there is none, that none of the four was found."""
+    found = [one for one in findings if one.answer == "yes"]
+    return found[0].headline if found else "None of the four questions was answered with yes"
+
+
+def _largest_gap(gaps: list[Data]) -> Data:
+    """The pair of groups with the smallest adjusted p-value."""
+    return min(gaps, key=lambda gap: (_last(gap["p_adjusted"]), _last(gap["smallest_p"])))
+
+
+def _last(p: float | None) -> float:
+    return math.inf if p is None or not is_number(p) else p
+
+
+def _estimate(key: Key, estimate: Data, unit: str, p: float) -> dict[str, Any]:
+    return {
+        "key": key,
+        "estimate": estimate["value"],
+        "ci": (estimate["ci_low"], estimate["ci_high"]),
+        "unit": unit,
+        "p_value": p,
+        "of": estimate,
+    }
+
+
+def _score_gap(gap: Data) -> dict[str, Any]:
+    return _estimate("score_gap", gap["total"], gap["unit"], gap["p_adjusted"])
+
+
+def _inputs(gap: Data, proxies: Data | None) -> dict[str, Any]:
+    """The input with the smallest adjusted p-value; an input that all but names the group comes before it."""
+    auc = {} if proxies is None else {row["feature"]: row["auc"] for row in proxies["features"]}
+    features = [
+        {
+            "feature": row["feature"],
+            "estimate": row["value"],
+            "ci": (row["ci_low"], row["ci_high"]),
+            "p_adjusted": row["p_adjusted"],
+            "tells_group_auc": auc.get(row["feature"], math.nan),
+        }
+        for row in gap["features"]
+    ]
+    telling = [row for row in features if _last(-_known(row["tells_group_auc"])) < -_PERFECT and _moves(row)]
+    tested = sorted(features, key=lambda row: _last(row["p_adjusted"]))
+    first = max(telling, key=lambda row: abs(row["estimate"])) if telling else tested[0]
+    named = next(row for row in gap["features"] if row["feature"] == first["feature"])
+    return {**_estimate("inputs", named, gap["unit"], gap["smallest_p"]), "features": features, "telling": telling}
+
+
+def _known(value: float) -> float:
+    return value if is_number(value) else 0.0
+
+
+def _moves(row: Data) -> bool:
+    low, high = row["ci"]
+    return is_number(low) and (low > 0 or high < 0)
+
+
+def _weighing(summary: Data) -> dict[str, Any]:
+    estimate = summary["evidence"]["reasoning_gap"]
+    return _estimate("weighing", estimate, "CEC score", estimate["p_value"])
+
+
+def _excess(summary: Data) -> dict[str, Any]:
+    estimate = summary["evidence"]["cec"]
+    return _estimate("excess", estimate, "CEC score", estimate["p_value"])
+
+
+_QUESTIONS: dict[Key, str] = {
+    "score_gap": "Do comparable people of different groups get different scores?",
+    "inputs": "Through which inputs?",
+    "weighing": "Are the same inputs weighed differently?",
+    "excess": "Are explanations further apart across groups than within?",
+}
+
+
+def _answered(one: dict[str, Any], p_adjusted: float, gap: Data) -> Finding:
+    key: Key = one["key"]
+    telling = one.get("telling", [])
+    is_found = bool(telling) or (is_number(p_adjusted) and p_adjusted <= _LEVEL)
+    answer: Answer = "yes" if is_found else "open" if not is_number(p_adjusted) else "no"
+    words = {"score_gap": _score_words, "inputs": _input_words, "weighing": _weighing_words, "excess": _excess_words}
+    headline, sentence = words[key](one, gap, answer)
+    return Finding(
+        key=key,
+        question=_QUESTIONS[key],
+        estimate=one["estimate"],
+        ci=one["ci"],
+        unit=one["unit"],
+        p_value=one["p_value"],
+        p_adjusted=p_adjusted,
+        answer=answer,
+        headline=headline,
+        sentence=sentence,
+        features=tuple(one.get("features", ())),
+    )
+
+
+def _sure(one: Data) -> str:
+    low, high = one["ci"]
+    shown = p_value(one["p_value"])
+    return f"95 % interval {decimal(low)} to {decimal(high)}, p {shown if shown[0] in '<>' else f'= {shown}'}"
+
+
+def _score_words(one: Data, gap: Data, answer: Answer) -> tuple[str, str]:
+    if answer == "open":
+        return "Score gap not estimated", f"Whether scores differ cannot be said: {one['of']['note']}."
+    size, side = decimal(abs(one["estimate"])), "lower" if one["estimate"] < 0 else "higher"
+    if answer == "no":
+        return (
+            "No score gap found",
+            f"No score gap at equal finances was found between {gap['group']} and {gap['reference']} "
+            f"({decimal(one['estimate'])} {gap['unit']}; {_sure(one)}). A gap of {decimal(one['of']['detectable'])} "
+            "would have been found in 80 % of cases; smaller ones may be there.",
+        )
+    points = gap["probability"]["value"]
+    favor = (
+        f"; of {gap['n_favor_group'] + gap['n_favor_reference']:,} pairs with different decisions, "
+        f"{gap['n_favor_reference']:,} favor {gap['reference']}"
+    )
+    return (
+        f"{gap['group']} scores {size} {gap['unit']} {side} than {gap['reference']} at equal finances",
+        f"At equal finances and label, {gap['group']} scores {size} {gap['unit']} {side} than {gap['reference']} "
+        f"({_sure(one)}), {decimal(abs(100 * points), 1)} points of probability{favor}. It does not show why, or that "
+        "the difference is unjustified.",
+    )
+
+
+def _input_words(one: Data, gap: Data, answer: Answer) -> tuple[str, str]:
+    features = {row["feature"]: row for row in one["features"]}
+    if answer == "open":
+        return "Inputs not tested", "No input is carried by enough people to be tested."
+    if answer == "no":
+        return (
+            "No input stands out",
+            f"No single input makes a difference between {gap['group']} and {gap['reference']} at equal finances that "
+            f"chance would not (smallest adjusted p {p_value(gap['smallest_p'])} over {len(features)} inputs).",
+        )
+    named = one["telling"] or [
+        row for row in one["features"] if is_number(row["p_adjusted"]) and row["p_adjusted"] <= _LEVEL
+    ]
+    named = sorted(named, key=lambda row: -abs(row["estimate"]))[:3]
+    shown = [f"{row['feature']} ({decimal(row['estimate'])} {gap['unit']}{_telling(row)})" for row in named]
+    first = named[0]
+    headline = f"{first['feature']} moves scores by {decimal(abs(first['estimate']))} {gap['unit']} between groups"
+    if one["telling"]:
+        headline += f", and predicts the group (AUC {decimal(first['tells_group_auc'], 2)})"
+    return (
+        headline,
+        f"The difference between {gap['group']} and {gap['reference']} at equal finances runs through {listed(shown)}. "
+        "It does not show whether the input has a business reason.",
+    )
+
+
+def _telling(row: Data) -> str:
+    auc = row["tells_group_auc"]
+    return f", predicts the group with AUC {decimal(auc, 2)}" if is_number(auc) and auc > _PERFECT else ""
+
+
+def _weighing_words(one: Data, gap: Data, answer: Answer) -> tuple[str, str]:
+    if answer == "open":
+        return "Weights not compared", f"Whether weights differ cannot be said: {one['of']['note']}."
+    value, error, df = one["estimate"], one["of"]["standard_error"], one["of"]["df"]
+    if answer == "no":
+        if error == 0:
+            return "The same weights for everyone", "The model weighs the same inputs alike for everyone."
+        detectable = (stats.t.ppf(1 - _LEVEL, df) + stats.t.ppf(0.8, df)) * error
+        return (
+            "No difference in weights found",
+            f"The same inputs were not found to be weighed differently between groups ({decimal(value)}; {_sure(one)})."
+            f" A difference of {decimal(float(detectable))} would have been found in 80 % of cases.",
+        )
+    angle = math.degrees(2 * math.asin(min(max(value, 0.0), 1.0)))
+    return (
+        "The model weighs the same inputs differently for different groups",
+        f"The same inputs are weighed differently for comparable people of different groups: by {decimal(value)} more "
+        f"than within a group ({_sure(one)}), as if explanations were turned by {decimal(angle, 0)} degrees. It does "
+        "not show which weights are right.",
+    )
+
+
+def _excess_words(one: Data, gap: Data, answer: Answer) -> tuple[str, str]:
+    if answer == "open":
+        return "Explanations not compared", f"Whether explanations differ cannot be said: {one['of']['note']}."
+    value = one["estimate"]
+    if answer == "no":
+        high = one["ci"][1]
+        spread = (
+            " Explanations vary less across groups than within: the groups' explanations differ in spread."
+            if is_number(high) and high < 0
+            else ""
+        )
+        return (
+            "No excess over the placebo floor was found",
+            f"Explanations are not found to be further apart across groups than within ({decimal(value)}; "
+            f"{_sure(one)}).{spread}",
+        )
+    return (
+        f"Explanations are {decimal(value)} further apart across groups than within",
+        f"The CEC score of comparable people of different groups is {decimal(value)} above that of people of the same "
+        f"group who are as far apart ({_sure(one)}). It does not show whether inputs or weights make the difference.",
+    )

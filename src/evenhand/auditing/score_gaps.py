@@ -1,0 +1,168 @@
+"""The score gap at equal finances of every two groups: in all, through each input, in probability and in decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.triples import Triples
+from evenhand.metrics.adjustment import holm
+from evenhand.metrics.clustering import Parts
+from evenhand.metrics.score_gap import FinanceControls, GapColumn, group_gap, smallest_p_values
+
+__all__ = ["FeatureGap", "ScoreGap", "estimate_score_gaps"]
+
+
+@dataclass(frozen=True)
+class FeatureGap:
+    """What runs through one input; over all inputs it sums to the gap.
+
+    Attributes
+    ----------
+    p_adjusted
+        Adjusted for the number of inputs, given how they are correlated; NaN where too few people carry the input.
+    """
+
+    feature: str
+    estimate: GapColumn
+    p_adjusted: float
+
+
+@dataclass(frozen=True)
+class ScoreGap:
+    """Difference in score between comparable people of two groups at equal finances, group minus reference.
+
+    Attributes
+    ----------
+    unit
+        Of `total` and of the features: ``"log-odds"`` or ``"probability"``, what the model is explained in.
+    total, probability, decision
+        The gap in that unit, in probability and in the share of favorable decisions.
+    features
+        What runs through each input, in the order of the table's columns.
+    smallest_p
+        The smallest adjusted p-value of an input.
+    p_adjusted
+        Of `total`, adjusted for the number of group pairs (Holm).
+    n_people, n_pairs
+        People compared, and their pairs.
+    n_favor_group, n_favor_reference
+        Pairs with different decisions, by whom the decision favors.
+    """
+
+    group: str
+    reference: str
+    unit: str
+    total: GapColumn
+    probability: GapColumn
+    decision: GapColumn
+    features: tuple[FeatureGap, ...]
+    smallest_p: float
+    p_adjusted: float
+    n_people: int
+    n_pairs: int
+    n_favor_group: int
+    n_favor_reference: int
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The gap in log-odds, in probability and in decisions, as plain data."""
+        total = asdict(self.total)
+        in_log_odds = total if self.unit == "log-odds" else {**dict.fromkeys(total), "note": "explained in probability"}
+        return {
+            "group": self.group,
+            "reference": self.reference,
+            "logit": in_log_odds,
+            "probability": asdict(self.probability),
+            "decision": asdict(self.decision),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; the features largest first."""
+        features = sorted(self.features, key=lambda f: -abs(np.nan_to_num(f.estimate.value)))
+        plain = {name: value for name, value in asdict(self).items() if name != "features"}
+        shown = [{"feature": f.feature, **asdict(f.estimate), "p_adjusted": f.p_adjusted} for f in features]
+        return {**plain, "features": shown}
+
+
+def estimate_score_gaps(
+    reference: AuditReference, triples: Parts[Triples], features: Sequence[str], reference_group: str
+) -> tuple[ScoreGap, ...]:
+    """Score gaps of every two groups; of two, the second is the reference group where it is among them.
+
+    Parameters
+    ----------
+    reference
+        What was fitted once.
+    triples
+        Pairs, with what the person with the match's finances has over the match.
+    features
+        Names of the inputs.
+    reference_group
+        The group that others are held against first.
+    """
+    names = reference.pool.groups.names
+    first = names.index(reference_group)
+    order = [first, *(code for code in range(len(names)) if code != first)]
+    controls = FinanceControls.of(reference.matcher.points)
+    found = [
+        _between(reference, triples, controls, features, group, held_against)
+        for place, held_against in enumerate(order)
+        for group in order[place + 1 :]
+    ]
+    adjusted = holm([gap.total.p_value for gap in found])
+    return tuple(replace(gap, p_adjusted=float(p)) for gap, p in zip(found, adjusted, strict=True))
+
+
+def _between(
+    reference: AuditReference,
+    triples: Parts[Triples],
+    controls: FinanceControls,
+    features: Sequence[str],
+    group: int,
+    reference_group: int,
+) -> ScoreGap:
+    names, n = reference.pool.groups.names, len(features)
+    found = group_gap(triples.parts, controls, group, reference_group)
+    columns = found.columns or tuple(_not_compared() for _ in range(n + 3))
+    adjusted, smallest = smallest_p_values(
+        [column.p_value for column in columns[:n]], found.correlation[:n, :n], reference.settings.random_state
+    )
+    favored = _favored(triples, group, reference_group)
+    return ScoreGap(
+        group=names[group],
+        reference=names[reference_group],
+        unit=reference.model.output,
+        total=columns[n],
+        probability=columns[n + 1],
+        decision=columns[n + 2],
+        features=tuple(
+            FeatureGap(name, column, float(p)) for name, column, p in zip(features, columns[:n], adjusted, strict=True)
+        ),
+        smallest_p=smallest,
+        p_adjusted=float("nan"),
+        n_people=found.n_people,
+        n_pairs=found.n_pairs,
+        n_favor_group=favored[group],
+        n_favor_reference=favored[reference_group],
+    )
+
+
+def _favored(triples: Parts[Triples], group: int, reference_group: int) -> dict[int, int]:
+    """Pairs with different decisions, by the group of the one with the favorable decision."""
+    counts = {group: 0, reference_group: 0}
+    for part in triples.parts():
+        for own, other in ((group, reference_group), (reference_group, group)):
+            differ = (part.group == own) & (part.other_group == other) & ~part.is_same_decision
+            counts[own] += int((differ & part.is_favorable).sum())
+            counts[other] += int((differ & ~part.is_favorable).sum())
+    return counts
+
+
+def _not_compared() -> GapColumn:
+    nan = float("nan")
+    return GapColumn(nan, nan, nan, nan, nan, nan, nan, "no one is compared")

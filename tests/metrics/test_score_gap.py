@@ -1,0 +1,155 @@
+"""The score gap: coefficients against statsmodels, errors against loops, adjusted p-values against simulation."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+from evenhand.metrics.score_gap import FinanceControls, group_gap, smallest_p_values
+
+
+@dataclass(frozen=True)
+class Pairs:
+    person: np.ndarray
+    person_row: np.ndarray
+    other: np.ndarray
+    group: np.ndarray
+    other_group: np.ndarray
+    label: np.ndarray
+    finances: np.ndarray
+    score_gaps: np.ndarray
+
+    def taken(self, rows):
+        return Pairs(**{name: values[rows] for name, values in vars(self).items()})
+
+
+def made(rng, n=120, k=2, gap=0.0, n_each=3, n_columns=3, n_outside=0):
+    """People matched at random with others of the other group and their label; columns depend on finances too."""
+    points = rng.normal(size=(n, k))
+    group, label = rng.integers(0, 2, n), rng.integers(0, 2, n)
+    own = rng.normal(size=(n, n_columns)) + points[:, :1] + 0.5 * points[:, :1] ** 2
+    own[:, 0] += gap * group
+    rows = []
+    for i in range(n):
+        near = np.flatnonzero((group != group[i]) & (label == label[i]))
+        near = near[np.argsort(np.linalg.norm(points[near] - points[i], axis=1))[:n_each]]
+        rows += [(i, j) for j in near]
+    i, j = np.array(rows).T
+    pairs = Pairs(
+        person=i,
+        person_row=np.where(i < n_outside, -1, i),
+        other=j,
+        group=group[i],
+        other_group=group[j],
+        label=label[i],
+        finances=points[i],
+        score_gaps=np.column_stack([own[i] - own[j], (own[i] - own[j]).sum(axis=1)]),
+    )
+    return pairs, FinanceControls.of(points)
+
+
+def weights_of(pairs):
+    share = 1 / np.bincount(pairs.person)[pairs.person]
+    n = [len(np.unique(pairs.person[pairs.group == g])) for g in (0, 1)]
+    return share * 0.5 / np.array(n)[pairs.group]
+
+
+def regressors_of(pairs, controls):
+    rows = np.arange(len(pairs.person))
+    return np.column_stack([np.where(pairs.group == 1, 1.0, -1.0), controls.difference(pairs, rows)])
+
+
+def test_gaps_are_the_coefficients_of_a_weighted_regression(rng):
+    pairs, controls = made(rng)
+    found = group_gap(lambda: iter([pairs]), controls, 1, 0)
+    X, w = regressors_of(pairs, controls), weights_of(pairs)
+    for k, column in enumerate(found.columns):
+        assert column.value == pytest.approx(sm.WLS(pairs.score_gaps[:, k], X, weights=w).fit().params[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("n_outside", [0, 30])
+def test_errors_are_those_of_a_loop_over_people(rng, n_outside):
+    pairs, controls = made(rng, n_outside=n_outside)
+    if n_outside:  # people outside the reference are no one's match
+        pairs = pairs.taken(np.flatnonzero(pairs.other >= n_outside))
+    found = group_gap(lambda: iter([pairs]), controls, 1, 0)
+    X, w = regressors_of(pairs, controls), weights_of(pairs)
+    inverse = np.linalg.pinv(X.T @ (w[:, None] * X), hermitian=True)
+    linear = w * (X @ inverse[0])
+    for k, column in enumerate(found.columns):
+        fit = sm.WLS(pairs.score_gaps[:, k], X, weights=w).fit()
+        squares = leverage = 0.0
+        for v in range(len(controls.points)):
+            has = (pairs.person == v) | (pairs.other == v)
+            total = (linear * fit.resid)[has].sum() / np.sqrt(max(1 - 2 * w[has].sum(), 0.1))
+            squares += total**2
+            leverage += (linear[pairs.person == v].sum() - linear[pairs.other == v].sum()) ** 2
+        pooled = leverage * np.sum(w * fit.resid**2) / 2
+        assert column.standard_error == pytest.approx(np.sqrt(max(squares, pooled)), rel=1e-7)
+
+
+def test_columns_add_up_and_exchanging_the_groups_changes_the_sign(rng):
+    pairs, controls = made(rng, gap=1.0)
+    forward, backward = (group_gap(lambda: iter([pairs]), controls, a, 1 - a) for a in (1, 0))
+    values = [column.value for column in forward.columns]
+    assert sum(values[:-1]) == pytest.approx(values[-1], abs=1e-9)
+    for one, other in zip(forward.columns, backward.columns, strict=True):
+        assert other.value == pytest.approx(-one.value, abs=1e-9)
+        assert other.standard_error == pytest.approx(one.standard_error, rel=1e-9)
+
+
+def test_parts_give_what_the_whole_gives(rng):
+    pairs, controls = made(rng)
+    half = [pairs.taken(np.flatnonzero(pairs.person % 2 == k)) for k in (0, 1)]
+    whole, parts = (group_gap(lambda p=p: iter(p), controls, 1, 0) for p in ([pairs], half))
+    for one, other in zip(whole.columns, parts.columns, strict=True):
+        assert {**vars(other), "note": 0} == pytest.approx({**vars(one), "note": 0}, rel=1e-9, nan_ok=True)
+    np.testing.assert_allclose(parts.correlation, whole.correlation, atol=1e-9)
+
+
+def test_a_planted_gap_is_found_with_its_size_and_side():
+    pairs, controls = made(np.random.default_rng(3), n=600, gap=-0.5)
+    first = group_gap(lambda: iter([pairs]), controls, 1, 0).columns[0]
+    assert first.p_value < 1e-4
+    assert first.ci_low < -0.5 < first.ci_high
+
+
+def test_finances_alone_make_no_gap(rng):
+    """Groups that depend on the finances, in which columns are curved: the gap is 0 but for noise."""
+    values = []
+    for _ in range(30):
+        pairs, controls = made(rng, n=200)
+        values.append(group_gap(lambda p=pairs: iter([p]), controls, 1, 0).columns[1].p_value)
+    assert np.mean(np.array(values) < 0.05) < 0.2
+
+
+def test_too_few_people_and_constant_columns_say_so(rng):
+    pairs, controls = made(rng)
+    few = pairs.taken(np.flatnonzero((pairs.group == 0) | (pairs.person < 6)))
+    found = group_gap(lambda: iter([few]), controls, 1, 0)
+    assert all(np.isnan(column.value) and "are compared; at least 10" in column.note for column in found.columns)
+    flat = replace(pairs, score_gaps=np.zeros_like(pairs.score_gaps))
+    column = group_gap(lambda: iter([flat]), controls, 1, 0).columns[0]
+    assert (column.value, column.p_value) == (0.0, 1.0)
+
+
+def test_an_input_that_few_people_carry_is_estimated_and_not_tested(rng):
+    pairs, controls = made(rng)
+    rare = np.zeros(len(controls.points))
+    rare[:4] = 1.0
+    column = (rare[pairs.person] - rare[pairs.other])[:, None]
+    found = group_gap(lambda: iter([replace(pairs, score_gaps=column)]), controls, 1, 0).columns[0]
+    assert np.isfinite(found.value)
+    assert np.isnan(found.p_value)
+    assert "too few to test" in found.note
+
+
+@pytest.mark.parametrize("correlated", [0.0, 0.9])
+def test_the_smallest_p_value_is_uniform_under_its_own_correlation(rng, correlated):
+    from scipy import stats
+
+    correlation = np.full((8, 8), correlated) + (1 - correlated) * np.eye(8)
+    draws = rng.multivariate_normal(np.zeros(8), correlation, size=300)
+    smallest = [smallest_p_values(2 * stats.norm.sf(np.abs(z)), correlation)[1] for z in draws]
+    assert stats.kstest(smallest, "uniform").pvalue > 0.001
