@@ -16,7 +16,6 @@ from evenhand.auditing.quantiles import quantiles_of_parts
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.score_gaps import ScoreGap, estimate_score_gaps
 from evenhand.auditing.triples import EvidenceSums, Triples
-from evenhand.auditing.verdict import practical_significance, statistical_significance
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.clustering import Parts, Question, Selection, estimate_excesses
 from evenhand.metrics.excess import ExcessEstimate
@@ -167,11 +166,6 @@ class Evidence:
         p = [2 * float(stats.norm.sf(abs(e.value - self.cec.value) / math.sqrt(v))) for _, e, v in known]
         return tuple(name for (name, _, _), adjusted in zip(known, holm(p), strict=True) if adjusted <= _LEVEL)
 
-    @property
-    def sentences(self) -> tuple[str, str]:
-        """Statistical and practical significance, in words."""
-        return statistical_significance(self.cec), practical_significance(self.cec)
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         metrics = ("cec", "balanced", "input_gap", "reasoning_gap", "regime_b", "reason_overlap")
@@ -183,7 +177,6 @@ class Evidence:
             "n_triples": self.n_triples,
             "common_support": self.common_support,
             "without_support": self.without_support,
-            "sentences": list(self.sentences),
             "splits": [asdict(split) for split in self.splits],
             "worst_pair": None if self.worst_pair is None else asdict(self.worst_pair),
             "features": [asdict(feature) for feature in self.features],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from scipy import stats
 from evenhand.metrics.adjustment import holm
 from evenhand.report.formatting import decimal, is_number, listed, p_value
 
-__all__ = ["Finding", "findings_of", "headline_of"]
+__all__ = ["NAMES", "Finding", "findings_of", "headline_of"]
 
 Key = Literal["score_gap", "inputs", "weighing", "excess"]
 Answer = Literal["yes", "no", "open"]
@@ -21,12 +21,13 @@ Data = Mapping[str, Any]
 _LEVEL = 0.05
 _PERFECT = 0.9  # an input with a higher area under the ROC curve all but names the group
 _ORDER = {"yes": 0, "no": 1, "open": 2}
-_NAMES: dict[Key, str] = {
+NAMES: dict[Key, str] = {
     "score_gap": "Scores",
     "inputs": "Inputs",
     "weighing": "Weights",
     "excess": "Explanations",
 }
+"""A word for each question."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def findings_of(summary: Data) -> tuple[Finding, ...]:
     return tuple(sorted(answered, key=lambda one: (_ORDER[one.answer], _last(one.p_adjusted), one.key != "inputs")))
 
 
-def headline_of(findings: tuple[Finding, ...]) -> str:
+def headline_of(findings: Sequence[Finding]) -> str:
     """The strongest finding in a few words; where there is none, that none of the four was found."""
     found = [one for one in findings if one.answer == "yes"]
     return found[0].headline if found else "None of the four questions was answered with yes"

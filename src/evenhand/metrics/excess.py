@@ -22,7 +22,6 @@ __all__ = [
     "FEW_INDEPENDENT_PEOPLE",
     "MIN_PEOPLE",
     "ROUNDING",
-    "SMALLEST_EXCESS_OF_INTEREST",
     "ExcessEstimate",
     "ExcessFit",
     "ExcessMoments",
@@ -39,9 +38,6 @@ MIN_PEOPLE = 10
 
 FEW_INDEPENDENT_PEOPLE = 40.0
 """Below this effective number of people the estimate carries a warning."""
-
-SMALLEST_EXCESS_OF_INTEREST = 0.02
-"""Default size, on the 0 to 1 scale of the CEC score, below which an excess has no practical weight."""
 
 _COLUMNS_AT_ONCE = 4
 

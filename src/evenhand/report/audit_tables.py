@@ -78,13 +78,21 @@ def _summary_records(summary: Summary) -> list[Record]:
         ("reasoning gap, mean", cec["reasoning_gap"], "the same inputs under other weights"),
     ]
     if found:
+        gap = summary["score_gap"]
+        side = f"{gap['group']} minus {gap['reference']}, at equal finances"
+        rows += [
+            ("score gap, log-odds", gap["logit"], gap["logit"]["note"] or side),
+            ("score gap, probability", gap["probability"], gap["probability"]["note"] or side),
+            ("score gap, favorable decisions", gap["decision"], gap["decision"]["note"] or side),
+        ]
         p = found["cec"]["p_value"]
         words = "" if not is_number(p) else "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
         rows += [
             ("compared pairs, CEC mean", found["compared_mean"], "pairs that have a placebo pair"),
             ("placebo pairs, CEC mean", found["placebo_mean"], "within a group, at the same distance"),
             ("excess", found["cec"], ", ".join(x for x in ("over placebo pairs", words, found["cec"]["note"]) if x)),
-            ("excess, reasoning gap", found["reasoning_gap"], found["reasoning_gap"]["note"]),
+            ("excess, groups weighing equally", found["balanced"], found["balanced"]["note"]),
+            ("weighing", found["reasoning_gap"], found["reasoning_gap"]["note"] or "excess of the reasoning gap"),
             ("excess, regime B share", found["regime_b"], found["regime_b"]["note"]),
             ("excess, shared principal reasons", found["reason_overlap"], found["reason_overlap"]["note"]),
         ]
@@ -130,12 +138,10 @@ def audited_table(summary: Summary) -> Table:
 
 
 def verdict_table(summary: Summary, left_out: str = "") -> Table:
-    """The evidence in words, what it hangs on, and reservations; `left_out` says which pairs are not shown."""
-    evidence = summary["evidence"]
-    sentences = [("verdict", s) for s in evidence["sentences"]] if evidence else [("verdict", _NO_EVIDENCE)]
-    if evidence:
-        depends_on = evidence["sensitivity"]["depends_on"]
-        sentences += [("hangs on", f"The verdict would be another with {choice}.") for choice in depends_on]
+    """The findings in words, and reservations; `left_out` says which pairs are not shown."""
+    found = summary["verdict"]
+    sentences = [("verdict", f"{name}: {sentence}") for name, sentence in found["sentences"]]
+    sentences += [("verdict", found["limits"])]
     sentences += [("warning", warning) for warning in summary["warnings"]]
     sentences += [("left out", left_out)] if left_out else []
     columns = (
@@ -144,7 +150,7 @@ def verdict_table(summary: Summary, left_out: str = "") -> Table:
         Column("sentence", "long text"),
     )
     records = [{"kind": kind, "sentence": sentence} for kind, sentence in sentences]
-    caption = "The evidence in words, what it hangs on, and reservations."
+    caption = "The findings in words, and reservations."
     return Table("Verdict and warnings", caption, columns, records, [FLAGGED])
 
 

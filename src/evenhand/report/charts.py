@@ -27,6 +27,7 @@ from evenhand.report.drawing import (
     labels_of,
     lines_of,
 )
+from evenhand.report.finding_tables import largest_gap
 from evenhand.report.formatting import decimal, is_number, shortened
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "ratios",
     "regimes",
     "score_distribution",
+    "score_gap",
     "sensitivity",
     "shares",
     "thresholds",
@@ -231,7 +233,6 @@ def excess(data: Data) -> alt.Chart:
         "Excess over placebo pairs",
         "Points with 95 % intervals: excess over placebo pairs of the CEC score, its two parts, regime B and shared "
         "reasons.",
-        band=data["verdict"]["smallest_excess_of_interest"],
     )
 
 
@@ -245,7 +246,19 @@ def excess_by(data: Data) -> alt.Chart:
         "Excess over placebo pairs",
         "Points with 95 % intervals: excess of the CEC score among everyone and within each group, label, decision "
         "and further column.",
-        band=data["verdict"]["smallest_excess_of_interest"],
+    )
+
+
+def score_gap(data: Data) -> alt.Chart:
+    """The score gap at equal finances and what runs through each input, with 95 % intervals; the largest in size."""
+    gap = largest_gap(data)
+    inputs = sorted(gap["features"], key=lambda f: -_size(f["value"]))[:MOST_FEATURES]
+    rows = [_estimate_row("all inputs together", gap["total"]), *(_estimate_row(f["feature"], f) for f in inputs)]
+    group, reference = shortened(gap["group"], 16), shortened(gap["reference"], 16)
+    return forest(
+        rows,
+        f"Score of {group} minus {reference}, {gap['unit']}",
+        "Points with 95 % intervals: score gap at equal finances, in all and through each input.",
     )
 
 
@@ -510,7 +523,6 @@ def sensitivity(data: Data) -> alt.Chart:
         rows,
         "Excess over placebo pairs",
         "Points with 95 % intervals: excess of the CEC score with nearer or fewer matches.",
-        band=data["verdict"]["smallest_excess_of_interest"],
     )
 
 

@@ -45,6 +45,11 @@ _SETTING_WORDS = {
 }
 
 _PROSE = {
+    "score-gap": (
+        "Each person is given the finances of a comparable person of the other group, and the two scores are compared. "
+        "What is left is a difference between groups at equal finances, and it is the sum of what runs through each "
+        "input. An input that predicts the group can carry the gap without the group being named."
+    ),
     "regimes": (
         "Each person is paired with the nearest person of another group who has the same label. Two questions are "
         "asked of a pair: do both get the same decision, and does the model weigh their features alike? The "
@@ -178,6 +183,7 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
             details_title="Settings, hashes and versions",
         ),
         Section("verdict", "Verdict", finding=_finding(summary)),
+        _charts(summary, "score-gap", "Score gap at equal finances"),
         _charts(summary, "regimes", "Decisions and reasoning"),
         _charts(summary, "excess", "Excess over the placebo floor"),
         _charts(summary, "drivers", "Feature drivers"),
@@ -202,8 +208,7 @@ def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -
 
 def _finding(summary: Mapping[str, Any]) -> Finding:
     found = summary["verdict"]
-    names = {"measured": "Measured", "certainty": "How sure", "limits": "Not shown"}
-    sentences = [(words, found[part]) for part, words in names.items()]
+    sentences = [*found["sentences"], ("Not shown", found["limits"])]
     return Finding(found["headline"], sentences, key_metrics(summary), summary["warnings"])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from evenhand.report import audit_tables, charts, outcome_tables
+from evenhand.report import audit_tables, charts, finding_tables, outcome_tables
 from evenhand.report.drawing import NothingToDrawError
 from evenhand.report.formatting import decimal, estimate_interval, interval, is_number, listed, percent, shortened
 from evenhand.report.frame import Panel, panel_of
@@ -66,6 +66,16 @@ def panels_of(summary: Data, section: str) -> tuple[Panel, ...]:
     return tuple(chart.panel(summary) for chart in CHARTS.values() if chart.section == section)
 
 
+def _score_gap(data: Data) -> str:
+    gap = finding_tables.largest_gap(data)
+    total = gap["total"]
+    return (
+        f"At equal finances and label, {shortened(gap['group'], 40)} minus {shortened(gap['reference'], 40)} is "
+        f"{decimal(total['value'])} {gap['unit']} ({interval(total['ci_low'], total['ci_high'])}); the inputs below "
+        "sum to it."
+    )
+
+
 def _regimes(data: Data) -> str:
     shares = data["regimes"]
     return (
@@ -106,7 +116,7 @@ def _excess(data: Data) -> str:
     found = data["evidence"]["cec"]
     return (
         f"The excess of the CEC score is {decimal(found['value'])} ({interval(found['ci_low'], found['ci_high'])}); "
-        "inside the shaded band it would have no practical weight."
+        "0 is what the same reasoning for both groups would give."
     )
 
 
@@ -208,8 +218,8 @@ def _error_rates(data: Data) -> str:
 def _sensitivity(data: Data) -> str:
     depends_on = data["evidence"]["sensitivity"]["depends_on"]
     if not depends_on:
-        return "The verdict on the excess is the same under every choice shown."
-    return f"The verdict on the excess would be another with {listed(depends_on)}."
+        return "The excess differs by no more than chance allows under every choice shown."
+    return f"The excess differs by more than chance allows with {listed(depends_on)}."
 
 
 def _thresholds(data: Data) -> str:
@@ -223,6 +233,14 @@ def _names(features: list[Mapping[str, Any]]) -> str:
 CHARTS: dict[str, AuditChart] = {
     chart.name: chart
     for chart in (
+        AuditChart(
+            charts.score_gap,
+            "Score gap at equal finances, by input",
+            "score-gap",
+            _score_gap,
+            finding_tables.score_gap_table,
+            is_wide=True,
+        ),
         AuditChart(charts.plane, "Decisions and reasoning by group", "regimes", _plane, audit_tables.plane_table),
         AuditChart(charts.regimes, "Regimes", "regimes", _regimes, audit_tables.regime_table),
         AuditChart(

@@ -43,8 +43,9 @@ def terminal_summary(summary: Mapping[str, Any]) -> RenderableType:
         drivers.add_row(Text(row["feature"]), f"{row['share']:.1%}")
     parts: list[RenderableType] = [Text(f"{people['model']}, {people['n_people']:,} people ({groups})"), Text()]
     parts += [metrics, Text(), drivers]
-    if summary["evidence"] is not None:
-        parts += [Text(), *(Text(sentence) for sentence in summary["evidence"]["sentences"])]
+    found = summary["verdict"]
+    parts = [Text(found["headline"], style="bold"), Text(), *parts, Text()]
+    parts += [Text(f"{name}: {sentence}") for name, sentence in found["sentences"]]
     if summary["warnings"]:
         parts += [Text(), *(Text(f"! {warning}", style="yellow") for warning in summary["warnings"])]
     return Group(*parts)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.exceptions import InvalidInputError, MissingExtraError
-from evenhand.report import audit_tables, outcome_tables
+from evenhand.report import audit_tables, finding_tables, outcome_tables
 from evenhand.report.audit_tables import significance_flag
 from evenhand.report.glossary import GLOSSARY
 from evenhand.report.tables import Column, Highlight, Kind, Record, Table, ends_of, value_of
@@ -146,6 +146,8 @@ def write_workbook(
         audit_tables.summary_table(summary),
         audit_tables.audited_table(summary),
         audit_tables.verdict_table(summary, left_out),
+        finding_tables.finding_table(summary),
+        finding_tables.score_gap_table(summary),
         audit_tables.regime_table(summary),
         audit_tables.excess_table(summary, with_choices=True),
         *(table(summary) for table in _TABLES),

@@ -1,0 +1,72 @@
+"""Tables of the four findings and of the score gap at equal finances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evenhand.report.drawing import NothingToDrawError
+from evenhand.report.tables import NOTE, Column, Record, Table, estimate, text
+
+__all__ = ["finding_table", "largest_gap", "score_gap_table"]
+
+Summary = Mapping[str, Any]
+
+
+def largest_gap(summary: Summary) -> Mapping[str, Any]:
+    """The score gap of the two groups that `summary["score_gap"]` names.
+
+    Raises
+    ------
+    NothingToDrawError
+        If the audit was run without evidence.
+    """
+    if summary["evidence"] is None:
+        raise NothingToDrawError("There is no score gap: the audit was run without evidence.")
+    named = summary["score_gap"]["group"], summary["score_gap"]["reference"]
+    return next(gap for gap in summary["score_gaps"] if (gap["group"], gap["reference"]) == named)
+
+
+def finding_table(summary: Summary) -> Table:
+    """The four questions, strongest finding first."""
+    columns = (
+        text("question"),
+        text("answer"),
+        estimate("estimate", lambda r: {"value": r["estimate"], "low": r["ci"][0], "high": r["ci"][1]}),
+        text("unit"),
+        Column("p", "p", "p_value"),
+        Column("p, adjusted", "p", "p_adjusted"),
+        Column("sentence", "long text", where="workbook"),
+    )
+    caption = "Four questions about the model, with 95 % intervals; p-values are adjusted over the four (Holm)."
+    return Table("Findings", caption, columns, summary["findings"])
+
+
+def score_gap_table(summary: Summary) -> Table:
+    """Score gaps of every two groups: in all, in probability, in decisions and through each input."""
+    records: list[Record] = []
+    for gap in summary.get("score_gaps", ()):
+        named = {"group": gap["group"], "reference": gap["reference"]}
+        parts = (
+            ("all inputs together", "total", gap["unit"], gap["p_adjusted"]),
+            ("in probability", "probability", "probability", None),
+            ("in favorable decisions", "decision", "share", None),
+        )
+        records += [
+            {**gap[key], **named, "part": part, "unit": unit, "p_adjusted": p_adjusted}
+            for part, key, unit, p_adjusted in parts
+        ]
+        records += [{**row, **named, "part": row["feature"], "unit": gap["unit"]} for row in gap["features"]]
+    columns = (
+        text("group"),
+        text("reference"),
+        text("part"),
+        estimate("gap", lambda r: r),
+        text("unit"),
+        Column("p", "p", "p_value"),
+        Column("p, adjusted", "p", "p_adjusted"),
+        Column("smallest gap found in 80 % of cases", "number", "detectable", where="workbook"),
+        NOTE,
+    )
+    caption = "Score gap at equal finances, group minus reference group, in all and by input, with 95 % intervals."
+    return Table("Score gap", caption, columns, records)
