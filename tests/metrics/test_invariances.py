@@ -14,7 +14,7 @@ import evenhand.metrics
 from evenhand.metrics import adjustment, cec, clustering, disparity, excess, outcomes, proxies, regimes, related, roc
 
 PUBLIC = (adjustment, cec, clustering, disparity, excess, outcomes, proxies, regimes, related, roc)
-HELPERS = {"checks", "estimate", "sharing"}
+HELPERS = {"checks", "estimate", "sharing", "score_gap"}  # the score gap has its own tests
 NOT_METRICS = {"practical_significance", "smallest_row", "statistical_significance"}
 
 FACTOR = 4.0  # a power of two, so that scaling rounds nothing

@@ -14,7 +14,7 @@ from evenhand.report.plots import Plots
 from evenhand.report.registry import CHARTS
 from evenhand.report.theme import DARK, LIGHT, VARIABLES, css_variables, theme
 
-NEED_EVIDENCE = {"excess", "excess_by", "drivers", "weights", "proxies", "sensitivity", "thresholds"}
+NEED_EVIDENCE = {"score_gap", "excess", "excess_by", "drivers", "weights", "proxies", "sensitivity", "thresholds"}
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import evenhand as eh
 from evenhand.report.frame import script_json
 
 SECTIONS = [
-    "audited", "verdict", "regimes", "excess", "drivers", "matching", "outcome", "sensitivity", "explorer",
+    "audited", "verdict", "score-gap", "regimes", "excess", "drivers", "matching", "outcome", "sensitivity", "explorer",
     "limitations", "glossary",
 ]  # fmt: skip
 VOID = {"meta", "link", "input", "br", "img"}
@@ -115,10 +115,9 @@ def test_each_chart_has_its_caption_and_table(page, result):
 
 def test_the_verdict_and_the_warnings_are_there_in_words(page, result):
     words = "".join(page.words)
-    for sentence in (
-        *(result.to_dict()["verdict"][part] for part in ("measured", "certainty", "limits")),
-        *result.warnings,
-    ):
+    found = result.to_dict()["verdict"]
+    assert len(found["sentences"]) == 4
+    for sentence in (*(sentence for _, sentence in found["sentences"]), found["limits"], *result.warnings):
         assert sentence in words
     assert "A review" in words
     assert "pairs.parquet" in words

@@ -21,8 +21,8 @@ from evenhand.report import workbook as module
 
 HOSTILE = ["=cmd|' /C calc'!A0", "+1+1", "-2-2", "@SUM(A1)", "\t=1", "\r=1", "https://example.org", "<b>&\x01"]
 SHEETS = [
-    "Summary", "Audited", "Verdict and warnings", "Regimes", "Excess", "Splits", "Features", "Weights", "Proxies",
-    "Matching", "Coverage", "Distances", "Balance", "Groups", "Gaps", "Approvals", "Scores", "Error rates", "Cutoffs",
+    "Summary", "Audited", "Verdict and warnings", "Findings", "Score gap", "Regimes", "Excess", "Splits", "Features",
+    "Weights", "Proxies", "Matching", "Coverage", "Distances", "Balance", "Groups", "Gaps", "Approvals", "Scores", "Error rates", "Cutoffs",
     "Segments", "Cases", "Pairs", "Glossary",
 ]  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -152,8 +151,8 @@ class Evidence:
     def depends_on(self) -> tuple[str, ...]:
         """Choices of the audit under which the excess differs by more than chance allows (5 %, Holm).
 
-        Each variant uses a part of the triples, so the variance of the difference is about that of the variant less
-        that of the whole.
+        Each variant uses a part of the triples, so its difference from the whole varies less than the variant itself;
+        the standard error of the variant is taken, which errs on the side of no warning.
         """
         if not self.cec.is_estimated:
             return ()
@@ -161,10 +160,9 @@ class Evidence:
             *((f"triples within a distance of {d:.2f}", e) for d, e in self.by_distance),
             *((f"the nearest {k} triples of each person", e) for k, e in self.by_matches),
         ]
-        known = [(name, e, e.standard_error**2 - self.cec.standard_error**2) for name, e in variants if e.is_estimated]
-        known = [one for one in known if one[2] > 0]
-        p = [2 * float(stats.norm.sf(abs(e.value - self.cec.value) / math.sqrt(v))) for _, e, v in known]
-        return tuple(name for (name, _, _), adjusted in zip(known, holm(p), strict=True) if adjusted <= _LEVEL)
+        known = [(name, e) for name, e in variants if e.is_estimated and e.standard_error > 0]
+        p = [2 * float(stats.t.sf(abs(e.value - self.cec.value) / e.standard_error, e.df)) for _, e in known]
+        return tuple(name for (name, _), adjusted in zip(known, holm(p), strict=True) if adjusted <= _LEVEL)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
