@@ -234,15 +234,15 @@ def test_leaving_a_financial_feature_out(biased):
         eh.sensitivity(planted.model, data.X, data.y, sensitive_features=data.group, financial_features=["income"])
 
 
-def test_a_verdict_that_hangs_on_one_choice_is_named(biased):
+def test_a_verdict_that_depends_on_one_choice_is_named(biased):
     from dataclasses import replace
 
     evidence = biased[1].evidence
-    assert evidence.hangs_on == ()
+    assert evidence.depends_on == ()
     doubtful = replace(evidence.cec, p_value=0.4)
     changed = replace(evidence, by_matches=((1, doubtful), *evidence.by_matches[1:]))
-    assert changed.hangs_on == ("the nearest 1 triples of each person",)
-    assert replace(evidence, cec=replace(evidence.cec, value=float("nan"))).hangs_on == ()
+    assert changed.depends_on == ("the nearest 1 triples of each person",)
+    assert replace(evidence, cec=replace(evidence.cec, value=float("nan"))).depends_on == ()
 
 
 def test_related_metrics_are_in_one_table(biased):

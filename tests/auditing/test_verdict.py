@@ -73,7 +73,7 @@ def test_constant_decisions_come_before_praise(data):
     found = with_excess(data, 0.0, -0.001, 0.001, 0.5)
     assert found.is_constant
     assert found.headline.endswith("decisions hardly vary")
-    assert "says nothing good of the model" in found.limits
+    assert "says nothing good about the model" in found.limits
 
 
 def test_one_financial_feature_is_singular(data):

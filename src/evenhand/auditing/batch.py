@@ -41,7 +41,7 @@ class BatchFindings:
     evidence
         Its triples; None where no evidence is wanted.
     sums
-        What the figures are made from.
+        What the metrics are made from.
     """
 
     people: People
@@ -105,7 +105,7 @@ def audit_batch(
     people
         The batch, its groups in the codes of the reference.
     by
-        Columns of the batch to split figures by, as text.
+        Columns of the batch to split metrics by, as text.
     person_row
         Row of the reference that each person is, -1 for none; None for people who are all outside it. It may be left
         out where the batch is the reference itself.

@@ -89,7 +89,7 @@ class Evidence:
     Attributes
     ----------
     cec, input_gap, reasoning_gap, regime_b, reason_overlap
-        Excess over placebo pairs of each figure. `regime_b` is of the share in Regime B, `reason_overlap` of the share
+        Excess over placebo pairs of each metric. `regime_b` is of the share in Regime B, `reason_overlap` of the share
         of the four principal reasons that the two of a pair have in common (negative: less in common).
     compared_mean, placebo_mean
         Mean CEC score of compared people's pairs and placebo pairs; people weigh equally. The excess is their
@@ -130,8 +130,8 @@ class Evidence:
         return max(known, key=lambda s: s.estimate.value, default=None)
 
     @property
-    def hangs_on(self) -> tuple[str, ...]:
-        """Choices of the audit under which the verdict on the excess, at the 5 % level, would be another."""
+    def depends_on(self) -> tuple[str, ...]:
+        """Choices of the audit under which the verdict on the excess, at the 5 % level, would change."""
         if not self.cec.is_estimated:
             return ()
         variants = [
@@ -148,9 +148,9 @@ class Evidence:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        figures = ("cec", "input_gap", "reasoning_gap", "regime_b", "reason_overlap")
+        metrics = ("cec", "input_gap", "reasoning_gap", "regime_b", "reason_overlap")
         return {
-            **{name: asdict(getattr(self, name)) for name in figures},
+            **{name: asdict(getattr(self, name)) for name in metrics},
             "compared_mean": self.compared_mean,
             "placebo_mean": self.placebo_mean,
             "placebo_reason_overlap": self.placebo_overlap,
@@ -168,7 +168,7 @@ class Evidence:
                 "consistency_threshold": [
                     {"consistency_threshold": t, **asdict(e)} for t, e in self.regime_b_by_threshold
                 ],
-                "hangs_on": list(self.hangs_on),
+                "depends_on": list(self.depends_on),
             },
         }
 

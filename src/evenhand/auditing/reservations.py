@@ -46,22 +46,22 @@ def reservations_of(
     provenance: Provenance,
     reference: AuditReference,
     diagnostics: MatchDiagnostics,
-    figures: Mapping[str, Metric],
+    metrics: Mapping[str, Metric],
     evidence: Evidence | None,
     *,
     stacklevel: int = 3,
 ) -> list[str]:
-    """What a careful reader must know before using the figures; the grave ones are also Python warnings."""
+    """What a careful reader must know before using the metrics; the grave ones are also Python warnings."""
     settings = reference.settings
     grave: list[str] = []
     other: list[str] = []
-    if figures["positive_rate"].note:
-        grave.append(f"The model's {figures['positive_rate'].note}.")
+    if metrics["positive_rate"].note:
+        grave.append(f"The model's {metrics['positive_rate'].note}.")
     n_sure = _n_beyond_logits(sums)
     if reference.model.output == "log-odds" and n_sure > _MANY_SURE * provenance.n_people:
         grave.append(
             f"The probability of {n_sure:,} of {provenance.n_people:,} people is 0 or 1 to the last digit, which makes "
-            "their log-odds alike, so that decisions and AUC say little; a score in points is no log-odds until it is "
+            "their log-odds alike, so that decisions and AUC say little; a score in points is not log-odds until it is "
             "scaled to them."
         )
     singular = _singular_texts(reference.pool.table)
@@ -93,7 +93,7 @@ def reservations_of(
         )
     small = {name: n for name, n in provenance.groups.items() if n < _SMALL_GROUP}
     if small:
-        other.append(f"Groups with fewer than {_SMALL_GROUP} people, whose figures are unstable: {small}.")
+        other.append(f"Groups with fewer than {_SMALL_GROUP} people, whose metrics are unstable: {small}.")
     protected = [
         f for f in settings.financial_features if _PROTECTED_WORDS & set(f.lower().replace("-", "_").split("_"))
     ]
@@ -109,8 +109,8 @@ def reservations_of(
             f"Only {evidence.common_support:.1%} of people have a match and a placebo at the same distance; "
             "the excess describes those alone."
         )
-    if evidence is not None and evidence.hangs_on:
-        other.append(f"The verdict on the excess would be another with {'; with '.join(evidence.hangs_on)}.")
+    if evidence is not None and evidence.depends_on:
+        other.append(f"The verdict on the excess would change with {'; with '.join(evidence.depends_on)}.")
     for message in grave:
         warnings.warn(message, EvenhandWarning, stacklevel=stacklevel)
     return grave + other

@@ -62,7 +62,7 @@ class AuditResult:
     evidence
         Excess over placebo pairs; None if it was not asked for.
     proxies
-        How well features tell the group; None if evidence was not asked for.
+        How well features predict the group; None if evidence was not asked for.
     settings
         Every choice that moves a metric.
     provenance

@@ -42,7 +42,7 @@ class Provenance:
     groups
         Number of audited people by group.
     group_columns
-        Columns of the table whose value tells the group: the model can see the group through them.
+        Columns of the table whose value reveals the group: the model can see the group through them.
     attribution_method
         How the paths were integrated.
     completeness_gap

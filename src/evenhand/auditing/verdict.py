@@ -148,7 +148,7 @@ def _limits(data: Mapping[str, Any], kind: Kind, is_constant: bool) -> str:
     if is_constant:
         return (
             f"Decisions hardly vary ({percent(data['outcome']['positive_rate'])} are favorable), so that agreement "
-            "between people follows from that alone and says nothing good of the model."
+            "between people follows from that alone and says nothing good about the model."
         )
     n = len(data["settings"]["financial_features"])
     scope = f"people are comparable here by {n} financial feature{'' if n == 1 else 's'} and the label, and by no other"

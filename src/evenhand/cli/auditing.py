@@ -58,7 +58,7 @@ def _check_in_memory(plan: AuditPlan) -> None:
     only_streamed = [name for name in names if getattr(plan, name) != getattr(StreamOptions(), name)]
     if only_streamed:
         shown = ", ".join(f"--{name.replace('_', '-')}" for name in only_streamed)
-        raise InvalidInputError(f"{shown} speaks of batches: give --stream too.")
+        raise InvalidInputError(f"{shown} only applies to an audit in batches: give --stream too.")
 
 
 def demo(

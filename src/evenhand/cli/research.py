@@ -22,7 +22,7 @@ def reproduce(
     ] = False,
     grid: Annotated[bool, typer.Option("--grid", help="Also the 6 x 6 lambda settings, on German Credit.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "cpu",
-    out: Annotated[Path, typer.Option(help="Folder for results, tables, figures and the page.")] = Path("reproduction"),
+    out: Annotated[Path, typer.Option(help="Folder for results, tables, charts and the page.")] = Path("reproduction"),
     state: Annotated[str | None, typer.Option(help="States of the HMDA data: NY or NY,NJ.")] = None,
     year: Annotated[int | None, typer.Option(help="Year of the HMDA data.")] = None,
     post_decision: Annotated[
@@ -30,7 +30,7 @@ def reproduce(
     ] = False,
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
 ) -> None:
-    """Compare the seven methods on the paper's datasets: tables, figures and a page.
+    """Compare the seven methods on the paper's datasets: tables, charts and a page.
 
     \b
     Example:

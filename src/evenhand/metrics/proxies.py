@@ -230,7 +230,7 @@ def _feature_strength(column: pd.Series[Any], name: str, setting: _Setting) -> P
     values = _as_values(column)
     if len(np.unique(values.codes)) == 1:
         areas = [Estimate(0.5, 0.5, 0.5)] * len(setting.judged)
-        return _strength(name, values, areas, setting, "constant: it tells nothing")
+        return _strength(name, values, areas, setting, "constant: it says nothing about the group")
     shares = _out_of_fold_shares(values.codes, setting)
     # Of two groups, each against the rest is the same question.
     asked = setting.judged[:1] if len(setting.names) == 2 else setting.judged

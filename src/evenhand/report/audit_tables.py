@@ -130,12 +130,12 @@ def audited_table(summary: Summary) -> Table:
 
 
 def verdict_table(summary: Summary, left_out: str = "") -> Table:
-    """The evidence in words, what it hangs on, and reservations; `left_out` says which pairs are not shown."""
+    """The evidence in words, what it depends on, and reservations; `left_out` says which pairs are not shown."""
     evidence = summary["evidence"]
     sentences = [("verdict", s) for s in evidence["sentences"]] if evidence else [("verdict", _NO_EVIDENCE)]
     if evidence:
-        hangs_on = evidence["sensitivity"]["hangs_on"]
-        sentences += [("hangs on", f"The verdict would be another with {choice}.") for choice in hangs_on]
+        depends_on = evidence["sensitivity"]["depends_on"]
+        sentences += [("depends on", f"The verdict would change with {choice}.") for choice in depends_on]
     sentences += [("warning", warning) for warning in summary["warnings"]]
     sentences += [("left out", left_out)] if left_out else []
     columns = (
@@ -144,7 +144,7 @@ def verdict_table(summary: Summary, left_out: str = "") -> Table:
         Column("sentence", "long text"),
     )
     records = [{"kind": kind, "sentence": sentence} for kind, sentence in sentences]
-    caption = "The evidence in words, what it hangs on, and reservations."
+    caption = "The evidence in words, what it depends on, and reservations."
     return Table("Verdict and warnings", caption, columns, records, [FLAGGED])
 
 
@@ -407,7 +407,7 @@ def _two_sided(one_sided: float | None) -> float | None:
 
 
 def proxy_table(summary: Summary) -> Table:
-    """How well features tell the group."""
+    """How well features predict the group."""
     screen = summary["proxies"]
     records = [f for f in (screen["all_features"], *screen["features"]) if f is not None] if screen else []
     groups = list(records[0]["auc_by_group"]) if records else []
@@ -420,7 +420,7 @@ def proxy_table(summary: Summary) -> Table:
         Column("people without a value", "whole", "n_missing"),
         Column("note", "long text", lambda r: joined(r["note"], screen["note"])),
     )
-    caption = "How well each feature, and all together, tell the group: 0.5 not at all, 1 entirely"
+    caption = "How well each feature, and all together, predict the group: 0.5 not at all, 1 entirely"
     missing = "Not there: the audit was made with evidence=False, or a group is too small to hold people out of."
     return Table("Proxies", caption, columns, records, (), missing)
 

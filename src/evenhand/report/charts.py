@@ -294,7 +294,7 @@ def weights(data: Data) -> alt.Chart:
 
 
 def proxies(data: Data) -> alt.Chart:
-    """How well each feature alone tells the group; 0.5 is not at all."""
+    """How well each feature alone predicts the group; 0.5 is not at all."""
     screen = data["proxies"]
     if screen is None:
         raise NothingToDrawError("There is no proxy screen: groups were too small, or the audit ran without evidence.")

@@ -86,12 +86,12 @@ _READING = (
         "changes sides, which its size alone would not show.",
     ),
     (
-        "A change is no cause",
+        "A change is not a cause",
         "Other people, other settings, another model or another month can each move a metric. The page says "
         "that it moved, not why.",
     ),
     (
-        "No change is no proof",
+        "No change is not proof",
         "A change within noise may be real and too small to be seen with so few people. Its interval says how "
         "large it could be.",
     ),
@@ -135,7 +135,7 @@ def _what_was_compared(comparison: Record) -> Section:
 
 def _reasoning(metrics: Sequence[Record]) -> Section:
     text = (
-        "How differently comparable people of different groups are argued about. The excess is what pairs across "
+        "How differently comparable people of different groups are reasoned about. The excess is what pairs across "
         "groups have over placebo pairs; 0 means no more than any two people of the same group differ."
     )
     panel = _change_panel(
@@ -259,9 +259,9 @@ def monitoring_page(monitoring: Record) -> str:
         headline = "One audit has no past to depart from."
     elif found:
         n = _n_monitored(monitoring)
-        headline = f"{len(found)} of {n} monitored metrics left their past, first at {found[0]['audit']}."
+        headline = f"{len(found)} of {n} monitored metrics departed from their past, first at {found[0]['audit']}."
     else:
-        headline = f"No monitored metric left its past in {len(names)} audits."
+        headline = f"No monitored metric departed from its past in {len(names)} audits."
     last = [t for t in monitoring["trends"] if t["is_monitored"] and is_number(t["points"][-1]["value"])][:5]
     key = [
         KeyMetric(

@@ -25,7 +25,7 @@ _DATA_WORDS = {
     "n_reference": "People matched in",
     "n_features": "Features",
     "groups": "Groups",
-    "group_columns": "Columns that tell the group",
+    "group_columns": "Columns that reveal the group",
     "attribution_method": "Attribution",
     "completeness_gap": "Attribution left over",
     "attribution_error": "Standard error of attributions",
@@ -57,7 +57,7 @@ _PROSE = {
     ),
     "drivers": (
         "Which features the excess comes from, which the model weighs differently in comparable people, and which "
-        "tell the group. A feature that tells the group can stand in for it; whether it does is a question for "
+        "predict the group. A feature that predicts the group can stand in for it; whether it does is a question for "
         "someone who knows the product."
     ),
     "matching": (
@@ -82,7 +82,7 @@ _LIMITS = (
     ),
     (
         "The financial features are a judgment",
-        "They say who is comparable. With another list the audit is another.",
+        "They say who is comparable. With another list, the audit answers another question.",
     ),
     (
         "Matches are near, not equal",

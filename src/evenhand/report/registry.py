@@ -155,7 +155,7 @@ def _proxies(data: Data) -> str:
     every = data["proxies"]["all_features"]
     known = sorted((f for f in data["proxies"]["features"] if is_number(f["auc"])), key=lambda f: -f["auc"])
     best = f"; best alone is {shortened(known[0]['feature'], 40)} at {decimal(known[0]['auc'], 2)}" if known else ""
-    return f"All features together tell the group with an AUC of {decimal(every['auc'], 2)}{best}. 0.5 is guessing."
+    return f"All features together predict the group with an AUC of {decimal(every['auc'], 2)}{best}. 0.5 is guessing."
 
 
 def _distances(data: Data) -> str:
@@ -195,7 +195,7 @@ def _score_distribution(data: Data) -> str:
 
 
 def _cutoffs(data: Data) -> str:
-    return "A ratio that moves a lot says that the finding on outcomes hangs on where the cut-off is."
+    return "A ratio that moves a lot says that the finding on outcomes depends on where the cut-off is."
 
 
 def _error_rates(data: Data) -> str:
@@ -206,10 +206,10 @@ def _error_rates(data: Data) -> str:
 
 
 def _sensitivity(data: Data) -> str:
-    hangs_on = data["evidence"]["sensitivity"]["hangs_on"]
-    if not hangs_on:
+    depends_on = data["evidence"]["sensitivity"]["depends_on"]
+    if not depends_on:
         return "The verdict on the excess is the same under every choice shown."
-    return f"The verdict on the excess would be another with {listed(hangs_on)}."
+    return f"The verdict on the excess would change with {listed(depends_on)}."
 
 
 def _thresholds(data: Data) -> str:
@@ -255,7 +255,7 @@ CHARTS: dict[str, AuditChart] = {
         AuditChart(charts.drivers, "Features that drive the excess", "drivers", _drivers, audit_tables.feature_table),
         AuditChart(charts.shares, "Features behind the CEC score", "drivers", _shares, audit_tables.feature_table),
         AuditChart(charts.weights, "Weights that differ by group", "drivers", _weights, audit_tables.weight_table),
-        AuditChart(charts.proxies, "Features that tell the group", "drivers", _proxies, audit_tables.proxy_table),
+        AuditChart(charts.proxies, "Features that predict the group", "drivers", _proxies, audit_tables.proxy_table),
         AuditChart(charts.distances, "Distance to the match", "matching", _distances, audit_tables.distance_table),
         AuditChart(
             charts.balance,

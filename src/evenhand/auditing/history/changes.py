@@ -30,13 +30,13 @@ _LEVEL = 0.05
 _CONFIDENCE = 0.95
 _NORMAL_HALF = float(special.ndtri((1 + _CONFIDENCE) / 2))
 
-# What a metric means hangs on these; the others only on how finely it was computed.
+# What a metric means depends on these; the others change only how finely it is computed.
 _DEFINING = {
-    "financial_features": "people were matched on other features, so every metric of reasoning is another quantity",
+    "financial_features": "people were matched on other features, so every metric of reasoning measures something else",
     "consistency_threshold": "Regimes B and D are cut elsewhere",
     "max_distance": "other people have a match",
     "groups": "other groups were compared",
-    "attribution": "people were explained in another way, so every metric of reasoning is another quantity",
+    "attribution": "people were explained in another way, so every metric of reasoning measures something else",
 }
 _NOTED = {
     "decision_threshold": "decisions are cut elsewhere, which alone can move rates, gaps and regimes",

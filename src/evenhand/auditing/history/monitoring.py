@@ -63,7 +63,7 @@ class TrendPoint:
 
 @dataclass(frozen=True)
 class Departure:
-    """The first audit at which a metric left its past.
+    """The first audit at which a metric departed from its past.
 
     Attributes
     ----------
@@ -90,7 +90,9 @@ class Departure:
             if self.began == self.audit
             else f"by drift that seems to have begun with {self.began}"
         )
-        return f"{self.words[:1].upper()}{self.words[1:]} left its past {self.direction} at {self.audit}, {how}."
+        return (
+            f"{self.words[:1].upper()}{self.words[1:]} departed from its past {self.direction} at {self.audit}, {how}."
+        )
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class Monitoring:
 
     @property
     def departures(self) -> tuple[Departure, ...]:
-        """What left its past, earliest first."""
+        """What departed from its past, earliest first."""
         place = {audit.name: k for k, audit in enumerate(self.history.audits)}
         found = [trend.departure for trend in self.trends if trend.departure is not None]
         return tuple(sorted(found, key=lambda departure: place[departure.audit]))
@@ -142,7 +144,7 @@ class Monitoring:
         if n < 2:
             return ("One audit has no past to depart from.",)
         if not self.departures:
-            return (f"In {n} audits no monitored metric left its past by more than noise.",)
+            return (f"In {n} audits no monitored metric departed from its past by more than noise.",)
         return tuple(departure.sentence for departure in self.departures)
 
     def to_dict(self) -> dict[str, Any]:
@@ -180,7 +182,7 @@ def _plain(departure: Departure) -> dict[str, Any]:
 def monitor(
     history: History | Mapping[str, Audit] | str | os.PathLike[str], *, false_alarm_rate: float = 0.05
 ) -> Monitoring:
-    r"""Judge a history: which metrics left their past, and when.
+    r"""Judge a history: which metrics departed from their past, and when.
 
     Every audit is compared with the precision-weighted mean of all before it,
 
@@ -221,7 +223,7 @@ def monitor(
     ...     eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
     ...              financial_features=people.financial_features, evidence=False).to_json(folder / f"{month}.json")
     >>> monitor(read_history(folder)).sentences
-    ('In 3 audits no monitored metric left its past by more than noise.',)
+    ('In 3 audits no monitored metric departed from its past by more than noise.',)
     """
     if not 0 < false_alarm_rate < 1:
         raise InvalidInputError(f"`false_alarm_rate` must lie strictly between 0 and 1, got {false_alarm_rate}.")

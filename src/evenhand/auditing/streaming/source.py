@@ -164,7 +164,7 @@ def _parquet_files(path: Path) -> tuple[Path, ...]:
     if path.suffix.lower() != ".parquet":
         raise DataFileError(
             f"{str(path)!r} must be a .parquet file, a folder of such files, or a .csv or .csv.gz file; the ending "
-            "tells how to read it."
+            "decides how it is read."
         )
     return (path,)
 
