@@ -282,7 +282,7 @@ def _finished(
     """The result of batches that are all finished."""
     context, n = plan.context, len(people.batches)
     pool = context.reference.pool
-    batches = StoredBatches(store, [batch.number for batch in people.batches], _n_workers(how))
+    batches = StoredBatches(store.folder, [batch.number for batch in people.batches], _n_workers(how))
     with (
         one_blas_thread(),
         writing(store.folder, f"all {n} batches are kept: free space and go on with `resume=True` (--resume)"),
