@@ -39,7 +39,6 @@ from evenhand.system.hashing import person_hash
 __all__ = ["FINISHING_STEPS", "PROXY_PEOPLE", "assemble", "screened_people"]
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 FINISHING_STEPS = 5
 """How often `assemble` says that a step is done."""

@@ -23,7 +23,6 @@ __all__ = ["BatchFindings", "audit_batch"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,6 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -198,9 +197,7 @@ def library_versions() -> dict[str, str]:
 
 
 def write_json(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write the plain data of an audit and the time as JSON, whole or not at all; a missing number is null."""
-    schema, *rest = data.items()
-    stamped = dict([schema, ("created", datetime.now(UTC).isoformat(timespec="seconds")), *rest])
-    text = json.dumps(json_ready(stamped), indent=2, allow_nan=False, ensure_ascii=False)
+    """Write plain data as JSON, whole or not at all; a missing number is null."""
+    text = json.dumps(json_ready(data), indent=2, allow_nan=False, ensure_ascii=False)
     with write_atomically(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")

@@ -21,8 +21,6 @@ __all__ = ["AuditSums", "ScoreCounts", "text_codes"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
 
 _MEANS = ("cec", "input_gap", "reasoning_gap", "shared_reasons")
 _MOST_VALUES = 50  # a column with more is no category that could reveal the group

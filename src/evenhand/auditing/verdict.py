@@ -51,11 +51,6 @@ class Verdict:
     is_constant: bool
     smallest_excess_of_interest: float = SMALLEST_EXCESS_OF_INTEREST
 
-    @property
-    def sentences(self) -> tuple[str, str, str]:
-        """The three sentences in order."""
-        return self.measured, self.certainty, self.limits
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data for the summary."""
         return asdict(self)

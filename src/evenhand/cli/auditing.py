@@ -86,15 +86,11 @@ def show_and_write(result: AuditResult, out: Path) -> Path:
     """Print the result, write every form of it, and return the path of the report."""
     from rich.console import Console
 
-    from evenhand.auditing.result import AuditResult
     from evenhand.exceptions import MissingExtraError
 
     Console().print(result)
-    if isinstance(result, AuditResult):
-        pairs = out / "pairs.parquet"
-        result.to_parquet(pairs)
-    else:
-        pairs = result.pairs_path
+    pairs = out / "pairs.parquet"
+    result.to_parquet(pairs)
     result.to_json(out / "audit.json")
     written = [out / "audit.json", pairs]
     try:

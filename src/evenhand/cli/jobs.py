@@ -13,6 +13,7 @@ import pyarrow as pa
 from evenhand import load_model
 from evenhand.auditing.audit import audit
 from evenhand.auditing.options import AuditOptions, AuditSettings, RoleOptions, StreamOptions
+from evenhand.auditing.reference import input_columns
 from evenhand.auditing.streaming import audit_stream
 from evenhand.cli.options import AuditPlan, TablePlan
 from evenhand.datasets import load_dataset
@@ -45,7 +46,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
     Without a model a plain network is fitted on 70 % of the people and audited on the rest, matched in the 70 %.
     """
     fitted = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
-    features = None if fitted is None else _input_columns(fitted)
+    features = None if fitted is None else input_columns(fitted)
     people = _applicants(path, plan, features)
     assert people.table is not None
     by = pd.DataFrame(people.by) if people.by else None
@@ -84,7 +85,6 @@ def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
         financial_features=plan.financial_features,
         out=out,
         reference=plan.reference,
-        features=_input_columns(fitted),
         progress=True,
         **_values(plan, RoleOptions),
         **_values(plan, StreamOptions),
@@ -151,18 +151,6 @@ def _names(people: Rows) -> np.ndarray[Any, Any]:
     """The group of each person by name."""
     assert people.groups is not None
     return np.asarray(people.groups.names)[people.groups.codes]
-
-
-def _input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model
-    """Columns that a model names as its inputs; None where it names none."""
-    if isinstance(model, CECClassifier):
-        return model.encoder_.names
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        names = getattr(model, "feature_names", None)  # of trees
-    if names is None:
-        names = getattr(model, "column_names", None)  # of ONNX models
-    return None if names is None else [str(name) for name in names]
 
 
 def _fit_and_audit(

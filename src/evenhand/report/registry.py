@@ -32,7 +32,7 @@ class AuditChart:
     section
         Of the page.
     caption
-        What to see in it, from the summary.
+        What to see in it: always the same, or from the summary.
     table
         The numbers behind it, from the summary.
     is_wide
@@ -42,7 +42,7 @@ class AuditChart:
     draw: Callable[[Data], alt.Chart]
     title: str
     section: str
-    caption: Callable[[Data], str]
+    caption: str | Callable[[Data], str]
     table: Callable[[Data], Table]
     is_wide: bool = False
 
@@ -58,7 +58,8 @@ class AuditChart:
             chart = self.draw(summary)
         except NothingToDrawError as nothing:
             return panel_of(self.name, self.title, "", str(nothing), table, is_wide=self.is_wide)
-        return panel_of(self.name, self.title, self.caption(summary), chart, table, is_wide=self.is_wide)
+        caption = self.caption if isinstance(self.caption, str) else self.caption(summary)
+        return panel_of(self.name, self.title, caption, chart, table, is_wide=self.is_wide)
 
 
 def panels_of(summary: Data, section: str) -> tuple[Panel, ...]:
@@ -86,11 +87,10 @@ def _plane(data: Data) -> str:
     )
 
 
-def _density(data: Data) -> str:
-    return (
-        "Darker cells hold more pairs. Those high up and near the middle have almost the same score for different "
-        "reasons: no metric of outcomes can see them."
-    )
+_DENSITY = (
+    "Darker cells hold more pairs. Those high up and near the middle have almost the same score for different "
+    "reasons: no metric of outcomes can see them."
+)
 
 
 def _cec_distribution(data: Data) -> str:
@@ -186,16 +186,13 @@ def _approvals(data: Data) -> str:
     )
 
 
-def _ratios(data: Data) -> str:
-    return "1 is equal rates. 0.8 is a rule of thumb from US employment selection, not a limit of credit law."
+_RATIOS = "1 is equal rates. 0.8 is a rule of thumb from US employment selection, not a limit of credit law."
 
 
-def _score_distribution(data: Data) -> str:
-    return "Scores of everyone audited, in bins of 0.025; what lies right of the threshold is approved."
+_SCORES = "Scores of everyone audited, in bins of 0.025; what lies right of the threshold is approved."
 
 
-def _cutoffs(data: Data) -> str:
-    return "A ratio that moves a lot says that the finding on outcomes depends on where the cut-off is."
+_CUTOFFS = "A ratio that moves a lot says that the finding on outcomes depends on where the cut-off is."
 
 
 def _error_rates(data: Data) -> str:
@@ -229,7 +226,7 @@ CHARTS: dict[str, AuditChart] = {
             charts.density,
             "Pairs by score difference and CEC score",
             "regimes",
-            _density,
+            _DENSITY,
             audit_tables.density_table,
             is_wide=True,
         ),
@@ -265,10 +262,10 @@ CHARTS: dict[str, AuditChart] = {
             audit_tables.balance_table,
         ),
         AuditChart(charts.approvals, "Favorable decisions", "outcome", _approvals, outcome_tables.approval_table),
-        AuditChart(charts.ratios, "Approval ratios", "outcome", _ratios, outcome_tables.approval_table),
-        AuditChart(charts.score_distribution, "Scores", "outcome", _score_distribution, audit_tables.score_histogram),
+        AuditChart(charts.ratios, "Approval ratios", "outcome", _RATIOS, outcome_tables.approval_table),
+        AuditChart(charts.score_distribution, "Scores", "outcome", _SCORES, audit_tables.score_histogram),
         AuditChart(charts.error_rates, "Error rates", "outcome", _error_rates, outcome_tables.error_table),
-        AuditChart(charts.cutoffs, "Other cut-offs", "outcome", _cutoffs, outcome_tables.cutoff_table, is_wide=True),
+        AuditChart(charts.cutoffs, "Other cut-offs", "outcome", _CUTOFFS, outcome_tables.cutoff_table, is_wide=True),
         AuditChart(
             charts.sensitivity, "Nearer or fewer matches", "sensitivity", _sensitivity, audit_tables.sensitivity_table
         ),

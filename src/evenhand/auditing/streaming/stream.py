@@ -18,7 +18,7 @@ from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, StreamOptions
 from evenhand.auditing.people import People, people_of
-from evenhand.auditing.reference import AuditReference, audited_model
+from evenhand.auditing.reference import AuditReference, audited_model, input_columns
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.streaming.batch_audit import BatchContext
 from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_threads
@@ -34,7 +34,6 @@ from evenhand.inputs.roles import Columns
 from evenhand.inputs.tables import read_table
 from evenhand.inputs.validation import check_columns
 from evenhand.models.dispatch import AttributionChoice
-from evenhand.models.protocol import AuditedModel
 from evenhand.system.memory import return_freed_memory
 from evenhand.system.progress import progress as shown_progress
 from evenhand.system.threads import n_cores, one_blas_thread, one_torch_thread
@@ -192,7 +191,7 @@ def audit_stream(
         list(people.kinds),
         label=label,
         group=group,
-        features=_features(model, features),
+        features=input_columns(model) if features is None else features,
         drop=drop,
         keep_group=keep_group,
         by=by,
@@ -336,17 +335,6 @@ def _run(context: BatchContext, source: Source, store: Store, how: StreamOptions
             n_done = sum(store.is_finished(batch.number) for batch in source.batches)
             kept = f"{n_done} of {n} batches are finished and kept in {str(store.folder)!r}."
             raise type(error)(f"{str(error).rstrip('.')}. {kept}") from error
-
-
-def _features(model: Any, features: Sequence[str] | None) -> Sequence[str] | None:  # noqa: ANN401
-    """Columns that the model names, where it does and the user does not."""
-    if features is not None:
-        return features
-    encoder = getattr(model, "encoder_", None) or (model.encoder if isinstance(model, AuditedModel) else None)
-    if encoder is not None:
-        return list(encoder.names)
-    named = getattr(model, "feature_names_in_", None)
-    return None if named is None else [str(name) for name in named]
 
 
 def _reference_rows(
