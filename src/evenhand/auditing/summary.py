@@ -8,7 +8,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -187,13 +187,8 @@ class PairMetrics:
 
 def library_versions() -> dict[str, str]:
     """Versions of everything that a metric depends on."""
-    found = {"evenhand": __version__, "python": platform.python_version()}
-    for package in ("numpy", "scipy", "torch", "scikit-learn", "pandas"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "unknown"
-    return found
+    packages = ("numpy", "scipy", "torch", "scikit-learn", "pandas")
+    return {"evenhand": __version__, "python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 def write_json(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from evenhand.metrics.estimate import Plain
 from evenhand.metrics.excess import FEW_INDEPENDENT_PEOPLE, ROUNDING, SMALLEST_EXCESS_OF_INTEREST, ExcessEstimate
 from evenhand.report.formatting import count, decimal, is_number, p_value, percent
 
@@ -26,7 +27,7 @@ _HEADLINES: dict[Kind, str] = {
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Plain):
     """Three sentences on an audit.
 
     Attributes
@@ -50,10 +51,6 @@ class Verdict:
     limits: str
     is_constant: bool
     smallest_excess_of_interest: float = SMALLEST_EXCESS_OF_INTEREST
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for the summary."""
-        return asdict(self)
 
 
 def verdict(data: Mapping[str, Any]) -> Verdict:

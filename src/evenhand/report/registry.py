@@ -29,8 +29,6 @@ class AuditChart:
         The chart from an audit's summary; its name is the chart's.
     title
         Of the chart on the page.
-    section
-        Of the page.
     caption
         What to see in it: always the same, or from the summary.
     table
@@ -41,7 +39,6 @@ class AuditChart:
 
     draw: Callable[[Data], alt.Chart]
     title: str
-    section: str
     caption: str | Callable[[Data], str]
     table: Callable[[Data], Table]
     is_wide: bool = False
@@ -64,7 +61,7 @@ class AuditChart:
 
 def panels_of(summary: Data, section: str) -> tuple[Panel, ...]:
     """The charts of a section of the page."""
-    return tuple(chart.panel(summary) for chart in CHARTS.values() if chart.section == section)
+    return tuple(chart.panel(summary) for chart in _SECTIONS[section])
 
 
 def _regimes(data: Data) -> str:
@@ -217,61 +214,56 @@ def _names(features: list[Mapping[str, Any]]) -> str:
     return listed([shortened(f["feature"], 40) for f in features])
 
 
-CHARTS: dict[str, AuditChart] = {
-    chart.name: chart
-    for chart in (
-        AuditChart(charts.plane, "Decisions and reasoning by group", "regimes", _plane, audit_tables.plane_table),
-        AuditChart(charts.regimes, "Regimes", "regimes", _regimes, audit_tables.regime_table),
+_SECTIONS: dict[str, tuple[AuditChart, ...]] = {
+    "regimes": (
+        AuditChart(charts.plane, "Decisions and reasoning by group", _plane, audit_tables.plane_table),
+        AuditChart(charts.regimes, "Regimes", _regimes, audit_tables.regime_table),
         AuditChart(
             charts.density,
             "Pairs by score difference and CEC score",
-            "regimes",
             _DENSITY,
             audit_tables.density_table,
             is_wide=True,
         ),
+    ),
+    "excess": (
+        AuditChart(charts.excess, "Excess over placebo pairs", _excess, audit_tables.excess_table, is_wide=True),
         AuditChart(
-            charts.excess, "Excess over placebo pairs", "excess", _excess, audit_tables.excess_table, is_wide=True
-        ),
-        AuditChart(
-            charts.excess_by,
-            "Excess within parts of the people",
-            "excess",
-            _excess_by,
-            audit_tables.split_table,
-            is_wide=True,
+            charts.excess_by, "Excess within parts of the people", _excess_by, audit_tables.split_table, is_wide=True
         ),
         AuditChart(
             charts.cec_distribution,
             "CEC scores of pairs and placebo pairs",
-            "excess",
             _cec_distribution,
             audit_tables.cec_table,
             is_wide=True,
         ),
-        AuditChart(charts.drivers, "Features that drive the excess", "drivers", _drivers, audit_tables.feature_table),
-        AuditChart(charts.shares, "Features behind the CEC score", "drivers", _shares, audit_tables.feature_table),
-        AuditChart(charts.weights, "Weights that differ by group", "drivers", _weights, audit_tables.weight_table),
-        AuditChart(charts.proxies, "Features that predict the group", "drivers", _proxies, audit_tables.proxy_table),
-        AuditChart(charts.distances, "Distance to the match", "matching", _distances, audit_tables.distance_table),
+    ),
+    "drivers": (
+        AuditChart(charts.drivers, "Features that drive the excess", _drivers, audit_tables.feature_table),
+        AuditChart(charts.shares, "Features behind the CEC score", _shares, audit_tables.feature_table),
+        AuditChart(charts.weights, "Weights that differ by group", _weights, audit_tables.weight_table),
+        AuditChart(charts.proxies, "Features that predict the group", _proxies, audit_tables.proxy_table),
+    ),
+    "matching": (
+        AuditChart(charts.distances, "Distance to the match", _distances, audit_tables.distance_table),
         AuditChart(
-            charts.balance,
-            "Balance of the financial features (Love plot)",
-            "matching",
-            _balance,
-            audit_tables.balance_table,
+            charts.balance, "Balance of the financial features (Love plot)", _balance, audit_tables.balance_table
         ),
-        AuditChart(charts.approvals, "Favorable decisions", "outcome", _approvals, outcome_tables.approval_table),
-        AuditChart(charts.ratios, "Approval ratios", "outcome", _RATIOS, outcome_tables.approval_table),
-        AuditChart(charts.score_distribution, "Scores", "outcome", _SCORES, audit_tables.score_histogram),
-        AuditChart(charts.error_rates, "Error rates", "outcome", _error_rates, outcome_tables.error_table),
-        AuditChart(charts.cutoffs, "Other cut-offs", "outcome", _CUTOFFS, outcome_tables.cutoff_table, is_wide=True),
-        AuditChart(
-            charts.sensitivity, "Nearer or fewer matches", "sensitivity", _sensitivity, audit_tables.sensitivity_table
-        ),
-        AuditChart(
-            charts.thresholds, "Other consistency thresholds", "sensitivity", _thresholds, audit_tables.threshold_table
-        ),
-    )
+    ),
+    "outcome": (
+        AuditChart(charts.approvals, "Favorable decisions", _approvals, outcome_tables.approval_table),
+        AuditChart(charts.ratios, "Approval ratios", _RATIOS, outcome_tables.approval_table),
+        AuditChart(charts.score_distribution, "Scores", _SCORES, audit_tables.score_histogram),
+        AuditChart(charts.error_rates, "Error rates", _error_rates, outcome_tables.error_table),
+        AuditChart(charts.cutoffs, "Other cut-offs", _CUTOFFS, outcome_tables.cutoff_table, is_wide=True),
+    ),
+    "sensitivity": (
+        AuditChart(charts.sensitivity, "Nearer or fewer matches", _sensitivity, audit_tables.sensitivity_table),
+        AuditChart(charts.thresholds, "Other consistency thresholds", _thresholds, audit_tables.threshold_table),
+    ),
 }
+"""The charts of each section of the page, in its order."""
+
+CHARTS: dict[str, AuditChart] = {chart.name: chart for charts_of in _SECTIONS.values() for chart in charts_of}
 """Every chart that needs nothing but the summary, by name, in the order of the page."""
