@@ -354,7 +354,7 @@ def test_batches_are_matched_in_the_people_of_a_reference_file(evenhand, loans, 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--resume"], "--resume speaks of batches: give --stream too"),
+        (["--resume"], "--resume only applies to an audit in batches: give --stream too"),
         (["--stream"], "An audit in batches needs --model"),
         (["--stream", "--engine", "cloud"], "`engine` (--engine) must be 'local' or 'dask', got 'cloud'"),
     ],

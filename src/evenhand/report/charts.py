@@ -208,12 +208,8 @@ def excess(data: Data) -> alt.Chart:
         ("shared reasons", "reason_overlap"),
     )
     rows = [_estimate_row(label, found[name]) for label, name in parts]
-    return forest(
-        rows,
-        "Excess over placebo pairs",
-        "Points with 95 % intervals: excess over placebo pairs of the CEC score, its two parts, regime B and shared "
-        "reasons.",
-        band=data["verdict"]["smallest_excess_of_interest"],
+    return _excesses(
+        data, rows, "excess over placebo pairs of the CEC score, its two parts, regime B and shared reasons."
     )
 
 
@@ -222,13 +218,8 @@ def excess_by(data: Data) -> alt.Chart:
     splits = _evidence(data)["splits"]
     rows = [_estimate_row("everyone", data["evidence"]["cec"])]
     rows += [_estimate_row(f"{s['split']}: {s['value']}", s["estimate"]) for s in splits]
-    return forest(
-        rows[:_MOST_ROWS],
-        "Excess over placebo pairs",
-        "Points with 95 % intervals: excess of the CEC score among everyone and within each group, label, decision "
-        "and further column.",
-        band=data["verdict"]["smallest_excess_of_interest"],
-    )
+    among = "among everyone and within each group, label, decision and further column."
+    return _excesses(data, rows[:_MOST_ROWS], f"excess of the CEC score {among}")
 
 
 def drivers(data: Data) -> alt.Chart:
@@ -457,12 +448,7 @@ def sensitivity(data: Data) -> alt.Chart:
     rows = [_estimate_row("as audited", data["evidence"]["cec"])]
     rows += [_estimate_row(f"distance up to {e['max_distance']:.2f}", e) for e in found["max_distance"]]
     rows += [_estimate_row(f"nearest {e['n_matches']} each", e) for e in found["n_matches"]]
-    return forest(
-        rows,
-        "Excess over placebo pairs",
-        "Points with 95 % intervals: excess of the CEC score with nearer or fewer matches.",
-        band=data["verdict"]["smallest_excess_of_interest"],
-    )
+    return _excesses(data, rows, "excess of the CEC score with nearer or fewer matches.")
 
 
 def thresholds(data: Data) -> alt.Chart:
@@ -512,6 +498,12 @@ def pair(sample: Data, row: int) -> alt.Chart:
         f"{decimal(float(chosen['cec']))}.",
         30 * len(names),
     )
+
+
+def _excesses(data: Data, rows: list[Row], shown: str) -> alt.Chart:
+    """Excesses beside the band of those too small to matter."""
+    band = data["verdict"]["smallest_excess_of_interest"]
+    return forest(rows, "Excess over placebo pairs", f"Points with 95 % intervals: {shown}", band=band)
 
 
 def _line_of_each(names: Iterable[str]) -> dict[str, Any]:
