@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -102,15 +102,20 @@ def reservations_of(
     if diagnostics.constant_features:
         constant = list(diagnostics.constant_features)
         other.append(f"Financial features that are constant, and so play no part in matching: {constant}.")
-    if evidence is not None and evidence.cec.note:
-        other.append(f"The excess: {evidence.cec.note}.")
-    if evidence is not None and evidence.common_support < _LOW_COVERAGE:
-        other.append(
-            f"Only {evidence.common_support:.1%} of people have a match and a placebo at the same distance; "
-            "the excess describes those alone."
-        )
-    if evidence is not None and evidence.depends_on:
-        other.append(f"The verdict on the excess would change with {'; with '.join(evidence.depends_on)}.")
+    if evidence is not None:
+        other += _on_evidence(evidence)
     for message in grave:
         warnings.warn(message, EvenhandWarning, stacklevel=stacklevel)
     return grave + other
+
+
+def _on_evidence(evidence: Evidence) -> Iterator[str]:
+    if evidence.cec.note:
+        yield f"The excess: {evidence.cec.note}."
+    if evidence.common_support < _LOW_COVERAGE:
+        yield (
+            f"Only {evidence.common_support:.1%} of people have a match and a placebo at the same distance; "
+            "the excess describes those alone."
+        )
+    if evidence.depends_on:
+        yield f"The verdict on the excess would change with {'; with '.join(evidence.depends_on)}."

@@ -141,6 +141,8 @@ def audit_stream(
         If the input cannot be audited, or `resume` finds another audit in `out`.
     DataFileError
         If a file cannot be read, or its columns differ from those of the first.
+    MissingExtraError
+        If `engine` is ``"dask"`` and Dask is not installed.
     StreamError
         If files cannot be written, or the cluster is lost; what was finished is kept.
 
