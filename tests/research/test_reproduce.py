@@ -272,7 +272,7 @@ def test_runs_are_never_mixed_in_a_table(rows, tmp_path):
 
 
 def test_two_methods_on_german(tmp_path):
-    done = reproduce("german", "cec,unconstrained", folds=2, quick=True, out=tmp_path, n_threads=1, is_shown=False)
+    done = reproduce("german", "cec,unconstrained", folds=2, quick=True, out=tmp_path, n_jobs=1)
     assert {(r.method, r.fold) for r in done.rows} == {(m, f) for m in ("cec", "unconstrained") for f in (0, 1)}
     cec = {m: np.mean([r.metrics["cec"] for r in done.rows if r.method == m]) for m in ("cec", "unconstrained")}
     assert cec["cec"] < cec["unconstrained"]
@@ -281,7 +281,7 @@ def test_two_methods_on_german(tmp_path):
     assert "not to be quoted" in html
     assert "1,000 people" in html
     before = (tmp_path / "results.jsonl").read_text()
-    reproduce("german", ["unconstrained"], folds=2, quick=True, out=tmp_path, is_shown=False)
+    reproduce("german", ["unconstrained"], folds=2, quick=True, out=tmp_path)
     assert (tmp_path / "results.jsonl").read_text() == before  # nothing was run again
 
 

@@ -12,7 +12,7 @@ import math
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -38,6 +38,7 @@ from evenhand.metrics.clustering import InMemory
 from evenhand.metrics.excess import ExcessEstimate, excess
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.scoring import joined, score_pairs
+from evenhand.system.progress import progress as shown_progress
 from evenhand.system.threads import one_torch_thread
 
 __all__ = ["Cell", "Simulation", "data_set", "full_study", "quick_study", "run_cell", "run_study", "simulate"]
@@ -263,9 +264,7 @@ def run_cell(cell: Cell, level: float = 0.05) -> Row:
     return _row(cell, *_simulated(cell, 0, cell.n_simulations), level=level)
 
 
-def run_study(
-    *, quick: bool = True, n_jobs: int = 1, progress: Callable[[int, int, Row], None] | None = None
-) -> list[Row]:
+def run_study(*, quick: bool = True, n_jobs: int = 1, progress: bool = False) -> list[Row]:
     """Run every cell of the quick or of the full study; a row per cell, in order, as `run_cell` gives it.
 
     Every data set has a seed of its own, so the metrics do not depend on `n_jobs`.
@@ -277,8 +276,7 @@ def run_study(
     n_jobs
         Number of processes; each keeps to one core.
     progress
-        Called after each cell with the number done, the number of all, and the row. With several processes,
-        cells end in any order.
+        Whether to show progress. With several processes, cells end in any order.
 
     Raises
     ------
@@ -289,10 +287,14 @@ def run_study(
         raise InvalidInputError(f"`n_jobs` must be at least 1, got {n_jobs}.")
     cells = quick_study() if quick else full_study()
     rows: dict[int, Row] = {}
-    for number, row in _rows(cells) if n_jobs == 1 else _rows_in_parallel(cells, n_jobs):
-        rows[number] = row
-        if progress is not None:
-            progress(len(rows), len(cells), row)
+    found = ((k, run_cell(cell)) for k, cell in enumerate(cells)) if n_jobs == 1 else _rows_in_parallel(cells, n_jobs)
+    with shown_progress("cells", len(cells), is_shown=progress) as advance:
+        for number, row in found:
+            rows[number] = row
+            advance(
+                f"{row['model']}, {row['n']} people, share {row['group_share']}, shift {row['shift']}, "
+                f"strength {row['strength']}: alarms {row['alarms']:.3f}, coverage {row['coverage']:.3f}"
+            )
     return [rows[number] for number in range(len(cells))]
 
 
@@ -434,12 +436,6 @@ def _row(cell: Cell, found: Sequence[_Outcome], seconds: float, level: float = 0
         "common_support": _mean(one.common_support for one in found),
         "seconds": seconds,
     }
-
-
-def _rows(cells: Sequence[Cell]) -> Iterator[tuple[int, Row]]:
-    """Yield each cell's number and row."""
-    for number, cell in enumerate(cells):
-        yield number, run_cell(cell)
 
 
 def _rows_in_parallel(cells: Sequence[Cell], n_jobs: int) -> Iterator[tuple[int, Row]]:

@@ -23,7 +23,7 @@ from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.result import SearchResult
 from evenhand.searching.space import Candidate, Family, Space, candidates_of
 from evenhand.searching.store import BlockStore, Scored
-from evenhand.system.progress import progress
+from evenhand.system.progress import progress as shown_progress
 from evenhand.training.folds import ComparedFold
 
 __all__ = ["search"]
@@ -59,9 +59,9 @@ def search(
     max_distance: float | None = None,
     n_compared: int = 1_000,
     device: str = "auto",
-    store: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     random_state: int = 0,
-    verbose: bool = False,
+    progress: bool = False,
 ) -> SearchResult:
     """Search for a model as useful as the unconstrained one whose reasoning is more alike between groups.
 
@@ -101,11 +101,11 @@ def search(
         Most test people of a fold whose reasoning is compared.
     device
         ``"auto"``, ``"cpu"`` or ``"cuda"``.
-    store
+    checkpoint
         Folder in which finished blocks are kept. The same search, called again, goes on from there.
     random_state
         Decides folds, draws and seeds.
-    verbose
+    progress
         Whether to show progress.
 
     Raises
@@ -142,7 +142,7 @@ def search(
     compared = people.compared_folds(settings, has_training_triples=uses_placebo)
     runs = _family(family, people, compared, settings, where)
     run = _fingerprint(people, settings, family, where)
-    scored = _run_blocks(runs, candidates, BlockStore(store, run), settings, verbose)
+    scored = _run_blocks(runs, candidates, BlockStore(checkpoint, run), settings, progress)
     metrics, notes = _collated(scored, candidates, settings)
     if all(k in notes for k in range(len(candidates))):
         raise InvalidInputError(f"No candidate could be trained: {next(iter(notes.values()))}.")
@@ -182,7 +182,7 @@ def _run_blocks(
     """Results of every block: those kept, and those run now and kept."""
     per_candidate = settings.folds * settings.seeds
     found: list[Scored] = []
-    with progress("models", len(candidates) * per_candidate, is_shown=is_shown) as advance:
+    with shown_progress("models", len(candidates) * per_candidate, is_shown=is_shown) as advance:
         for block in runs.blocks(candidates):
             name = hashlib.sha256("".join(candidate.key for candidate in block).encode()).hexdigest()[:16]
             results = store.read(name)

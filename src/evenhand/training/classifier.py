@@ -27,7 +27,7 @@ from evenhand.matching import MatchingSpace, match_pairs
 from evenhand.models.files import register_reader
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
-from evenhand.system.progress import progress
+from evenhand.system.progress import progress as shown_progress
 from evenhand.training.data import TrainingData, ValidationData
 from evenhand.training.engine.loop import Trainer
 from evenhand.training.engine.state import TrainerState
@@ -70,7 +70,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     max_distance
         Farthest match, or triple, that enters the term of `cec_weight`; None for no limit.
     validation_fraction
-        Share of the people held out of training, to follow the figures of each epoch; 0 for none.
+        Share of the people held out of training, to follow the metrics of each epoch; 0 for none.
     patience
         Stop after this many epochs without a better `monitor` on the held-out people, and keep the best epoch; None
         for all epochs and the last one.
@@ -82,7 +82,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``"auto"``, ``"cpu"`` or ``"cuda"``.
     random_state
         Seed. The same seed gives the same model on the same CPU, bit for bit.
-    verbose
+    progress
         Whether to show progress.
 
     Attributes
@@ -94,7 +94,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     encoder_
         The encoding learned at fit.
     history_
-        Figures of each epoch by name, each of shape (n_epochs,).
+        Metrics of each epoch by name, each of shape (n_epochs,).
     n_iter_
         Number of epochs trained.
     best_epoch_
@@ -138,7 +138,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checkpoint: str | os.PathLike[str] | None = None,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
-        verbose: bool = False,
+        progress: bool = False,
     ) -> None:
         self.financial_features = financial_features
         self.cec_weight = cec_weight
@@ -160,7 +160,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.checkpoint = checkpoint
         self.device = device
         self.random_state = random_state
-        self.verbose = verbose
+        self.progress = progress
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -415,11 +415,11 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         kept = _Checkpoint.of(self.checkpoint, data, settings)
         trainer = Trainer(data, settings, kept.state())
-        with progress("epoch", self.epochs, is_shown=bool(self.verbose), done=trainer.state.epoch) as advance:
+        with shown_progress("epoch", self.epochs, is_shown=self.progress, done=trainer.state.epoch) as advance:
 
-            def on_epoch(epoch: int, figures: dict[str, torch.Tensor]) -> None:
+            def on_epoch(epoch: int, metrics: dict[str, torch.Tensor]) -> None:
                 kept.save_now_and_then(trainer.state)
-                advance(", ".join(f"{k} {float(v):.4f}" for k, v in figures.items() if k in _SHOWN and not v.isnan()))
+                advance(", ".join(f"{k} {float(v):.4f}" for k, v in metrics.items() if k in _SHOWN and not v.isnan()))
 
             try:
                 trainer.run(on_epoch)

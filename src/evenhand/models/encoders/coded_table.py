@@ -37,7 +37,7 @@ class ValueCodes:
     """The values of a column in the order of their codes.
 
     A value that was not met before, of people in a later batch or in a reference, gets the next code. A code stands for
-    its value and nothing else, so no figure depends on which value was met first.
+    its value and nothing else, so no metric depends on which value was met first.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ from evenhand.research.reproduction.folds import Prepared, prepare_folds
 from evenhand.research.reproduction.settings import ProtocolSettings, fingerprint, versions
 from evenhand.research.reproduction.stacks import ablation_weights, grid_weights, run_stacks
 from evenhand.research.reproduction.store import ResultRow, ResultStore
-from evenhand.system.progress import progress
+from evenhand.system.progress import progress as shown_progress
 
 if TYPE_CHECKING:
     from evenhand.datasets import Dataset
@@ -37,7 +37,7 @@ def run_protocol(
     device: str = "cpu",
     has_ablation: bool = False,
     has_grid: bool = False,
-    is_shown: bool = False,
+    progress: bool = False,
     prepared: Prepared | None = None,
 ) -> str:
     """Run what the store lacks, and return the run's fingerprint.
@@ -56,7 +56,7 @@ def run_protocol(
         ``"cpu"`` or ``"cuda"``; no part of the fingerprint.
     has_ablation, has_grid
         Also train the ablation's variants, and the 36 lambda settings.
-    is_shown
+    progress
         Whether to show progress.
     prepared
         Folds of these data and settings, where they are at hand.
@@ -86,7 +86,7 @@ def run_protocol(
     n_done = sum(
         (row.cec_weight, row.equalized_odds_weight) in weights or row.method in others for row in store.of_run(run)
     )
-    with progress(data.name, total, is_shown=is_shown, done=n_done) as advance:
+    with shown_progress(data.name, total, is_shown=progress, done=n_done) as advance:
         run_stacks(prepared, weights, settings, store, run, device, advance)
         for name in others:
             for number in range(n_folds):
