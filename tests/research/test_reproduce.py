@@ -33,7 +33,6 @@ from evenhand.research.reproduction.store import ResultRow
 from evenhand.research.reproduction.tables import (
     PaperTable,
     by_method,
-    corrected_interval,
     non_dominated,
     paper_value,
     table_ablation,
@@ -169,14 +168,6 @@ def test_the_comparison_is_paired_over_folds(rows):
     assert found["german", "hardt"]["verdict"] == "no difference shown"
 
 
-def test_overlapping_training_folds_widen_the_interval():
-    _, low, high = corrected_interval([0.0, 1.0, 2.0], test_share=0.0)
-    _, wide_low, wide_high = corrected_interval([0.0, 1.0, 2.0], test_share=0.25)
-    assert high - low == pytest.approx(2 * 4.302653 / math.sqrt(3))
-    assert wide_high - wide_low == pytest.approx((high - low) * math.sqrt(1 + 0.25 * 3))
-    assert math.isnan(corrected_interval([0.3], 0.25)[1])
-
-
 def test_the_ablation_names_its_variants(all_rows):
     table = table_ablation(all_rows, SETTINGS)
     assert table.header[2:] == ("Pred", "Pred + EO", "Pred + CEC", "Full (Pred + EO + CEC)")
@@ -208,17 +199,17 @@ def test_a_chart_names_its_parts(chart, all_rows):
 
 
 def test_six_heatmaps_have_36_squares_each(all_rows):
-    chart = chart_lambda_heatmaps(all_rows, SETTINGS).to_dict()
+    chart = chart_lambda_heatmaps(all_rows).to_dict()
     assert len(chart["concat"]) == len(HEATMAP_METRICS) == 6
     assert {len(values) for values in chart["datasets"].values()} == {36} if "datasets" in chart else True
-    svg = to_svg(chart_lambda_heatmaps(all_rows, SETTINGS))
+    svg = to_svg(chart_lambda_heatmaps(all_rows))
     for title in ("CEC", "Regime B", "F1", "EO gap", "Flip rate"):
         assert title in svg
 
 
 def test_heatmaps_are_of_one_dataset(all_rows):
     others = [replace(r, dataset="adult", metrics={**r.metrics, "cec": 9.0}) for r in all_rows]
-    alone, among = (chart_lambda_heatmaps(rows, SETTINGS).to_dict() for rows in (all_rows, all_rows + others))
+    alone, among = (chart_lambda_heatmaps(rows).to_dict() for rows in (all_rows, all_rows + others))
     assert json.dumps(alone["concat"]) == json.dumps(among["concat"])
     assert json.dumps(alone.get("datasets")) == json.dumps(among.get("datasets"))
 

@@ -73,11 +73,11 @@ def test_a_stopped_search_goes_on_and_ends_the_same(given, tmp_path, monkeypatch
     whole = search(**given, space=SPACE, keep=[])
     run, done = networks.NetworkFamily.run, []
 
-    def stop_in_the_third(self, block, on_epoch=None):
+    def stop_in_the_third(self, block):
         done.append(block)
         if len(done) == 3:
             raise KeyboardInterrupt
-        return run(self, block, on_epoch)
+        return run(self, block)
 
     monkeypatch.setattr(networks.NetworkFamily, "run", stop_in_the_third)
     with pytest.raises(KeyboardInterrupt):

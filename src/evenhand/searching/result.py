@@ -21,7 +21,7 @@ from evenhand.searching.comparing import Difference, front, mean_interval, paire
 from evenhand.searching.metrics import AXES, DIRECTIONS
 from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.space import Candidate, Family, shown
-from evenhand.system.files import write_atomically
+from evenhand.system.files import json_ready, write_atomically
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
@@ -287,7 +287,7 @@ class SearchResult:
     def to_json(self, path: str | os.PathLike[str]) -> Path:
         """Write `to_dict` as JSON; NaN as null."""
         target = Path(path)
-        content = json.dumps(_null_for_nan(self.to_dict()), allow_nan=False, indent=1)
+        content = json.dumps(json_ready(self.to_dict()), allow_nan=False, indent=1)
         with write_atomically(target) as temporary:
             temporary.write_text(content, encoding="utf-8")
         return target
@@ -365,13 +365,3 @@ def _reading(name: str, difference: Difference) -> str:
 
 def _in_a_cell(value: Any) -> Any:  # noqa: ANN401 - a parameter
     return shown(value) if isinstance(value, (list, Mapping)) else value
-
-
-def _null_for_nan(value: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, Mapping):
-        return {str(key): _null_for_nan(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_null_for_nan(item) for item in value]
-    if isinstance(value, np.generic):
-        return _null_for_nan(value.item())
-    return None if isinstance(value, float) and not math.isfinite(value) else value

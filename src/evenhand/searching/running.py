@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,7 +36,7 @@ class _Runs(Protocol):
 
     def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]: ...
 
-    def run(self, block: Sequence[Candidate], on_epoch: Callable[[int], None] | None = None) -> list[Scored]: ...
+    def run(self, block: Sequence[Candidate]) -> list[Scored]: ...
 
 
 def search(

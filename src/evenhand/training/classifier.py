@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,7 +38,6 @@ from evenhand.training.settings import Monitor, Procedure, TrainingMethod, Train
 __all__ = ["CECClassifier"]
 
 _CONSTANT_SHARE = 0.01
-_SECONDS_BETWEEN_CHECKPOINTS = 2.0
 
 
 class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -208,8 +207,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             groups = as_groups(np.asarray(groups.names)[groups.codes[kept]], len(kept))
         seed = _seed(self.random_state)
         data = self._training_data(table, labels, groups, weight.astype(np.float32), seed)
-        trainer = self._train(data, seed)
-        self._keep(trainer.state, groups)
+        self._keep(self._train(data, seed), groups)
         self._warn_if_constant(table, labels)
         return self
 
@@ -395,39 +393,17 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = [columns[int(f)] if isinstance(f, (int, np.integer)) else str(f) for f in wanted]
         return check_columns(names, columns, "financial_features")
 
-    def _train(self, data: TrainingData, seed: int) -> Trainer:
-        settings = TrainingSettings(
-            seed=seed,
-            cec_weight=self.cec_weight,
-            equalized_odds_weight=self.equalized_odds_weight,
-            objective=self.objective,
-            learning_rate=self.learning_rate,
-            hidden=tuple(self.hidden),
-            dropout=self.dropout,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            n_steps=self.n_steps,
-            method=self.method,
-            cec_every=self.cec_every,
-            patience=self.patience,
-            monitor=self.monitor,
-            device=self.device,
-        )
-        kept = _Checkpoint.of(self.checkpoint, data, settings)
-        trainer = Trainer(data, settings, kept.state())
+    def _train(self, data: TrainingData, seed: int) -> TrainerState:
+        # Every setting but the seed and what concerns stacks is a parameter of the same name.
+        own = {f.name: getattr(self, f.name) for f in fields(TrainingSettings) if hasattr(self, f.name)}
+        settings = TrainingSettings(seed=seed, **own)
+        trainer = Trainer(data, settings, checkpoint=_checkpoint(self.checkpoint, data, settings))
         with shown_progress("epoch", self.epochs, is_shown=self.progress, done=trainer.state.epoch) as advance:
 
             def on_epoch(epoch: int, metrics: dict[str, torch.Tensor]) -> None:
-                kept.save_now_and_then(trainer.state)
                 advance(", ".join(f"{k} {float(v):.4f}" for k, v in metrics.items() if k in _SHOWN and not v.isnan()))
 
-            try:
-                trainer.run(on_epoch)
-            except BaseException:  # an interrupt too: what was trained is kept
-                kept.save(trainer.state)
-                raise
-        kept.remove()
-        return trainer
+            return trainer.run(on_epoch)
 
     def _keep(self, state: TrainerState, groups: Groups) -> None:
         self.network_ = state.network().member(0)
@@ -453,41 +429,17 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 _SHOWN = ("bce", "equalized_odds", "cec", "validation_auc")
 
 
-class _Checkpoint:
-    """An unfinished fit on disk, under a name that only the same data and settings give."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._saved_at = time.monotonic()
-
-    @classmethod
-    def of(cls, folder: str | os.PathLike[str] | None, data: TrainingData, settings: TrainingSettings) -> _Checkpoint:
-        if folder is None:
-            return cls(None)
-        # Epochs may grow between the two calls, and where it runs changes nothing of what is learned.
-        decisive = {k: v for k, v in settings.to_dict().items() if k not in ("epochs", "device", "n_threads")}
-        digest = hashlib.sha256(repr(sorted(decisive.items())).encode())
-        for tensor in (data.X, data.y, data.group, data.match, data.baselines, data.weights, data.triples):
-            if tensor is not None:
-                digest.update(tensor.numpy().tobytes())
-        return cls(Path(folder) / f"fit-{digest.hexdigest()[:16]}.safetensors")
-
-    def state(self) -> TrainerState | None:
-        return TrainerState.load(self._path) if self._path is not None and self._path.is_file() else None
-
-    def save(self, state: TrainerState) -> None:
-        if self._path is not None and state.epoch:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            state.save(self._path)
-            self._saved_at = time.monotonic()
-
-    def save_now_and_then(self, state: TrainerState) -> None:
-        if time.monotonic() - self._saved_at >= _SECONDS_BETWEEN_CHECKPOINTS:
-            self.save(state)
-
-    def remove(self) -> None:
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+def _checkpoint(folder: str | os.PathLike[str] | None, data: TrainingData, settings: TrainingSettings) -> Path | None:
+    """The file of an unfinished fit, under a name that only the same data and settings give."""
+    if folder is None:
+        return None
+    # Epochs may grow between the two calls, and where it runs changes nothing of what is learned.
+    decisive = {k: v for k, v in settings.to_dict().items() if k not in ("epochs", "device", "n_threads")}
+    digest = hashlib.sha256(repr(sorted(decisive.items())).encode())
+    for tensor in (data.X, data.y, data.group, data.match, data.baselines, data.weights, data.triples):
+        if tensor is not None:
+            digest.update(tensor.numpy().tobytes())
+    return Path(folder) / f"fit-{digest.hexdigest()[:16]}.safetensors"
 
 
 def _one_table(values: NDArray[Any]) -> torch.Tensor:

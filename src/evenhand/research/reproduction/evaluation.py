@@ -15,6 +15,7 @@ from evenhand.models.explaining import Explainer
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.scoring import joined, score_pairs
+from evenhand.research.methods.network import logits_of
 from evenhand.research.reproduction.folds import Fold
 from evenhand.research.reproduction.settings import ProtocolSettings
 
@@ -63,13 +64,7 @@ def evaluate_network(fold: Fold, network: nn.Module, settings: ProtocolSettings)
     -------
     Each of `METRICS`, and counts of people and of pairs without a match.
     """
-
-    def logits(x: NDArray[np.float32]) -> NDArray[np.float64]:
-        with torch.no_grad():
-            values: NDArray[np.float64] = network(torch.from_numpy(x)).squeeze(-1).double().numpy()
-        return values
-
-    test, train = logits(fold.x_test), logits(fold.x_train)
+    test, train = logits_of(network, fold.x_test), logits_of(network, fold.x_train)
     decisions = Decisions(test, (test >= 0).astype(np.int64), (train >= 0).astype(np.int64))
     return evaluate(fold, DifferentiableModel(network, ""), fold.x_train, fold.x_test, decisions, settings)
 

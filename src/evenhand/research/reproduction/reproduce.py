@@ -192,7 +192,7 @@ def write_outputs(
         chart = chart_ablation_regimes(ablation, settings)
         charts["ablation_regimes"] = ("Regimes of each part of the objective", chart)
     if grid:
-        chart = chart_lambda_heatmaps(rows, settings)
+        chart = chart_lambda_heatmaps(rows)
         charts["lambda_heatmaps"] = ("Lambda settings on German Credit", chart)
     for table in tables:
         table.write(folder / "tables")

@@ -7,14 +7,12 @@ import json
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evenhand.attribution.gradients import Method as Integration
 from evenhand.inputs.encoding import Encoding
+from evenhand.research.methods.network import NetworkSettings
 from evenhand.training.settings import TrainingMethod, TrainingSettings
-
-if TYPE_CHECKING:
-    from evenhand.research.methods.network import NetworkSettings
 
 __all__ = ["GRID_WEIGHTS", "ProtocolSettings", "fingerprint", "versions"]
 
@@ -81,20 +79,15 @@ class ProtocolSettings:
         """The same with this library's own way of integrating in training."""
         return replace(self, training_integration="segments", training_steps=1)
 
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """What all networks have in common."""
+        return {name: getattr(self, name) for name in ("hidden", "dropout", "epochs", "learning_rate", "batch_size")}
+
     def network(self, fold: int, device: str = "cpu") -> NetworkSettings:
         """Network settings of a method in one fold."""
-        # The methods need scikit-learn, which stacks trained on a bare machine do not.
-        from evenhand.research.methods.network import NetworkSettings
-
         return NetworkSettings(
-            hidden=self.hidden,
-            dropout=self.dropout,
-            epochs=self.epochs,
-            learning_rate=self.learning_rate,
-            batch_size=self.batch_size,
-            encoding=self.encoding,
-            device=device,
-            random_state=self.random_state + fold,
+            **self._shared, encoding=self.encoding, device=device, random_state=self.random_state + fold
         )
 
     def training(self, members: list[tuple[int, float, float]], device: str) -> TrainingSettings:
@@ -105,11 +98,7 @@ class ProtocolSettings:
             seed=tuple(self.random_state + fold for fold in folds),
             cec_weight=cec,
             equalized_odds_weight=odds,
-            learning_rate=self.learning_rate,
-            hidden=self.hidden,
-            dropout=self.dropout,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
+            **self._shared,
             n_steps=self.training_steps,
             method=self.training_integration,
             cec_every=self.cec_every,
