@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import torch
 
-from evenhand.exceptions import InvalidInputError
 from evenhand.models.protocol import EncodesTables
 from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.scoring import score_stack
@@ -56,7 +55,11 @@ class NetworkFamily:
             p = candidate.parameters
             objective = p["objective"] if p["cec_weight"] else "none"
             groups[repr((objective, [p[name] for name in _SHARED]))][_trained(candidate)].append(candidate)
-        per_block = max(1, _MEMBERS_PER_BLOCK[self.device.type] // (len(self.compared) * self.settings.seeds))
+        per_block = max(
+            1,
+            _MEMBERS_PER_BLOCK.get(self.device.type, _MEMBERS_PER_BLOCK["cpu"])
+            // (len(self.compared) * self.settings.seeds),
+        )
         blocks = []
         for models in groups.values():
             # Models that train for as long as each other stand together.
@@ -143,21 +146,6 @@ class NetworkFamily:
         triples = [compared.triples for compared in self.compared]
         assert all(rows is not None for rows in triples)
         return stack_tables(folds, [rows for rows in triples if rows is not None])
-
-
-def device_of(name: str) -> torch.device:
-    """The device that a name stands for.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is none, or is not there.
-    """
-    if name not in ("auto", "cpu", "cuda"):
-        raise InvalidInputError(f'`device` must be "auto", "cpu" or "cuda", got {name!r}.')
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InvalidInputError('`device` is "cuda", but this machine has no CUDA device that torch can use.')
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def train_stack(data: TrainingData, settings: TrainingSettings, epochs: Sequence[int]) -> dict[int, StackedNetwork]:

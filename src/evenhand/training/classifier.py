@@ -310,7 +310,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.encoder_ = TableEncoder.fit(table.iloc[train], self.encoding)
         financial = self._financial_names(list(table.columns))
         x = self.encoder_.transform(table)
-        F = DifferentiableModel(torch.nn.Identity(), "", self.encoder_).financial_table(table, financial)
+        F = self.encoder_.as_matched(table[financial])
         match = self._matches(F, labels, groups, train, train)
         triples, of_held_out = self._triples(F, labels, groups, train, held_out)
         partner = match if triples is None else triples[:, :, 0, 0]

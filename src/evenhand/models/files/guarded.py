@@ -72,7 +72,7 @@ def opened_apart(path: Path, library: str, time_limit: float = TIME_LIMIT) -> tu
             raise ModelFileError(f"{str(path)!r} is damaged: {library} crashed while reading it ({how}).")
         answer = json.loads(answer_file.read_text())
         if "error" in answer:
-            if answer["type"] in ("ImportError", "ModuleNotFoundError"):
+            if answer["type"] in ("ImportError", "ModuleNotFoundError", "MissingExtraError"):
                 raise ModelFileError(
                     f"{str(path)!r} needs {library}, which is not installed: pip install '{_PACKAGES[library]}'."
                 )

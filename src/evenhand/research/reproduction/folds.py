@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.inputs.splitting import stratified_folds
-from evenhand.models.gradient import DifferentiableModel
 from evenhand.training.folds import Fold, match_fold
 
 if TYPE_CHECKING:
@@ -54,7 +52,7 @@ def prepare_folds(data: Dataset, settings: ProtocolSettings) -> Prepared:
 
 def _prepare(data: Dataset, group: Ints, train: Ints, test: Ints, settings: ProtocolSettings) -> Fold:
     encoder = TableEncoder.fit(data.X.iloc[train], settings.encoding)
-    F = DifferentiableModel(torch.nn.Identity(), "", encoder).financial_table(data.X, list(data.financial_features))
+    F = encoder.as_matched(data.X[list(data.financial_features)])
     return match_fold(encoder.transform(data.X), F, data.y, group, train, test, encoder.join_matrix)
 
 

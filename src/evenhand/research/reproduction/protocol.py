@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenhand.inputs.fingerprints import fingerprint_plain
 from evenhand.research.methods import Method, RepairsTable, make_method
 from evenhand.research.reproduction.evaluation import Decisions, evaluate
 from evenhand.research.reproduction.folds import Prepared, prepare_folds
-from evenhand.research.reproduction.settings import ProtocolSettings, fingerprint, versions
+from evenhand.research.reproduction.settings import ProtocolSettings, versions
 from evenhand.research.reproduction.stacks import ablation_weights, grid_weights, run_stacks
 from evenhand.research.reproduction.store import ResultRow, ResultStore
 from evenhand.system.progress import progress as shown_progress
@@ -25,7 +26,7 @@ __all__ = ["ProtocolSettings", "method_parameters", "results_of", "run_fingerpri
 
 def run_fingerprint(prepared: Prepared, settings: ProtocolSettings) -> str:
     """What a result depends on besides method and fold: every setting, every value of the data."""
-    return fingerprint({"settings": settings.to_dict(), "data": prepared.digest})
+    return fingerprint_plain({"settings": settings.to_dict(), "data": prepared.digest})
 
 
 def run_protocol(

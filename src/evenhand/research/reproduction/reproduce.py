@@ -25,7 +25,7 @@ from evenhand.research.reproduction.protocol import results_of, run_protocol
 from evenhand.research.reproduction.settings import ProtocolSettings, versions
 from evenhand.research.reproduction.store import ResultRow, ResultStore
 from evenhand.research.reproduction.tables import PaperTable, table_ablation, table_comparison, table_main, table_pareto
-from evenhand.system.files import write_atomically
+from evenhand.system.files import write_text
 
 __all__ = ["Reproduction", "reproduce", "write_outputs"]
 
@@ -207,8 +207,7 @@ def write_outputs(
         _facts(settings, runs),
         notes,
     )
-    with write_atomically(page) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(page, text)
     return Reproduction(tuple(rows), tuple(tables), folder, page, tuple(notes))
 
 

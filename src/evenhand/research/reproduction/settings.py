@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
@@ -14,7 +12,7 @@ from evenhand.inputs.encoding import Encoding
 from evenhand.research.methods.network import NetworkSettings
 from evenhand.training.settings import TrainingMethod, TrainingSettings
 
-__all__ = ["GRID_WEIGHTS", "ProtocolSettings", "fingerprint", "versions"]
+__all__ = ["GRID_WEIGHTS", "ProtocolSettings", "versions"]
 
 GRID_WEIGHTS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -108,17 +106,6 @@ class ProtocolSettings:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
-
-
-def fingerprint(data: object) -> str:
-    """Sixteen hexadecimal digits that differ when JSON-able `data` does.
-
-    Examples
-    --------
-    >>> fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1}) != fingerprint({"a": 2})
-    True
-    """
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def versions() -> dict[str, str]:

@@ -9,9 +9,10 @@ from typing import TypeAlias
 
 from torch import nn
 
+from evenhand.inputs.fingerprints import fingerprint_plain
 from evenhand.research.reproduction.evaluation import evaluate_network
 from evenhand.research.reproduction.folds import Prepared
-from evenhand.research.reproduction.settings import GRID_WEIGHTS, ProtocolSettings, fingerprint, versions
+from evenhand.research.reproduction.settings import GRID_WEIGHTS, ProtocolSettings, versions
 from evenhand.research.reproduction.store import ResultRow, ResultStore
 from evenhand.training import Trainer, TrainingData
 from evenhand.training.folds import stack_tables
@@ -87,7 +88,7 @@ def run_stacks(
             continue
         assert data is not None
         started = time.monotonic()
-        checkpoint = store.path.with_name(f".stack-{fingerprint([run, members])}.safetensors")
+        checkpoint = store.path.with_name(f".stack-{fingerprint_plain([run, members])}.safetensors")
         networks = train_members(data, members, settings, device, checkpoint)
         seconds = (time.monotonic() - started) / len(members)
         for member, network in zip(members, networks, strict=True):

@@ -18,7 +18,7 @@ from evenhand.research.reproduction.settings import ProtocolSettings
 from evenhand.research.reproduction.stacks import ablation_weights
 from evenhand.research.reproduction.store import ResultRow
 from evenhand.searching.comparing import mean_interval
-from evenhand.system.files import write_atomically
+from evenhand.system.files import write_text
 
 __all__ = [
     "METHOD_NAMES",
@@ -132,8 +132,7 @@ class PaperTable:
     def write(self, folder: Path) -> None:
         """Write ``name.csv``, ``name.md`` and ``name.tex``."""
         for suffix, text in (("csv", self.to_csv()), ("md", self.to_markdown()), ("tex", self.to_latex())):
-            with write_atomically(folder / f"{self.name}.{suffix}") as temporary:
-                temporary.write_text(text, encoding="utf-8")
+            write_text(folder / f"{self.name}.{suffix}", text)
 
 
 def by_method(rows: Iterable[ResultRow], settings: ProtocolSettings) -> dict[tuple[str, str], list[ResultRow]]:

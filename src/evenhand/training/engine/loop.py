@@ -26,7 +26,7 @@ from evenhand.training.excess_objective import excess_gain
 from evenhand.training.network import Layout
 from evenhand.training.settings import TrainingSettings
 
-__all__ = ["EpochCallback", "Trainer", "TrainingDivergedError", "train"]
+__all__ = ["EpochCallback", "Trainer", "TrainingDivergedError", "device_of", "train"]
 
 EpochCallback = Callable[[int, dict[str, Tensor]], None]
 
@@ -84,7 +84,7 @@ class Trainer:
         if state is None and checkpoint is not None and checkpoint.is_file():
             state = TrainerState.load(checkpoint)
         self.data, self.settings = data, settings
-        self._device = _device(settings.device)
+        self._device = device_of(settings.device)
         self._layout = Layout((data.n_columns, *settings.hidden, 1))
         self.state = _initial_state(self._layout, data, settings) if state is None else state
         if state is not None:
@@ -346,7 +346,8 @@ def _check_resumed(state: TrainerState, layout: Layout, settings: TrainingSettin
         raise InvalidInputError(f"The state to go on from was trained with other settings: {differing}.")
 
 
-def _device(name: str) -> torch.device:
+def device_of(name: str) -> torch.device:
+    """The device of that name; "auto" for CUDA where there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
