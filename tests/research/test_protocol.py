@@ -21,7 +21,7 @@ from evenhand.research.methods import (
 )
 from evenhand.research.methods.network import train_network
 from evenhand.research.reproduction import protocol, stacks
-from evenhand.research.reproduction.evaluation import METRICS, evaluate_network
+from evenhand.research.reproduction.evaluation import evaluate_network
 from evenhand.research.reproduction.folds import prepare_folds
 from evenhand.research.reproduction.protocol import (
     ProtocolSettings,
@@ -38,6 +38,7 @@ from evenhand.research.reproduction.stacks import (
     train_members,
 )
 from evenhand.research.reproduction.store import ResultRow, ResultStore
+from evenhand.research.reproduction.tables import METRIC_NAMES
 from evenhand.training import Trainer
 from evenhand.training.folds import stack_tables
 
@@ -138,7 +139,7 @@ def test_figures_are_those_of_a_slow_loop(prepared):
     np.testing.assert_allclose(found["cec"], np.mean(scores), atol=1e-5)
     np.testing.assert_allclose([found["pfr"], found["regime_b"]], [flips / n, in_b / n])
     np.testing.assert_allclose(sum(found[f"regime_{r}"] for r in "abcd"), 1)
-    assert set(METRICS) <= set(found)
+    assert set(METRIC_NAMES) <= set(found)
 
 
 def test_a_linear_model_has_no_reasoning_gap(prepared):
@@ -162,7 +163,7 @@ def test_a_fold_trained_in_a_stack_is_the_method_trained_alone(data, prepared):
     alone = CEC(TINY.network(1), data.financial_features, **options)
     in_stack = evaluate_network(prepared.folds[1], network, TINY)
     by_method = run_method(alone, data, prepared, 1, TINY)
-    for name in METRICS:
+    for name in METRIC_NAMES:
         assert in_stack[name] == pytest.approx(by_method[name], abs=1e-4)
 
 

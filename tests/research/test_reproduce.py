@@ -24,13 +24,13 @@ from evenhand.research.reproduction.charts import (
     save_chart,
     to_svg,
 )
-from evenhand.research.reproduction.evaluation import METRICS
 from evenhand.research.reproduction.page import reproduction_page
 from evenhand.research.reproduction.protocol import ProtocolSettings
 from evenhand.research.reproduction.reproduce import reproduce, write_outputs
 from evenhand.research.reproduction.stacks import ablation_weights, grid_weights
 from evenhand.research.reproduction.store import ResultRow
 from evenhand.research.reproduction.tables import (
+    METRIC_NAMES,
     PaperTable,
     by_method,
     non_dominated,
@@ -46,8 +46,8 @@ pytestmark = pytest.mark.integration
 SETTINGS = ProtocolSettings()
 
 
-def row(method, fold, dataset="german", weights=(None, None), run="r", **figures):
-    metrics = {**dict.fromkeys(METRICS, 0.25), "n_train": 80.0, "n_test": 20.0, **figures}
+def row(method, fold, dataset="german", weights=(None, None), run="r", **given):
+    metrics = {**dict.fromkeys(METRIC_NAMES, 0.25), "n_train": 80.0, "n_test": 20.0, **given}
     return ResultRow(dataset, method, fold, run, metrics, cec_weight=weights[0], equalized_odds_weight=weights[1])
 
 

@@ -124,9 +124,9 @@ def to_svg(chart: Any) -> str:  # noqa: ANN401
     return svg_of(specification(chart))
 
 
-def save_chart(chart: Any, folder: Path, name: str, formats: Sequence[str] = ("svg", "png", "pdf")) -> list[Path]:  # noqa: ANN401
-    """Write the chart in each format, without a browser or the network, and return the paths."""
-    paths = [folder / f"{name}.{kind}" for kind in formats]
+def save_chart(chart: Any, folder: Path, name: str) -> list[Path]:  # noqa: ANN401
+    """Write the chart as SVG, PNG and PDF, without a browser or the network, and return the paths."""
+    paths = [folder / f"{name}.{kind}" for kind in ("svg", "png", "pdf")]
     for path in paths:
         save(chart, path, palette=None, ppi=300)
     return paths

@@ -19,23 +19,7 @@ from evenhand.research.methods.network import logits_of
 from evenhand.research.reproduction.folds import Fold
 from evenhand.research.reproduction.settings import ProtocolSettings
 
-__all__ = ["METRICS", "Decisions", "evaluate", "evaluate_network"]
-
-METRICS = (
-    "auc",
-    "f1",
-    "eo",
-    "sp",
-    "cec",
-    "pfr",
-    "regime_a",
-    "regime_b",
-    "regime_c",
-    "regime_d",
-    "positive_rate",
-    "reasoning_gap",
-    "input_gap",
-)
+__all__ = ["Decisions", "evaluate", "evaluate_network"]
 
 Ints = NDArray[np.int64]
 

@@ -39,7 +39,6 @@ def run_protocol(
     has_ablation: bool = False,
     has_grid: bool = False,
     progress: bool = False,
-    prepared: Prepared | None = None,
 ) -> str:
     """Run what the store lacks, and return the run's fingerprint.
 
@@ -59,10 +58,8 @@ def run_protocol(
         Also train the ablation's variants, and the 36 lambda settings.
     progress
         Whether to show progress.
-    prepared
-        Folds of these data and settings, where they are at hand.
     """
-    prepared = prepare_folds(data, settings) if prepared is None else prepared
+    prepared = prepare_folds(data, settings)
     run = run_fingerprint(prepared, settings)
     store.describe_run(
         run,

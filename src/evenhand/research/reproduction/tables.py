@@ -66,7 +66,6 @@ METRIC_NAMES = {
     "positive_rate": "Positive rate",
     "reasoning_gap": "Reasoning gap",
     "input_gap": "Input gap",
-    "non_dominated": "Non-dominated folds",
 }
 
 _MAIN_METRICS = ("auc", "f1", "eo", "sp", "cec", "regime_b", "pfr", "positive_rate", "reasoning_gap", "input_gap")
