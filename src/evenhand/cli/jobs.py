@@ -102,7 +102,7 @@ def search_table(path: Path, plan: TablePlan, **settings: Any) -> SearchResult: 
         people.labels,
         sensitive_features=_names(people),
         financial_features=list(plan.financial_features),
-        verbose=True,
+        progress=True,
         **settings,
     )
 
@@ -114,7 +114,7 @@ def train_table(
 ) -> tuple[CECClassifier, dict[str, int]]:
     """A classifier fitted on the applicants of a file, and who was left out, by reason."""
     people = _applicants(path, plan)
-    model = CECClassifier(financial_features=list(plan.financial_features), verbose=True, **settings)
+    model = CECClassifier(financial_features=list(plan.financial_features), progress=True, **settings)
     return model.fit(people.table, people.labels, sensitive_features=_names(people)), dict(people.exclusions)
 
 

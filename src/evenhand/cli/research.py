@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -52,6 +52,7 @@ def reproduce(
         year=year,
         include_post_decision=post_decision,
         random_state=random_state,
+        progress=True,
     )
     for note in found.notes:
         typer.echo(note)
@@ -76,13 +77,7 @@ def calibrate(
     from evenhand.research.calibration import run_study
     from evenhand.system.files import write_atomically
 
-    def show(done: int, total: int, row: dict[str, Any]) -> None:
-        typer.echo(
-            f"{done}/{total} {row['model']}, {row['n']} people, share {row['group_share']}, shift {row['shift']}, "
-            f"strength {row['strength']}: alarms {row['alarms']:.3f}, coverage {row['coverage']:.3f}"
-        )
-
-    rows = run_study(quick=not full, n_jobs=jobs, progress=show)
+    rows = run_study(quick=not full, n_jobs=jobs, progress=True)
     with write_atomically(out) as temporary:
         temporary.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     typer.echo(f"Written: {out}")
