@@ -133,6 +133,24 @@ def test_links_lead_to_files_that_exist(page):
     assert not missing
 
 
+IMPORT = re.compile(r"^from (evenhand[\w.]*) import (.+)$", re.MULTILINE)
+LONG_NAME = re.compile(r"`(evenhand(?:\.[a-z_]+)+\.\w+)`")
+
+
+def test_pages_and_examples_teach_only_names_of_the_reference():
+    reference = [page.read_text("utf-8") for page in (ROOT / "docs" / "reference").glob("*.md")]
+    public = {name for page in reference for name in re.findall(r"^::: ([\w.]+)$", page, re.MULTILINE)}
+    taught = {
+        name for page in WRITTEN if page.name != "architecture.md" for name in LONG_NAME.findall(page.read_text())
+    }
+    code = [block for page in PAGES for block in blocks(page, "python")]
+    code += [example.read_text("utf-8") for example in (ROOT / "examples").glob("*.py")]
+    for module, names in (found for text in code for found in IMPORT.findall(text)):
+        taught |= {f"{module}.{name.strip()}" for name in names.split(",")}
+    assert len(taught) > 5
+    assert taught - public == set()
+
+
 def test_the_index_links_every_page():
     linked = set(LINK.findall((ROOT / "docs" / "index.md").read_text("utf-8")))
     written_here = {"calibration.md", "reproduction.md", "benchmarks.md", "index.md"}  # have owners of their own
