@@ -89,8 +89,10 @@ def show_and_write(result: AuditResult, out: Path) -> Path:
     from evenhand.exceptions import MissingExtraError
 
     Console().print(result)
-    pairs = out / "pairs.parquet"
-    result.to_parquet(pairs)
+    pairs = result.pairs_path  # a streamed audit has written them already
+    if pairs is None:
+        pairs = out / "pairs.parquet"
+        result.to_parquet(pairs)
     result.to_json(out / "audit.json")
     written = [out / "audit.json", pairs]
     try:

@@ -86,6 +86,7 @@ def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
         out=out,
         reference=plan.reference,
         progress=True,
+        by=plan.by,
         **_values(plan, RoleOptions),
         **_values(plan, StreamOptions),
         **_audit_options(plan),
@@ -135,7 +136,9 @@ def _applicants(path: Path, plan: RoleOptions, features: list[str] | None = None
     """The people of a file, and who was left out of it."""
     table = read_table(path)
     roles = _values(plan, RoleOptions)
-    columns = Columns.among([str(column) for column in table.columns], features=features, **roles)
+    columns = Columns.among(
+        [str(column) for column in table.columns], features=features, by=getattr(plan, "by", ()), **roles
+    )
     rows = columns.rows_of(pa.Table.from_pandas(table[columns.needed], preserve_index=False), repr(str(path)))
     if rows.table is None:
         raise InvalidInputError(f"{str(path)!r} has no row with a label and a group.")

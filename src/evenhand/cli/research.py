@@ -63,7 +63,7 @@ def reproduce(
 
 def calibrate(
     full: Annotated[bool, typer.Option("--full", help="The whole study: hours of one core.")] = False,
-    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    n_jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
     out: Annotated[Path, typer.Option(help="File for the table, as JSON.")] = Path("calibration.json"),
 ) -> None:
     """Measure false alarms, power and coverage of the excess on models whose truth is known.
@@ -77,7 +77,7 @@ def calibrate(
     from evenhand.research.calibration import run_study
     from evenhand.system.files import write_atomically
 
-    rows = run_study(quick=not full, n_jobs=jobs, progress=True)
+    rows = run_study(quick=not full, n_jobs=n_jobs, progress=True)
     with write_atomically(out) as temporary:
         temporary.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     typer.echo(f"Written: {out}")
