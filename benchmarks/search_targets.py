@@ -131,7 +131,7 @@ def people_of(name: str, device: str) -> dict[str, Any]:
 def against_the_paper(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Search a dataset, train the paper's grid on the same folds, and compare."""
     seeds = 1 if options.small else SEEDS[name]
-    given = {**people_of(name, options.device), "store": options.store, "seeds": seeds}
+    given = {**people_of(name, options.device), "checkpoint": options.store, "seeds": seeds}
     ours, weights = SPACES[name], PAPER_WEIGHTS
     paper = PAPER_SETTINGS[name]
     if options.small:

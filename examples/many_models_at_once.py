@@ -11,16 +11,17 @@ import time
 
 import numpy as np
 import torch
+from sklearn.model_selection import StratifiedKFold
 
 import evenhand as eh
-from evenhand.inputs.splitting import stratified_folds
 from evenhand.training import TrainingData, TrainingSettings, ValidationData, train
 
 
 def folds_as_tables(data, n_folds):
     """Every fold as one table of the stack, padded to the same length with rows of weight 0."""
     codes = np.unique(data.group.astype(str), return_inverse=True)[1]
-    folds = stratified_folds(data.y, codes, n_folds, random_state=0)
+    strata = 2 * data.y + codes  # folds are balanced over labels and groups
+    folds = list(StratifiedKFold(n_folds, shuffle=True, random_state=0).split(strata, strata))
     n_train, n_test = (max(len(part) for part in parts) for parts in zip(*folds, strict=True))
     tables, held_out = [], []
     for learned, left in folds:
@@ -80,7 +81,7 @@ def main():
     start = time.perf_counter()
     state = train(data, settings)
     seconds = time.perf_counter() - start
-    print(f"{settings.n_members} models of {options.epochs} epochs in {seconds:.1f} s, figures on held-out people:")
+    print(f"{settings.n_members} models of {options.epochs} epochs in {seconds:.1f} s, metrics on held-out people:")
 
     last = {name: rows[-1].numpy() for name, rows in state.history.items()}
     weights = np.array([weight for _, weight in members])

@@ -3,7 +3,7 @@
     python examples/train_and_audit.py
 
 On German Credit a large weight on the term makes the decisions (almost) constant. Read the positive rate and the AUC
-beside every other figure.
+beside every other metric.
 """
 
 import argparse

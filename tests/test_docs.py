@@ -1,5 +1,6 @@
 """The documentation does what it says: code runs, printed output is right, links lead somewhere, commands parse."""
 
+import importlib
 import os
 import re
 import shlex
@@ -19,7 +20,7 @@ PAGES_WITH_CODE = [page for page in PAGES if page.name != "README.md" and "```py
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
-# A figure of a trained network may differ in its last digits between machines.
+# A metric of a trained network may differ in its last digits between machines.
 TOLERANCE = 0.011
 
 
@@ -70,7 +71,11 @@ def test_the_python_of_the_readme_runs_as_pasted(tmp_path):
     assert len([line for line in code.splitlines() if line]) <= 12
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "CEC score, mean" in done.stdout
+    (shown,) = blocks(ROOT / "README.md", "console")
+    words, numbers = words_and_numbers(done.stdout)
+    expected_words, expected_numbers = words_and_numbers(shown)
+    assert words == expected_words
+    assert numbers == pytest.approx(expected_numbers, abs=TOLERANCE)
     assert (tmp_path / "model" / "model.safetensors").is_file()
     assert all((tmp_path / name).is_file() for name in ("report.html", "audit.xlsx", "audit.json"))
 
@@ -128,6 +133,24 @@ def test_links_lead_to_files_that_exist(page):
     assert not missing
 
 
+IMPORT = re.compile(r"^from (evenhand[\w.]*) import (.+)$", re.MULTILINE)
+LONG_NAME = re.compile(r"`(evenhand(?:\.[a-z_]+)+\.\w+)`")
+
+
+def test_pages_and_examples_teach_only_names_of_the_reference():
+    reference = [page.read_text("utf-8") for page in (ROOT / "docs" / "reference").glob("*.md")]
+    public = {name for page in reference for name in re.findall(r"^::: ([\w.]+)$", page, re.MULTILINE)}
+    taught = {
+        name for page in WRITTEN if page.name != "architecture.md" for name in LONG_NAME.findall(page.read_text())
+    }
+    code = [block for page in PAGES for block in blocks(page, "python")]
+    code += [example.read_text("utf-8") for example in (ROOT / "examples").glob("*.py")]
+    for module, names in (found for text in code for found in IMPORT.findall(text)):
+        taught |= {f"{module}.{name.strip()}" for name in names.split(",")}
+    assert len(taught) > 5
+    assert taught - public == set()
+
+
 def test_the_index_links_every_page():
     linked = set(LINK.findall((ROOT / "docs" / "index.md").read_text("utf-8")))
     written_here = {"calibration.md", "reproduction.md", "benchmarks.md", "index.md"}  # have owners of their own
@@ -160,3 +183,73 @@ def test_every_field_of_the_json_is_documented():
         unknown = {name for name in found[section] if not {name, f".{name}", f"{section}.{name}"} & documented}
         assert not unknown, f"{section}: {unknown}"
     assert set(found) <= {token.partition(".")[0] for token in documented}
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+DOTTED = re.compile(r"`([a-z_]+(?:\.\w+)+)`")
+
+
+def rooms_by_layer():
+    """Each room with the number of its layer, from the contract that import-linter holds."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    return {room.strip(): number for number, layer in enumerate(layers) for room in layer.split("|")}
+
+
+def exists(name):
+    """Whether there is a `room.module.name`, of any depth."""
+    parts = f"evenhand.{name}".split(".")
+    for k in range(len(parts), 1, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:k]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[k:]:
+            found = getattr(found, part, None)
+        return found is not None
+    return False
+
+
+def named_in(text):
+    return [name for name in DOTTED.findall(text) if name.partition(".")[0] in rooms_by_layer()]
+
+
+def test_the_rooms_of_the_architecture_are_those_of_the_package():
+    listed = {}
+    for room, files in re.findall(r"^\| `(\w+)` \|[^|]*\|(.*)\|$", ARCHITECTURE, re.MULTILINE):
+        folders = re.split(r"`(\w+/)`:", files)
+        parts = [("", folders[0]), *zip(folders[1::2], folders[2::2], strict=True)]
+        listed[room] = {folder + file for folder, names in parts for file in re.findall(r"`(\w+)`", names)}
+    package = ROOT / "src" / "evenhand"
+    there = {
+        room.name: {str(file.relative_to(room).with_suffix("")) for file in room.rglob("*.py") if file.stem[:2] != "__"}
+        for room in package.iterdir()
+        if (room / "__init__.py").is_file()
+    }
+    assert listed == there
+
+
+def test_the_layers_of_the_architecture_are_those_of_the_contract():
+    (text,) = re.findall(r"^## The layers\n(.*?)^## ", ARCHITECTURE, re.MULTILINE | re.DOTALL)
+    layers = [re.split(r" \| ", line.strip()) for line in text.splitlines() if line.startswith("    ")]
+    assert {room: number for number, layer in enumerate(layers) for room in layer} == rooms_by_layer()
+
+
+def test_what_the_architecture_names_exists():
+    named = set(named_in(ARCHITECTURE))
+    assert len(named) > 100
+    assert [name for name in sorted(named) if not exists(name)] == []
+
+
+def test_no_walk_goes_back_up_a_layer():
+    layer = rooms_by_layer()
+    callers = []
+    for line in ARCHITECTURE.partition("## Five walks")[2].splitlines():
+        if not line.lstrip().startswith("- "):
+            continue
+        depth = (len(line) - len(line.lstrip())) // 4
+        names = named_in(line)
+        assert names, f"no hop is named in {line!r}"
+        callers[depth:] = [max(layer[name.partition(".")[0]] for name in names)]
+        assert len(callers) == depth + 1, line
+        assert depth == 0 or min(layer[name.partition(".")[0]] for name in names) >= callers[depth - 1], line

@@ -15,14 +15,53 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evenhand.datasets.adult import ADULT_COLUMNS
-from evenhand.datasets.german import GERMAN_COLUMNS
-
 SHA256 = {
     "german/german.data": "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871",
     "adult/adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
     "adult/adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
 }
+ADULT_COLUMNS = (
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education-num",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital-gain",
+    "capital-loss",
+    "hours-per-week",
+    "native-country",
+    "income",
+)
+"""The 14 attributes and the income class, in the order of the raw files."""
+GERMAN_COLUMNS = (
+    "checking_status",
+    "duration",
+    "credit_history",
+    "purpose",
+    "credit_amount",
+    "savings",
+    "employment_since",
+    "installment_rate",
+    "personal_status",
+    "other_debtors",
+    "residence_since",
+    "property",
+    "age",
+    "other_installment_plans",
+    "housing",
+    "existing_credits",
+    "job",
+    "dependents",
+    "telephone",
+    "foreign_worker",
+    "class",
+)
+"""The 20 attributes and the class, in the order of the raw file."""
 TARGET = Path(__file__).parents[1] / "src" / "evenhand" / "datasets" / "files"
 
 

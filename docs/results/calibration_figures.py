@@ -1,4 +1,4 @@
-"""Draw the figures of docs/calibration.md from calibration.csv: `python docs/results/calibration_figures.py`."""
+"""Draw the charts of docs/calibration.md from calibration.csv: `python docs/results/calibration_figures.py`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FAMILIES = {
 FINANCIAL_ONLY = FAMILIES["network", False]
 SETTINGS = ["model", "n_irrelevant", "n", "group_share", "shift", "merit_shift", "strength", "ties", "n_onehot"]
 CONTROLS = {"weights": "Keeps the person's weights (before)", "reevaluated": "Asks the model again (now)"}
-AUDIT, NAIVE, PAPER = "This audit: alarms", "Nearest-neighbour placebo: alarms", "Paper's rule: people in Regime B"
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+AUDIT, NAIVE, PAPER = "This audit: alarms", "Nearest-neighbor placebo: alarms", "Paper's rule: people in Regime B"
+BLUE, ORANGE, GREEN, GRAY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
 
 def wilson(share: pd.Series, n: pd.Series) -> tuple[pd.Series, pd.Series]:
@@ -61,13 +61,13 @@ def intervals(table: pd.DataFrame, column: str, title: str, domain: list[float],
     scale = alt.Scale(domain=domain, clamp=True, zero=False)
     x = alt.X("share:Q", title=title, scale=scale, axis=alt.Axis(format="%"))
     y = alt.Y("cell:N", sort=order, title=None, axis=alt.Axis(labelLimit=260))
-    colour = alt.Color("kind:N", title="Cell", scale=alt.Scale(domain=["ordinary", "named hard"], range=[BLUE, ORANGE]))
+    color = alt.Color("kind:N", title="Cell", scale=alt.Scale(domain=["ordinary", "named hard"], range=[BLUE, ORANGE]))
     shape = alt.Shape("kind:N", title="Cell", scale=alt.Scale(domain=["ordinary", "named hard"]))
-    limit = base.mark_rule(strokeDash=[4, 3], color=GREY)
+    limit = base.mark_rule(strokeDash=[4, 3], color=GRAY)
     layers = [limit.encode(x=alt.X(f"{name}:Q", scale=scale, title=title)) for name in limit_names(limits)]
     layers += [
-        base.mark_rule().encode(x=alt.X("low:Q", scale=scale, title=title), x2="high:Q", y=y, color=colour),
-        base.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, color=colour, shape=shape),
+        base.mark_rule().encode(x=alt.X("low:Q", scale=scale, title=title), x2="high:Q", y=y, color=color),
+        base.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, color=color, shape=shape),
     ]
     return faceted(alt.layer(*layers).properties(width=215, height=alt.Step(14)))
 
@@ -111,7 +111,7 @@ def controls(table: pd.DataFrame) -> alt.FacetChart:
         color=alt.Color("control:N", title="Control", scale=alt.Scale(domain=domain, range=[ORANGE, BLUE])),
         shape=alt.Shape("control:N", title="Control", scale=alt.Scale(domain=domain)),
     )
-    limit = base.mark_rule(strokeDash=[4, 3], color=GREY)
+    limit = base.mark_rule(strokeDash=[4, 3], color=GRAY)
     limits = [limit.encode(x=alt.X(f"{name}:Q", title=title)) for name in limit_names([0.07, 0.12])]
     return faceted(alt.layer(*limits, points).properties(width=215, height=alt.Step(14)))
 
@@ -132,7 +132,7 @@ def power(table: pd.DataFrame) -> alt.LayerChart:
     table["low"], table["high"] = wilson(table["alarms"], table["n_simulations"])
     table["target"] = 0.95
     order = list(dict.fromkeys(table["groups"]))
-    colour = alt.Color(
+    color = alt.Color(
         "groups:N",
         title="Groups",
         sort=order,
@@ -144,10 +144,10 @@ def power(table: pd.DataFrame) -> alt.LayerChart:
     y = alt.Y("alarms:Q", title="Power at 5 %, 2,000 people", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     return styled(
         alt.layer(
-            base.mark_rule(strokeDash=[4, 3], color=GREY).encode(y="target:Q"),
-            base.mark_line().encode(x=x, y=y, color=colour),
-            base.mark_rule().encode(x=x, y=alt.Y("low:Q", title=""), y2="high:Q", color=colour),
-            base.mark_point(filled=True, size=60, opacity=1).encode(x=x, y=y, color=colour, shape=shape),
+            base.mark_rule(strokeDash=[4, 3], color=GRAY).encode(y="target:Q"),
+            base.mark_line().encode(x=x, y=y, color=color),
+            base.mark_rule().encode(x=x, y=alt.Y("low:Q", title=""), y2="high:Q", color=color),
+            base.mark_point(filled=True, size=60, opacity=1).encode(x=x, y=y, color=color, shape=shape),
         ).properties(width=420, height=280)
     )
 
@@ -169,7 +169,7 @@ def styled(chart: Any) -> Any:  # noqa: ANN401 - any kind of chart
 
 
 def main() -> None:
-    """Write the five figures."""
+    """Write the five charts."""
     table = cells()
     now = table[table["control"] == "reevaluated"]
     kept = table[table["control"] == "weights"]

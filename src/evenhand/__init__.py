@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evenhand.metrics.cec import cec_scores
     from evenhand.metrics.regimes import assign_regimes
     from evenhand.models.files import load_model
-    from evenhand.searching import search
+    from evenhand.searching import SearchResult, search
     from evenhand.training import cec_loss
     from evenhand.training.classifier import CECClassifier
 
@@ -42,6 +42,7 @@ __all__ = [
     "EvenhandWarning",
     "History",
     "Monitoring",
+    "SearchResult",
     "TableEncoder",
     "__version__",
     "assign_regimes",
@@ -76,6 +77,7 @@ _HOME = {
     "EvenhandWarning": "evenhand.exceptions",
     "History": "evenhand.auditing.history",
     "Monitoring": "evenhand.auditing.history",
+    "SearchResult": "evenhand.searching",
     "TableEncoder": "evenhand.inputs.encoding",
     "assign_regimes": "evenhand.metrics.regimes",
     "audit": "evenhand.auditing.audit",

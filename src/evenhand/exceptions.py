@@ -46,3 +46,14 @@ class StreamError(EvenhandError, OSError):
 
 class EvenhandWarning(UserWarning):
     """Weak evidence or a degenerate model: the result stands, with a reservation that it also reports."""
+
+
+def first_line(error: BaseException) -> str:
+    r"""The first line of an error's message without its full stop, to quote in a message of ours; else its type.
+
+    Examples
+    --------
+    >>> first_line(ValueError("no such column.\nAsk for another."))
+    'no such column'
+    """
+    return (str(error).strip().splitlines() or [""])[0].rstrip(".:") or type(error).__name__

@@ -191,7 +191,7 @@ def test_too_few_steps_are_noticed(people):
         )
 
 
-def test_columns_that_tell_the_group_are_named(people):
+def test_columns_that_reveal_the_group_are_named(people):
     X, y, group = people
     table = pd.DataFrame(X, columns=[*FINANCIAL, "x3", "x4"]).assign(code=np.where(group == "a", 1.0, 2.0), same=1.0)
     result = eh.audit(network(7), table, y, sensitive_features=group, financial_features=FINANCIAL)

@@ -347,14 +347,14 @@ def test_batches_are_matched_in_the_people_of_a_reference_file(evenhand, loans, 
         found[name] = json.loads((tmp_path / name / "audit.json").read_text())
     assert found["parts"]["data"]["n_reference"] == found["whole"]["data"]["n_reference"] == len(table) - 150
     assert found["parts"]["stream"]["n_batches"] == 3
-    for figure in ("mean", "reasoning_gap", "excess"):
-        assert found["parts"]["cec"][figure] == pytest.approx(found["whole"]["cec"][figure], rel=1e-6, abs=1e-7), figure
+    for metric in ("mean", "reasoning_gap", "excess"):
+        assert found["parts"]["cec"][metric] == pytest.approx(found["whole"]["cec"][metric], rel=1e-6, abs=1e-7), metric
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--resume"], "--resume speaks of batches: give --stream too"),
+        (["--resume"], "--resume only applies to an audit in batches: give --stream too"),
         (["--stream"], "An audit in batches needs --model"),
         (["--stream", "--engine", "cloud"], "`engine` (--engine) must be 'local' or 'dask', got 'cloud'"),
     ],

@@ -34,11 +34,11 @@ def test_a_limit_that_is_no_number_is_refused():
 @pytest.mark.parametrize(
     ("gate", "message"),
     [
-        ("eo_gaps > 1", r"names no figure: 'eo_gaps'. Did you mean 'eo_gap'\?"),
+        ("eo_gaps > 1", r"names no metric: 'eo_gaps'. Did you mean 'eo_gap'\?"),
         ("mean > 1", r"may be any of \['cec.mean', 'outcome.mean'\]"),
         ("excess > 1", "cannot be judged"),
     ],
 )
-def test_gates_on_no_single_known_figure_are_refused(gate, message):
+def test_gates_on_no_single_known_metric_are_refused(gate, message):
     with pytest.raises(InvalidInputError, match=message):
         crossed_gates([parse_gate(gate)], FIGURES)

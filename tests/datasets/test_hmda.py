@@ -286,14 +286,14 @@ class TestFetch:
     def test_each_state_has_its_file_and_overwrite_fetches_again(self, server, write_export, tmp_path):
         server.answers = [(200, {}, write_export(tmp_path / "a.csv", {}).read_bytes())]
         for overwrite in (False, True):
-            paths = fetch_hmda(["ny", "NJ"], 2023, folder=tmp_path / "x", overwrite=overwrite, show_progress=False)
+            paths = fetch_hmda(["ny", "NJ"], 2023, folder=tmp_path / "x", overwrite=overwrite)
         assert [path.name for path in paths] == ["hmda_2023_NY.csv", "hmda_2023_NJ.csv"]
         assert len(server.requests) == 4
 
     def test_answer_that_is_no_export_is_not_kept(self, server, tmp_path):
         server.answers = [(200, {}, b"<html>maintenance</html>")]
         with pytest.raises(DownloadError, match="answered with something other than a Data Browser export"):
-            fetch_hmda("NY", folder=tmp_path, show_progress=False)
+            fetch_hmda("NY", folder=tmp_path)
         assert list(tmp_path.iterdir()) == []
 
     def test_refusal_gives_address_and_manual_way(self, server, tmp_path):

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.inputs.validation import as_groups, as_labels, as_matrix, as_table, check_columns, check_fraction
+from evenhand.inputs.validation import as_groups, as_labels, as_matrix, as_table, check_columns
 
 FRAME = {"income": [1.0, 2.5, 3.0], "job": ["a", "b", "a"]}
 
@@ -148,9 +148,3 @@ def test_probabilities_of_groups_are_refused_with_a_way_out():
 def test_wrong_column_names_are_refused(wanted, message):
     with pytest.raises(InvalidInputError, match=message):
         check_columns(wanted, ["income", "job"], "financial_features")
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.1, "half"])
-def test_fractions_outside_the_unit_interval_are_refused(value):
-    with pytest.raises(InvalidInputError, match=r"`decision_threshold` must be a number in \[0, 1\]"):
-        check_fraction(value, "decision_threshold")

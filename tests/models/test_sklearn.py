@@ -85,7 +85,7 @@ def test_a_margin_is_taken_for_log_odds_only_where_the_user_says_so(model, numbe
     model = fitted(model, numbers)
     with pytest.raises(InvalidInputError, match="gives a margin with its decision at 0, not log-odds"):
         as_audited_model(model)
-    with pytest.raises(InvalidInputError, match="gives a margin with its decision at 0, not log-odds"):
+    with pytest.raises(InvalidInputError, match="has no probabilities to explain"):
         as_audited_model(model, output="probability")
     audited = as_audited_model(model, output="log-odds")
     found = explained(audited, numbers[0])

@@ -201,7 +201,7 @@ def test_a_history_of_one_audit_can_be_shown(spring):
 
 def test_a_history_without_alarms_says_so(spring):
     found = monitor({f"m{k}": spring.to_dict() for k in range(3)})
-    assert "No monitored metric left its past in 3 audits." in monitoring_page(found.to_dict())
+    assert "No monitored metric departed from its past in 3 audits." in monitoring_page(found.to_dict())
 
 
 def test_many_groups_and_long_names_make_a_page():

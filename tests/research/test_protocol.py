@@ -1,6 +1,5 @@
 """Folds, stacks, the comparison and its file of results."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -22,8 +21,8 @@ from evenhand.research.methods import (
 )
 from evenhand.research.methods.network import train_network
 from evenhand.research.reproduction import protocol, stacks
-from evenhand.research.reproduction.evaluation import METRICS, evaluate_network
-from evenhand.research.reproduction.folds import load_folds, prepare_folds, save_folds
+from evenhand.research.reproduction.evaluation import evaluate_network
+from evenhand.research.reproduction.folds import prepare_folds
 from evenhand.research.reproduction.protocol import (
     ProtocolSettings,
     method_parameters,
@@ -37,9 +36,11 @@ from evenhand.research.reproduction.stacks import (
     grid_weights,
     run_stacks,
     train_members,
-    training_data,
 )
 from evenhand.research.reproduction.store import ResultRow, ResultStore
+from evenhand.research.reproduction.tables import METRIC_NAMES
+from evenhand.training import Trainer
+from evenhand.training.folds import stack_tables
 
 pytestmark = pytest.mark.integration
 
@@ -115,21 +116,6 @@ def test_everything_is_learned_on_the_training_fold(data, prepared):
     assert sorted(np.concatenate([fold.test for fold in prepared.folds])) == list(range(len(data)))
 
 
-def test_folds_survive_a_file(prepared, tmp_path):
-    save_folds(prepared, tmp_path / "folds.npz")
-    loaded = load_folds(tmp_path / "folds.npz")
-    assert (loaded.dataset, loaded.digest) == (prepared.dataset, prepared.digest)
-    for fold, again in zip(prepared.folds, loaded.folds, strict=True):
-        for name in vars(fold):
-            np.testing.assert_array_equal(getattr(fold, name), getattr(again, name))
-
-
-def test_another_file_is_no_folds(tmp_path):
-    (tmp_path / "folds.npz").write_bytes(b"something else")
-    with pytest.raises(DataFileError, match="is not a file of prepared folds"):
-        load_folds(tmp_path / "folds.npz")
-
-
 # Evaluation -----------------------------------------------------------------------------------------------------------
 
 
@@ -153,7 +139,7 @@ def test_figures_are_those_of_a_slow_loop(prepared):
     np.testing.assert_allclose(found["cec"], np.mean(scores), atol=1e-5)
     np.testing.assert_allclose([found["pfr"], found["regime_b"]], [flips / n, in_b / n])
     np.testing.assert_allclose(sum(found[f"regime_{r}"] for r in "abcd"), 1)
-    assert set(METRICS) <= set(found)
+    assert set(METRIC_NAMES) <= set(found)
 
 
 def test_a_linear_model_has_no_reasoning_gap(prepared):
@@ -172,18 +158,18 @@ def test_figures_are_missing_where_no_one_has_a_match(prepared):
 
 
 def test_a_fold_trained_in_a_stack_is_the_method_trained_alone(data, prepared):
-    network = train_members(training_data(prepared), [(0, 1.0, 1.0), (1, 1.0, 1.0), (1, 0.5, 2.0)], TINY)[1]
+    network = train_members(stack_tables(prepared.folds), [(0, 1.0, 1.0), (1, 1.0, 1.0), (1, 0.5, 2.0)], TINY)[1]
     options = {"n_steps": 1, "integration": "segments"}
     alone = CEC(TINY.network(1), data.financial_features, **options)
     in_stack = evaluate_network(prepared.folds[1], network, TINY)
     by_method = run_method(alone, data, prepared, 1, TINY)
-    for name in METRICS:
+    for name in METRIC_NAMES:
         assert in_stack[name] == pytest.approx(by_method[name], abs=1e-4)
 
 
 def test_folds_of_different_lengths_are_padded(data):
     uneven = prepare_folds(replace(data, X=data.X[:-3], y=data.y[:-3], group=data.group[:-3]), replace(TINY, n_folds=3))
-    tables = training_data(uneven)
+    tables = stack_tables(uneven.folds)
     assert tables.n_rows.tolist() == [len(fold.y_train) for fold in uneven.folds]
     assert len(set(tables.n_rows.tolist())) > 1
 
@@ -192,7 +178,7 @@ def test_folds_with_different_columns_cannot_train_together(prepared):
     first, second = prepared.folds
     narrow = replace(second, join=second.join[:-1])
     with pytest.raises(InvalidInputError, match="differ in their number of encoded columns"):
-        training_data(replace(prepared, folds=(first, narrow)))
+        stack_tables((first, narrow))
 
 
 def test_onehot_folds_compare_by_the_tables_columns():
@@ -200,7 +186,7 @@ def test_onehot_folds_compare_by_the_tables_columns():
     settings = replace(TINY, encoding="onehot")
     folds = prepare_folds(german, settings)
     assert folds.folds[0].join.shape[0] > folds.folds[0].join.shape[1] == 20
-    data = training_data(folds)
+    data = stack_tables(folds.folds)
     assert data.join is not None
     network = train_members(data, [(0, 1.0, 0.0)], settings)[0]
     assert 0 < evaluate_network(folds.folds[0], network, settings)["cec"] < 1
@@ -208,20 +194,22 @@ def test_onehot_folds_compare_by_the_tables_columns():
 
 def test_a_stopped_stack_goes_on_from_its_checkpoint(prepared, tmp_path, monkeypatch):
     settings = replace(TINY, epochs=3)
-    data, members = training_data(prepared), [(0, 1.0, 1.0)]
+    data, members = stack_tables(prepared.folds), [(0, 1.0, 1.0)]
     whole = train_members(data, members, settings)
-    monkeypatch.setattr("evenhand.training.engine.stack._SECONDS_BETWEEN_CHECKPOINTS", 0)
-    checkpoint, seen = tmp_path / "stack.safetensors", []
+    monkeypatch.setattr("evenhand.training.engine.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
+    checkpoint, epochs, run = tmp_path / "stack.safetensors", [], Trainer._next_state
 
-    def stop(epoch):
-        seen.append(epoch)
-        if epoch == 1:
+    def stop_in_the_third(self):
+        epochs.append(self.state.epoch)
+        if len(epochs) == 3:
             raise KeyboardInterrupt
+        return run(self)
 
+    monkeypatch.setattr(Trainer, "_next_state", stop_in_the_third)
     with pytest.raises(KeyboardInterrupt):
-        train_members(data, members, settings, checkpoint=checkpoint, on_epoch=stop)
-    again = train_members(data, members, settings, checkpoint=checkpoint, on_epoch=stop)
-    assert seen == [0, 1, 2]
+        train_members(data, members, settings, checkpoint=checkpoint)
+    again = train_members(data, members, settings, checkpoint=checkpoint)
+    assert epochs == [0, 1, 2, 2]
     assert not checkpoint.exists()
     for one, other in zip(whole[0].parameters(), again[0].parameters(), strict=True):
         torch.testing.assert_close(one, other)
@@ -230,28 +218,6 @@ def test_a_stopped_stack_goes_on_from_its_checkpoint(prepared, tmp_path, monkeyp
 def test_the_grid_and_the_ablation_name_their_settings():
     assert len(grid_weights()) == 36
     assert ablation_weights(TINY)["pred+eo"] == (0.0, 1.0)
-
-
-def test_the_command_trains_prepared_folds(prepared, tmp_path, capsys):
-    save_folds(prepared, tmp_path / "folds.npz")
-    arguments = [
-        *(str(tmp_path / name) for name in ("folds.npz", "results.jsonl")),
-        *("--run", "r1", "--device", "cpu", "--ablation"),
-        *("--settings", json.dumps(TINY.to_dict())),
-    ]
-    stacks.main(arguments)
-    assert "synthetic: 8 results" in capsys.readouterr().out
-    rows = ResultStore(tmp_path / "results.jsonl").of_run("r1")
-    assert {(row.cec_weight, row.equalized_odds_weight) for row in rows} == set(ablation_weights(TINY).values())
-
-
-def test_the_command_runs_the_grid_too(prepared, tmp_path, monkeypatch, capsys):
-    save_folds(prepared, tmp_path / "folds.npz")
-    monkeypatch.setattr(stacks, "grid_weights", lambda: [(0.1, 0.1)])
-    settings = json.dumps({"n_folds": 2, "epochs": 1, "hidden": [8], "training_steps": 1, "n_steps": 1})
-    paths = [str(tmp_path / "folds.npz"), str(tmp_path / "results.jsonl")]
-    stacks.main([*paths, "--run", "r", "--device", "cpu", "--grid", "--settings", settings])
-    assert "6 results" in capsys.readouterr().out
 
 
 # The comparison -------------------------------------------------------------------------------------------------------
@@ -381,5 +347,5 @@ def test_runs_are_described_once(store):
 
 def test_nothing_is_prepared_for_training_when_all_is_there(prepared, store, monkeypatch):
     run_stacks(prepared, [(0.0, 0.0)], TINY, store, "r")
-    monkeypatch.setattr(stacks, "training_data", None)
+    monkeypatch.setattr(stacks, "stack_tables", None)
     run_stacks(prepared, [(0.0, 0.0)], TINY, store, "r")

@@ -24,16 +24,15 @@ from evenhand.research.reproduction.charts import (
     save_chart,
     to_svg,
 )
-from evenhand.research.reproduction.evaluation import METRICS
 from evenhand.research.reproduction.page import reproduction_page
 from evenhand.research.reproduction.protocol import ProtocolSettings
 from evenhand.research.reproduction.reproduce import reproduce, write_outputs
 from evenhand.research.reproduction.stacks import ablation_weights, grid_weights
 from evenhand.research.reproduction.store import ResultRow
 from evenhand.research.reproduction.tables import (
+    METRIC_NAMES,
     PaperTable,
     by_method,
-    corrected_interval,
     non_dominated,
     paper_value,
     table_ablation,
@@ -47,8 +46,8 @@ pytestmark = pytest.mark.integration
 SETTINGS = ProtocolSettings()
 
 
-def row(method, fold, dataset="german", weights=(None, None), run="r", **figures):
-    metrics = {**dict.fromkeys(METRICS, 0.25), "n_train": 80.0, "n_test": 20.0, **figures}
+def row(method, fold, dataset="german", weights=(None, None), run="r", **given):
+    metrics = {**dict.fromkeys(METRIC_NAMES, 0.25), "n_train": 80.0, "n_test": 20.0, **given}
     return ResultRow(dataset, method, fold, run, metrics, cec_weight=weights[0], equalized_odds_weight=weights[1])
 
 
@@ -169,14 +168,6 @@ def test_the_comparison_is_paired_over_folds(rows):
     assert found["german", "hardt"]["verdict"] == "no difference shown"
 
 
-def test_overlapping_training_folds_widen_the_interval():
-    _, low, high = corrected_interval([0.0, 1.0, 2.0], test_share=0.0)
-    _, wide_low, wide_high = corrected_interval([0.0, 1.0, 2.0], test_share=0.25)
-    assert high - low == pytest.approx(2 * 4.302653 / math.sqrt(3))
-    assert wide_high - wide_low == pytest.approx((high - low) * math.sqrt(1 + 0.25 * 3))
-    assert math.isnan(corrected_interval([0.3], 0.25)[1])
-
-
 def test_the_ablation_names_its_variants(all_rows):
     table = table_ablation(all_rows, SETTINGS)
     assert table.header[2:] == ("Pred", "Pred + EO", "Pred + CEC", "Full (Pred + EO + CEC)")
@@ -208,17 +199,17 @@ def test_a_chart_names_its_parts(chart, all_rows):
 
 
 def test_six_heatmaps_have_36_squares_each(all_rows):
-    chart = chart_lambda_heatmaps(all_rows, SETTINGS).to_dict()
+    chart = chart_lambda_heatmaps(all_rows).to_dict()
     assert len(chart["concat"]) == len(HEATMAP_METRICS) == 6
     assert {len(values) for values in chart["datasets"].values()} == {36} if "datasets" in chart else True
-    svg = to_svg(chart_lambda_heatmaps(all_rows, SETTINGS))
+    svg = to_svg(chart_lambda_heatmaps(all_rows))
     for title in ("CEC", "Regime B", "F1", "EO gap", "Flip rate"):
         assert title in svg
 
 
 def test_heatmaps_are_of_one_dataset(all_rows):
     others = [replace(r, dataset="adult", metrics={**r.metrics, "cec": 9.0}) for r in all_rows]
-    alone, among = (chart_lambda_heatmaps(rows, SETTINGS).to_dict() for rows in (all_rows, all_rows + others))
+    alone, among = (chart_lambda_heatmaps(rows).to_dict() for rows in (all_rows, all_rows + others))
     assert json.dumps(alone["concat"]) == json.dumps(among["concat"])
     assert json.dumps(alone.get("datasets")) == json.dumps(among.get("datasets"))
 
@@ -272,7 +263,7 @@ def test_runs_are_never_mixed_in_a_table(rows, tmp_path):
 
 
 def test_two_methods_on_german(tmp_path):
-    done = reproduce("german", "cec,unconstrained", folds=2, quick=True, out=tmp_path, n_threads=1, is_shown=False)
+    done = reproduce("german", "cec,unconstrained", folds=2, quick=True, out=tmp_path, n_jobs=1)
     assert {(r.method, r.fold) for r in done.rows} == {(m, f) for m in ("cec", "unconstrained") for f in (0, 1)}
     cec = {m: np.mean([r.metrics["cec"] for r in done.rows if r.method == m]) for m in ("cec", "unconstrained")}
     assert cec["cec"] < cec["unconstrained"]
@@ -281,7 +272,7 @@ def test_two_methods_on_german(tmp_path):
     assert "not to be quoted" in html
     assert "1,000 people" in html
     before = (tmp_path / "results.jsonl").read_text()
-    reproduce("german", ["unconstrained"], folds=2, quick=True, out=tmp_path, is_shown=False)
+    reproduce("german", ["unconstrained"], folds=2, quick=True, out=tmp_path)
     assert (tmp_path / "results.jsonl").read_text() == before  # nothing was run again
 
 

@@ -73,17 +73,17 @@ def test_a_stopped_search_goes_on_and_ends_the_same(given, tmp_path, monkeypatch
     whole = search(**given, space=SPACE, keep=[])
     run, done = networks.NetworkFamily.run, []
 
-    def stop_in_the_third(self, block, on_epoch=None):
+    def stop_in_the_third(self, block):
         done.append(block)
         if len(done) == 3:
             raise KeyboardInterrupt
-        return run(self, block, on_epoch)
+        return run(self, block)
 
     monkeypatch.setattr(networks.NetworkFamily, "run", stop_in_the_third)
     with pytest.raises(KeyboardInterrupt):
-        search(**given, space=SPACE, keep=[], store=tmp_path)
+        search(**given, space=SPACE, keep=[], checkpoint=tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
-    again = search(**given, space=SPACE, keep=[], store=tmp_path)
+    again = search(**given, space=SPACE, keep=[], checkpoint=tmp_path)
     n_blocks = len(list(tmp_path.iterdir()))
     assert len(done) == 1 + n_blocks  # the interrupted block was run twice, those kept were not run again
     for name, values in whole.metrics.items():
@@ -92,10 +92,10 @@ def test_a_stopped_search_goes_on_and_ends_the_same(given, tmp_path, monkeypatch
 
 
 def test_blocks_of_other_people_or_settings_are_not_taken(given, tmp_path):
-    search(**given, space=QUICK, keep=[], store=tmp_path)
+    search(**given, space=QUICK, keep=[], checkpoint=tmp_path)
     n_files = len(list(tmp_path.iterdir()))
-    search(**{**given, "y": 1 - given["y"]}, space=QUICK, keep=[], store=tmp_path)
-    search(**given, space=QUICK, keep=[], store=tmp_path, consistency_threshold=0.2)
+    search(**{**given, "y": 1 - given["y"]}, space=QUICK, keep=[], checkpoint=tmp_path)
+    search(**given, space=QUICK, keep=[], checkpoint=tmp_path, consistency_threshold=0.2)
     assert len(list(tmp_path.iterdir())) == 3 * n_files
 
 

@@ -257,8 +257,8 @@ def test_a_fit_that_was_interrupted_goes_on_to_the_same_model(small, tmp_path, m
     run = Trainer.run
 
     def interrupted(self, on_epoch):
-        def stop(epoch, figures):
-            on_epoch(epoch, figures)
+        def stop(epoch, metrics):
+            on_epoch(epoch, metrics)
             if epoch == 2:
                 raise KeyboardInterrupt
 
@@ -299,7 +299,7 @@ def test_a_checkpoint_of_other_data_is_not_used(small, tmp_path, monkeypatch):
 
 def test_progress_is_shown_when_asked_for(small, capsys):
     X, y, group, financial = small
-    quick(financial, epochs=2, verbose=True).fit(X, y, sensitive_features=group)
+    quick(financial, epochs=2, progress=True).fit(X, y, sensitive_features=group)
     assert "epoch 2/2 bce" in capsys.readouterr().err
 
 

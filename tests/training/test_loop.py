@@ -312,12 +312,12 @@ class TestOnCuda:
         how = settings(**STACK, device="cuda")
         captured = Trainer(data, how)
         captured.run()
-        assert captured._engines[0].is_captured
+        assert captured._engines[0]._replay is not None
         eager = Trainer(data, how)
         for engine in eager._engines:
             monkeypatch.setattr(engine, "_may_capture", False)
         eager.run()
-        assert not eager._engines[0].is_captured
+        assert eager._engines[0]._replay is None
         torch.testing.assert_close(captured.state.parameters, eager.state.parameters, rtol=1e-4, atol=1e-5)
 
     def test_a_member_of_a_stack_gets_the_result_of_that_model_alone(self):
@@ -339,7 +339,7 @@ class TestOnCuda:
         monkeypatch.setattr("evenhand.training.engine.epochs._Replay", refuse)
         trainer = Trainer(make_data(), settings(device="cuda"))
         assert trainer.run().epoch == 3
-        assert not trainer._engines[0].is_captured
+        assert trainer._engines[0]._replay is None
 
     def test_going_on_from_a_saved_state_gives_the_uninterrupted_model(self, tmp_path):
         data, how = make_data(), settings(**STACK, device="cuda")

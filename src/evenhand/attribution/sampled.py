@@ -159,7 +159,7 @@ class SampledShapley:
     def margin(self, x: Tensor) -> Tensor:
         """The score, of shape (n,)."""
         values = x.double().cpu().numpy()
-        parts = [self.score(part) for part in _split(values, values.shape[1])]
+        parts = [self.score(values[rows]) for rows in _slices(len(values), values.shape[1])]
         return torch.from_numpy(np.concatenate(parts)) if parts else torch.zeros(0, dtype=torch.float64)
 
     def contributions(self, inputs: Tensor, context: Tensor, baseline: Tensor) -> Contributions:
@@ -201,7 +201,3 @@ class SampledShapley:
 def _slices(n: int, values_per_row: int) -> Iterator[slice]:
     step = max(1, _CALL_VALUES // max(1, values_per_row))
     yield from (slice(start, start + step) for start in range(0, n, step))
-
-
-def _split(values: Floats, values_per_row: int) -> Iterator[Floats]:
-    yield from (values[rows] for rows in _slices(len(values), values_per_row))

@@ -39,7 +39,6 @@ from evenhand.system.hashing import person_hash
 __all__ = ["FINISHING_STEPS", "PROXY_PEOPLE", "assemble", "screened_people"]
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 FINISHING_STEPS = 5
 """How often `assemble` says that a step is done."""
@@ -184,7 +183,7 @@ def _provenance(
         n_reference=n_reference,
         n_features=sums.attributions.shape[1],
         groups={name: int(n) for name, n in zip(names, sums.n_people, strict=True)},
-        group_columns=_columns_that_tell_the_group(sums, n_people),
+        group_columns=_columns_that_reveal_the_group(sums, n_people),
         attribution_method=sums.attribution_method,
         completeness_gap=sums.completeness_gap / sums.moved if sums.moved > 0 else 0.0,
         attribution_error=_sampling_error(sums),
@@ -202,7 +201,7 @@ def _sampling_error(sums: AuditSums) -> float | None:
     return math.sqrt(sums.error_squares / sums.value_squares) if sums.value_squares > 0 else 0.0
 
 
-def _columns_that_tell_the_group(sums: AuditSums, n_people: int) -> list[str]:
+def _columns_that_reveal_the_group(sums: AuditSums, n_people: int) -> list[str]:
     """Discrete columns of which each value occurs in one group only."""
     return [
         name

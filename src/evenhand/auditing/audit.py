@@ -15,7 +15,7 @@ from evenhand.auditing.assemble import assemble, screened_people
 from evenhand.auditing.batch import BatchFindings, audit_batch
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.options import AuditOptions, AuditSettings
-from evenhand.auditing.people import People
+from evenhand.auditing.people import People, check_known_groups
 from evenhand.auditing.reference import AuditReference, audited_model
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
@@ -205,12 +205,7 @@ def _checked_people(
         )
     pool_labels = as_labels(reference[1], len(pool_table), "reference y")
     pool_groups = as_groups(reference[2], len(pool_table), "reference sensitive_features")
-    unknown = [name for name in groups.names if name not in pool_groups.names]
-    if unknown:
-        raise InvalidInputError(
-            f"No one of the groups {unknown} is in the reference, which has {list(pool_groups.names)}; "
-            "people are compared with, and explained from, the people of the reference."
-        )
+    check_known_groups(groups, pool_groups.names)
     people = People(table, model.encode(table), labels, groups.recoded(pool_groups.names))
     return people, People(pool_table, model.encode(pool_table, "reference X"), pool_labels, pool_groups)
 

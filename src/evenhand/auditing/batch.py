@@ -23,7 +23,6 @@ __all__ = ["BatchFindings", "audit_batch"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +40,7 @@ class BatchFindings:
     evidence
         Its triples; None where no evidence is wanted.
     sums
-        What the figures are made from.
+        What the metrics are made from.
     """
 
     people: People
@@ -105,7 +104,7 @@ def audit_batch(
     people
         The batch, its groups in the codes of the reference.
     by
-        Columns of the batch to split figures by, as text.
+        Columns of the batch to split metrics by, as text.
     person_row
         Row of the reference that each person is, -1 for none; None for people who are all outside it. It may be left
         out where the batch is the reference itself.

@@ -24,7 +24,7 @@ PLANE_EDGES = (np.round(np.linspace(-1, 1, 41), 3), np.round(np.linspace(0, 1, 2
 
 
 def pair_distributions(pairs: pd.DataFrame) -> dict[str, Any]:
-    """Counts of pairs by group, enough to draw the figures of a report.
+    """Counts of pairs by group, enough to draw the charts of a report.
 
     Parameters
     ----------

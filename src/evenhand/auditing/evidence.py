@@ -90,7 +90,7 @@ class Evidence:
     Attributes
     ----------
     cec, balanced, input_gap, reasoning_gap, regime_b, reason_overlap
-        Excess over placebo pairs of each figure. `regime_b` is of the share in Regime B, `reason_overlap` of the share
+        Excess over placebo pairs of each metric. `regime_b` is of the share in Regime B, `reason_overlap` of the share
         of the four principal reasons that the two of a pair have in common (negative: less in common).
     compared_mean, placebo_mean
         Mean CEC score of compared people's pairs and placebo pairs; people weigh equally. The excess is their

@@ -133,35 +133,27 @@ class FinishedBatches(Protocol):
     @property
     def n_threads(self) -> int:
         """Batches gone through at the same time."""
-        ...
 
     def records(self) -> Iterator[BatchRecord]:
         """The small things of every batch, in order."""
-        ...
 
     def pair_column(self, number: int, *columns: str) -> list[NDArray[Any]]:
         """Columns of the pair table of a batch."""
-        ...
 
     def nulls(self, number: int) -> PairNulls:
         """What the q-values of a batch's pairs are made from."""
-        ...
 
     def write_q_values(self, number: int, q_value: Floats) -> None:
         """Put q-values into the pair table of a batch."""
-        ...
 
     def distances(self, number: int) -> Floats:
         """Distances of the triples of a batch."""
-        ...
 
     def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts[Triples]:
         """The triples of all batches, with each person's number within limits of distance."""
-        ...
 
     def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
         """Features and groups of the people of a batch who are screened for proxies; None for no one."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,7 +104,6 @@ class RoleOptions:
     )
     keep_group: bool = field(default=False, metadata=_help("The model also sees the group."))
     drop_missing: bool = field(default=False, metadata=_help("Leave out, and count, rows without label or group."))
-    by: tuple[str, ...] = field(default=(), metadata=_help("Columns within whose values the excess is wanted: a,b."))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from evenhand.inputs.roles import Rows
 from evenhand.inputs.validation import Groups
 from evenhand.models.protocol import AuditedModel
 
-__all__ = ["People", "people_of"]
+__all__ = ["People", "check_known_groups", "people_of"]
 
 Ints = NDArray[np.int64]
 
@@ -37,6 +37,16 @@ class People:
         return self.labels * len(self.groups.names) + self.groups.codes
 
 
+def check_known_groups(groups: Groups, names: tuple[str, ...]) -> None:
+    """Refuse groups of which the reference, whose groups are `names`, has no one."""
+    unknown = [name for name in groups.names if name not in names]
+    if unknown:
+        raise InvalidInputError(
+            f"No one of the groups {unknown} is in the reference, which has {list(names)}; people are compared with, "
+            "and explained from, the people of the reference."
+        )
+
+
 def people_of(rows: Rows, model: AuditedModel, names: tuple[str, ...], where: str) -> People:
     """Rows of a table as people, in the group codes of the reference.
 
@@ -47,13 +57,8 @@ def people_of(rows: Rows, model: AuditedModel, names: tuple[str, ...], where: st
     """
     assert rows.table is not None
     assert rows.groups is not None
-    unknown = [name for name in rows.groups.names if name not in names]
-    if unknown:
-        raise InvalidInputError(
-            f"{where}: no one of the groups {unknown} is in the reference, which has {list(names)}; people are "
-            "compared with, and explained from, the people of the reference."
-        )
     try:
+        check_known_groups(rows.groups, names)
         table = model.aligned(rows.table)
         return People(table, model.encode(table), rows.labels, rows.groups.recoded(names))
     except (InvalidInputError, InvalidTypeError) as error:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from evenhand.auditing.options import AuditOptions
 from evenhand.auditing.people import People
@@ -18,11 +17,7 @@ from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer
 from evenhand.models.protocol import AuditedModel
 
-__all__ = ["AuditReference", "audited_model"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+__all__ = ["AuditReference", "audited_model", "input_columns"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,3 +76,13 @@ def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> Aud
         random_state=options.random_state,
         table=table,
     )
+
+
+def input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model
+    """Columns that a model names as its inputs; None where it names none."""
+    encoder = getattr(model, "encoder_", None) or (model.encoder if isinstance(model, AuditedModel) else None)
+    # Of our own models; of scikit-learn; of trees; of ONNX.
+    names = None if encoder is None else encoder.names
+    for attribute in ("feature_names_in_", "feature_names", "column_names"):
+        names = getattr(model, attribute, None) if names is None else names
+    return None if names is None else [str(name) for name in names]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -46,22 +46,22 @@ def reservations_of(
     provenance: Provenance,
     reference: AuditReference,
     diagnostics: MatchDiagnostics,
-    figures: Mapping[str, Metric],
+    metrics: Mapping[str, Metric],
     evidence: Evidence | None,
     *,
     stacklevel: int = 3,
 ) -> list[str]:
-    """What a careful reader must know before using the figures; the grave ones are also Python warnings."""
+    """What a careful reader must know before using the metrics; the grave ones are also Python warnings."""
     settings = reference.settings
     grave: list[str] = []
     other: list[str] = []
-    if figures["positive_rate"].note:
-        grave.append(f"The model's {figures['positive_rate'].note}.")
+    if metrics["positive_rate"].note:
+        grave.append(f"The model's {metrics['positive_rate'].note}.")
     n_sure = _n_beyond_logits(sums)
     if reference.model.output == "log-odds" and n_sure > _MANY_SURE * provenance.n_people:
         grave.append(
             f"The probability of {n_sure:,} of {provenance.n_people:,} people is 0 or 1 to the last digit, which makes "
-            "their log-odds alike, so that decisions and AUC say little; a score in points is no log-odds until it is "
+            "their log-odds alike, so that decisions and AUC say little; a score in points is not log-odds until it is "
             "scaled to them."
         )
     singular = _singular_texts(reference.pool.table)
@@ -93,7 +93,7 @@ def reservations_of(
         )
     small = {name: n for name, n in provenance.groups.items() if n < _SMALL_GROUP}
     if small:
-        other.append(f"Groups with fewer than {_SMALL_GROUP} people, whose figures are unstable: {small}.")
+        other.append(f"Groups with fewer than {_SMALL_GROUP} people, whose metrics are unstable: {small}.")
     protected = [
         f for f in settings.financial_features if _PROTECTED_WORDS & set(f.lower().replace("-", "_").split("_"))
     ]
@@ -102,17 +102,20 @@ def reservations_of(
     if diagnostics.constant_features:
         constant = list(diagnostics.constant_features)
         other.append(f"Financial features that are constant, and so play no part in matching: {constant}.")
-    if evidence is not None and evidence.cec.note:
-        other.append(f"The excess: {evidence.cec.note}.")
-    if evidence is not None and evidence.common_support < _LOW_COVERAGE:
-        other.append(
-            f"Only {evidence.common_support:.1%} of people have a match and a placebo at the same distance; "
-            "the excess describes those alone."
-        )
-    if evidence is not None and evidence.depends_on:
-        other.append(
-            f"The excess depends on the choice of triples: it differs with {'; with '.join(evidence.depends_on)}."
-        )
+    if evidence is not None:
+        other += _on_evidence(evidence)
     for message in grave:
         warnings.warn(message, EvenhandWarning, stacklevel=stacklevel)
     return grave + other
+
+
+def _on_evidence(evidence: Evidence) -> Iterator[str]:
+    if evidence.cec.note:
+        yield f"The excess: {evidence.cec.note}."
+    if evidence.common_support < _LOW_COVERAGE:
+        yield (
+            f"Only {evidence.common_support:.1%} of people have a match and a placebo at the same distance; "
+            "the excess describes those alone."
+        )
+    if evidence.depends_on:
+        yield f"The excess depends on which triples count: it differs with {'; with '.join(evidence.depends_on)}."

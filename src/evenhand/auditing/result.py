@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ class AuditResult:
     evidence
         Excess over placebo pairs; None if it was not asked for.
     proxies
-        How well features tell the group; None if evidence was not asked for.
+        How well features predict the group; None if evidence was not asked for.
     settings
         Every choice that moves a metric.
     provenance
@@ -249,7 +250,8 @@ class AuditResult:
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` and the time as JSON, whole or not at all; a missing number is null."""
-        write_json(self.to_dict(), path)
+        schema, *rest = self.to_dict().items()
+        write_json(dict([schema, ("created", datetime.now(UTC).isoformat(timespec="seconds")), *rest]), path)
 
     def to_html(self, path: str | os.PathLike[str], *, title: str | None = None, pairs_file: str | None = None) -> None:
         """Write the report as one HTML file that needs no network, whole or not at all.
@@ -324,8 +326,9 @@ class AuditResult:
         """Charts of the result by name, such as `result.plot.regimes()`; they show in notebooks and can be saved."""
 
         def sample_of(person: int) -> dict[str, Any]:
-            of_person = self.source.of_person(person)
-            return draw_pair_sample(_SomePairs(self.source, of_person), max(1, len(of_person))).to_dict()
+            pairs = self.source.of_person(person)
+            scored = pairs[pairs["cec"].notna()]
+            return {"pairs": scored, **vars(self.source.explained(scored))}
 
         return Plots(self.to_dict(), sample_of)
 
@@ -350,20 +353,3 @@ class AuditResult:
     def __rich__(self) -> RenderableType:
         """The summary for a terminal."""
         return terminal_summary(self.to_dict())
-
-
-@dataclass(frozen=True, eq=False)
-class _SomePairs:
-    """A few pairs of a source."""
-
-    source: PairSource
-    pairs: pd.DataFrame
-
-    def parts(self) -> Any:  # noqa: ANN401
-        yield self.pairs
-
-    def of_person(self, person: int) -> pd.DataFrame:
-        return self.pairs[self.pairs["person"] == person]
-
-    def explained(self, pairs: pd.DataFrame) -> Any:  # noqa: ANN401
-        return self.source.explained(pairs)

@@ -53,15 +53,12 @@ class PairSource(Protocol):
 
     def parts(self) -> Iterator[pd.DataFrame]:
         """The pair table in parts, in order of person."""
-        ...
 
     def of_person(self, person: int) -> pd.DataFrame:
         """The pairs of one person."""
-        ...
 
     def explained(self, pairs: pd.DataFrame) -> ExplainedPairs:
         """Values and attributions of some rows of the parts."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

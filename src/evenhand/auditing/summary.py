@@ -8,8 +8,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,7 @@ class Provenance:
     groups
         Number of audited people by group.
     group_columns
-        Columns of the table whose value tells the group: the model can see the group through them.
+        Columns of the table whose value reveals the group: the model can see the group through them.
     attribution_method
         How the paths were integrated.
     completeness_gap
@@ -188,19 +187,12 @@ class PairMetrics:
 
 def library_versions() -> dict[str, str]:
     """Versions of everything that a metric depends on."""
-    found = {"evenhand": __version__, "python": platform.python_version()}
-    for package in ("numpy", "scipy", "torch", "scikit-learn", "pandas"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "unknown"
-    return found
+    packages = ("numpy", "scipy", "torch", "scikit-learn", "pandas")
+    return {"evenhand": __version__, "python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 def write_json(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write the plain data of an audit and the time as JSON, whole or not at all; a missing number is null."""
-    schema, *rest = data.items()
-    stamped = dict([schema, ("created", datetime.now(UTC).isoformat(timespec="seconds")), *rest])
-    text = json.dumps(json_ready(stamped), indent=2, allow_nan=False, ensure_ascii=False)
+    """Write plain data as JSON, whole or not at all; a missing number is null."""
+    text = json.dumps(json_ready(data), indent=2, allow_nan=False, ensure_ascii=False)
     with write_atomically(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")

@@ -21,11 +21,9 @@ __all__ = ["AuditSums", "ScoreCounts", "text_codes"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
 
 _MEANS = ("cec", "input_gap", "reasoning_gap", "shared_reasons")
-_MOST_VALUES = 50  # a column with more is no category that could tell the group
+_MOST_VALUES = 50  # a column with more is no category that could reveal the group
 _MOST_SCORES = 1 << 20
 _STEPS_PER_LOGIT = 1 << 14
 _LARGEST_LOGIT = 40.0  # beyond it a probability is 0 or 1 in double precision

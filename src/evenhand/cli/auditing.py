@@ -58,7 +58,7 @@ def _check_in_memory(plan: AuditPlan) -> None:
     only_streamed = [name for name in names if getattr(plan, name) != getattr(StreamOptions(), name)]
     if only_streamed:
         shown = ", ".join(f"--{name.replace('_', '-')}" for name in only_streamed)
-        raise InvalidInputError(f"{shown} speaks of batches: give --stream too.")
+        raise InvalidInputError(f"{shown} only applies to an audit in batches: give --stream too.")
 
 
 def demo(
@@ -86,15 +86,13 @@ def show_and_write(result: AuditResult, out: Path) -> Path:
     """Print the result, write every form of it, and return the path of the report."""
     from rich.console import Console
 
-    from evenhand.auditing.result import AuditResult
     from evenhand.exceptions import MissingExtraError
 
     Console().print(result)
-    if isinstance(result, AuditResult):
+    pairs = result.pairs_path  # a streamed audit has written them already
+    if pairs is None:
         pairs = out / "pairs.parquet"
         result.to_parquet(pairs)
-    else:
-        pairs = result.pairs_path
     result.to_json(out / "audit.json")
     written = [out / "audit.json", pairs]
     try:

@@ -79,7 +79,7 @@ def data_fetch(
     from evenhand.datasets.hmda import fetch_hmda
 
     if name == "hmda":
-        for path in fetch_hmda(names_in(state), year):
+        for path in fetch_hmda(names_in(state), year, progress=True):
             typer.echo(str(path))
         return
     if name in dataset_descriptions():

@@ -1,4 +1,4 @@
-"""Limits that a user sets on figures of an audit, such as ``regimes.B > 0.4``."""
+"""Limits that a user sets on metrics of an audit, such as ``regimes.B > 0.4``."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _FORM = re.compile(r"\s*([\w.]+)\s*(>=|<=|>|<)\s*([-+.\deE]+)\s*")
 
 @dataclass(frozen=True)
 class Gate:
-    """A figure, a comparison and a limit; crossed when the comparison holds."""
+    """A metric, a comparison and a limit; crossed when the comparison holds."""
 
-    figure: str
+    metric: str
     comparison: str
     limit: float
 
     def __str__(self) -> str:
-        return f"{self.figure} {self.comparison} {self.limit:g}"
+        return f"{self.metric} {self.comparison} {self.limit:g}"
 
 
 def parse_gate(text: str) -> Gate:
@@ -41,7 +41,7 @@ def parse_gate(text: str) -> Gate:
     Examples
     --------
     >>> parse_gate("eo_gap > 0.1")
-    Gate(figure='eo_gap', comparison='>', limit=0.1)
+    Gate(metric='eo_gap', comparison='>', limit=0.1)
     """
     form = _FORM.fullmatch(text)
     if form is None:
@@ -52,48 +52,48 @@ def parse_gate(text: str) -> Gate:
         raise InvalidInputError(f"The limit of a gate must be a number, got {form[3]!r}.") from None
 
 
-def crossed_gates(gates: list[Gate], figures: Mapping[str, Any]) -> list[str]:
+def crossed_gates(gates: list[Gate], summary: Mapping[str, Any]) -> list[str]:
     """A sentence for each gate that is crossed.
 
     Parameters
     ----------
     gates
         The limits.
-    figures
-        `AuditResult.to_dict()`. A gate names a figure in full (``outcome.eo_gap``) or by its last part (``eo_gap``),
-        which stands for the figure nearest to the top.
+    summary
+        `AuditResult.to_dict()`. A gate names a metric in full (``outcome.eo_gap``) or by its last part (``eo_gap``),
+        which stands for the metric nearest to the top.
 
     Raises
     ------
     InvalidInputError
-        If a gate names no figure, several, or one that could not be estimated.
+        If a gate names no metric, several, or one that could not be estimated.
     """
-    known = dict(_numbers(figures))
-    values = [(gate, _figure(gate.figure, known)) for gate in gates]
+    known = dict(_numbers(summary))
+    values = [(gate, _metric(gate.metric, known)) for gate in gates]
     return [
-        f"{gate} is crossed: {gate.figure} is {value:.4g}"
+        f"{gate} is crossed: {gate.metric} is {value:.4g}"
         for gate, value in values
         if _OPERATORS[gate.comparison](value, gate.limit)
     ]
 
 
-def _figure(name: str, known: Mapping[str, float]) -> float:
+def _metric(name: str, known: Mapping[str, float]) -> float:
     full = [key for key in known if key == name or key.endswith(f".{name}")]
     # The nearest to the top is meant: `auc` is the model's, not that of a screen deep down.
     full = [key for key in full if key.count(".") == min(k.count(".") for k in full)]
     if len(full) > 1:
-        raise InvalidInputError(f"The gate's figure {name!r} may be any of {full}; name one in full.")
+        raise InvalidInputError(f"The gate's metric {name!r} may be any of {full}; name one in full.")
     if not full:
         options = [*(key.rpartition(".")[2] for key in known), *known]
-        raise InvalidInputError(f"The gate names no figure: {name!r}.{did_you_mean(name, options)}")
+        raise InvalidInputError(f"The gate names no metric: {name!r}.{did_you_mean(name, options)}")
     value = known[full[0]]
     if math.isnan(value):
-        raise InvalidInputError(f"The gate on {name!r} cannot be judged: the figure could not be estimated.")
+        raise InvalidInputError(f"The gate on {name!r} cannot be judged: the metric could not be estimated.")
     return value
 
 
-def _numbers(figures: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    for key, value in figures.items():
+def _numbers(summary: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    for key, value in summary.items():
         if isinstance(value, Mapping):
             yield from _numbers(value, f"{prefix}{key}.")
         elif isinstance(value, (int, float)) and not isinstance(value, bool):

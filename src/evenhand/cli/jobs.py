@@ -13,6 +13,7 @@ import pyarrow as pa
 from evenhand import load_model
 from evenhand.auditing.audit import audit
 from evenhand.auditing.options import AuditOptions, AuditSettings, RoleOptions, StreamOptions
+from evenhand.auditing.reference import input_columns
 from evenhand.auditing.streaming import audit_stream
 from evenhand.cli.options import AuditPlan, TablePlan
 from evenhand.datasets import load_dataset
@@ -45,7 +46,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
     Without a model a plain network is fitted on 70 % of the people and audited on the rest, matched in the 70 %.
     """
     fitted = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
-    features = None if fitted is None else _input_columns(fitted)
+    features = None if fitted is None else input_columns(fitted)
     people = _applicants(path, plan, features)
     assert people.table is not None
     by = pd.DataFrame(people.by) if people.by else None
@@ -84,8 +85,8 @@ def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
         financial_features=plan.financial_features,
         out=out,
         reference=plan.reference,
-        features=_input_columns(fitted),
         progress=True,
+        by=plan.by,
         **_values(plan, RoleOptions),
         **_values(plan, StreamOptions),
         **_audit_options(plan),
@@ -102,7 +103,7 @@ def search_table(path: Path, plan: TablePlan, **settings: Any) -> SearchResult: 
         people.labels,
         sensitive_features=_names(people),
         financial_features=list(plan.financial_features),
-        verbose=True,
+        progress=True,
         **settings,
     )
 
@@ -114,7 +115,7 @@ def train_table(
 ) -> tuple[CECClassifier, dict[str, int]]:
     """A classifier fitted on the applicants of a file, and who was left out, by reason."""
     people = _applicants(path, plan)
-    model = CECClassifier(financial_features=list(plan.financial_features), verbose=True, **settings)
+    model = CECClassifier(financial_features=list(plan.financial_features), progress=True, **settings)
     return model.fit(people.table, people.labels, sensitive_features=_names(people)), dict(people.exclusions)
 
 
@@ -135,7 +136,9 @@ def _applicants(path: Path, plan: RoleOptions, features: list[str] | None = None
     """The people of a file, and who was left out of it."""
     table = read_table(path)
     roles = _values(plan, RoleOptions)
-    columns = Columns.among([str(column) for column in table.columns], features=features, **roles)
+    columns = Columns.among(
+        [str(column) for column in table.columns], features=features, by=getattr(plan, "by", ()), **roles
+    )
     rows = columns.rows_of(pa.Table.from_pandas(table[columns.needed], preserve_index=False), repr(str(path)))
     if rows.table is None:
         raise InvalidInputError(f"{str(path)!r} has no row with a label and a group.")
@@ -151,18 +154,6 @@ def _names(people: Rows) -> np.ndarray[Any, Any]:
     """The group of each person by name."""
     assert people.groups is not None
     return np.asarray(people.groups.names)[people.groups.codes]
-
-
-def _input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model
-    """Columns that a model names as its inputs; None where it names none."""
-    if isinstance(model, CECClassifier):
-        return model.encoder_.names
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        names = getattr(model, "feature_names", None)  # of trees
-    if names is None:
-        names = getattr(model, "column_names", None)  # of ONNX models
-    return None if names is None else [str(name) for name in names]
 
 
 def _fit_and_audit(

@@ -37,6 +37,7 @@ class TablePlan(RoleOptions):
 class AuditPlan(StreamOptions, AuditOptions, RoleOptions):
     """Everything `evenhand audit` can be told, by options or by a TOML file."""
 
+    by: tuple[str, ...] = field(default=(), metadata={"help": "Columns within whose values the excess is wanted: a,b."})
     model: str | None = field(
         default=None,
         metadata={

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -22,7 +22,7 @@ def reproduce(
     ] = False,
     grid: Annotated[bool, typer.Option("--grid", help="Also the 6 x 6 lambda settings, on German Credit.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "cpu",
-    out: Annotated[Path, typer.Option(help="Folder for results, tables, figures and the page.")] = Path("reproduction"),
+    out: Annotated[Path, typer.Option(help="Folder for results, tables, charts and the page.")] = Path("reproduction"),
     state: Annotated[str | None, typer.Option(help="States of the HMDA data: NY or NY,NJ.")] = None,
     year: Annotated[int | None, typer.Option(help="Year of the HMDA data.")] = None,
     post_decision: Annotated[
@@ -30,7 +30,7 @@ def reproduce(
     ] = False,
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
 ) -> None:
-    """Compare the seven methods on the paper's datasets: tables, figures and a page.
+    """Compare the seven methods on the paper's datasets: tables, charts and a page.
 
     \b
     Example:
@@ -52,6 +52,7 @@ def reproduce(
         year=year,
         include_post_decision=post_decision,
         random_state=random_state,
+        progress=True,
     )
     for note in found.notes:
         typer.echo(note)
@@ -62,7 +63,7 @@ def reproduce(
 
 def calibrate(
     full: Annotated[bool, typer.Option("--full", help="The whole study: hours of one core.")] = False,
-    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    n_jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
     out: Annotated[Path, typer.Option(help="File for the table, as JSON.")] = Path("calibration.json"),
 ) -> None:
     """Measure false alarms, power and coverage of the excess on models whose truth is known.
@@ -76,13 +77,7 @@ def calibrate(
     from evenhand.research.calibration import run_study
     from evenhand.system.files import write_atomically
 
-    def show(done: int, total: int, row: dict[str, Any]) -> None:
-        typer.echo(
-            f"{done}/{total} {row['model']}, {row['n']} people, share {row['group_share']}, shift {row['shift']}, "
-            f"strength {row['strength']}: alarms {row['alarms']:.3f}, coverage {row['coverage']:.3f}"
-        )
-
-    rows = run_study(quick=not full, n_jobs=jobs, progress=show)
+    rows = run_study(quick=not full, n_jobs=n_jobs, progress=True)
     with write_atomically(out) as temporary:
         temporary.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     typer.echo(f"Written: {out}")

@@ -66,7 +66,7 @@ def search(
         seeds=seeds,
         family=family,
         confirmation=confirmation,
-        store=out / "store",
+        checkpoint=out / "store",
         device=device,
         random_state=random_state,
         **{name: value for name, value in options.items() if value is not None},

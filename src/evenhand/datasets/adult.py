@@ -5,30 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from evenhand.datasets.dataset import Dataset
-from evenhand.datasets.embedded import read_embedded
+from evenhand.datasets.dataset import Dataset, read_embedded
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["ADULT_COLUMNS", "load_adult"]
-
-ADULT_COLUMNS = (
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education-num",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital-gain",
-    "capital-loss",
-    "hours-per-week",
-    "native-country",
-    "income",
-)
-"""The 14 attributes and the income class, in the order of the raw files."""
+__all__ = ["load_adult"]
 
 _CATEGORIES = (
     "workclass",

@@ -5,15 +5,16 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.resources import as_file, files
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from pandas import DataFrame
+from pandas import DataFrame, read_parquet
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["Dataset", "dataset_descriptions", "dataset_names", "load_dataset"]
+__all__ = ["Dataset", "dataset_descriptions", "dataset_names", "load_dataset", "read_embedded"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -167,3 +168,15 @@ def load_dataset(name: str, **options: Any) -> Dataset:  # noqa: ANN401  each lo
             f"Dataset {name!r} has no option {', '.join(map(repr, unknown))}; it takes {', '.join(accepted)}."
         )
     return cast(Dataset, loader(**options))
+
+
+def read_embedded(name: str) -> DataFrame:
+    """Table of the embedded file `name`, with values as published.
+
+    Examples
+    --------
+    >>> read_embedded("german.parquet").shape
+    (1000, 21)
+    """
+    with as_file(files("evenhand.datasets") / "files" / name) as path:
+        return read_parquet(path)

@@ -5,36 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from evenhand.datasets.dataset import Dataset
-from evenhand.datasets.embedded import read_embedded
+from evenhand.datasets.dataset import Dataset, read_embedded
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["GERMAN_CODES", "GERMAN_COLUMNS", "load_german"]
-
-GERMAN_COLUMNS = (
-    "checking_status",
-    "duration",
-    "credit_history",
-    "purpose",
-    "credit_amount",
-    "savings",
-    "employment_since",
-    "installment_rate",
-    "personal_status",
-    "other_debtors",
-    "residence_since",
-    "property",
-    "age",
-    "other_installment_plans",
-    "housing",
-    "existing_credits",
-    "job",
-    "dependents",
-    "telephone",
-    "foreign_worker",
-    "class",
-)
-"""The 20 attributes and the class, in the order of the raw file."""
+__all__ = ["GERMAN_CODES", "load_german"]
 
 GERMAN_CODES = {
     "checking_status": {

@@ -301,7 +301,7 @@ def fetch_hmda(
     *,
     folder: str | Path | None = None,
     overwrite: bool = False,
-    show_progress: bool = True,
+    progress: bool = False,
 ) -> list[Path]:
     """Paths of the Data Browser exports of `states` and `year`, downloaded where not yet there.
 
@@ -317,7 +317,7 @@ def fetch_hmda(
         Where to keep the files; None for the user's cache, where `load_hmda` finds them.
     overwrite
         Download again what is there.
-    show_progress
+    progress
         Draw a bar on a terminal.
 
     Raises
@@ -339,7 +339,7 @@ def fetch_hmda(
         target = target_folder / f"hmda_{checked_year}_{state}.csv"
         if overwrite or not target.exists():
             url = f"{HMDA_ADDRESS}?states={state}&years={checked_year}&actions_taken={_ORIGINATED},{_DENIED}"
-            _fetch_export(url, target, show_progress)
+            _fetch_export(url, target, progress)
         paths.append(target)
     return paths
 
@@ -396,7 +396,7 @@ def _find_exports(path: str | Path | None, states: tuple[str, ...] | None, year:
         return found
     if states is None and (cached := _cached_exports(year)):
         return cached
-    return fetch_hmda(states or _DEFAULT_STATES, year or _DEFAULT_YEAR)
+    return fetch_hmda(states or _DEFAULT_STATES, year or _DEFAULT_YEAR, progress=True)
 
 
 def _exports_at(path: Path) -> list[Path]:
@@ -429,8 +429,8 @@ def _cache_folder() -> Path:
     return Path(user_cache_dir("evenhand", appauthor=False)) / "hmda"
 
 
-def _fetch_export(url: str, target: Path, show_progress: bool) -> None:
-    with progress_bar(target.name) if show_progress else nullcontext() as progress:
+def _fetch_export(url: str, target: Path, is_shown: bool) -> None:
+    with progress_bar(target.name) if is_shown else nullcontext() as progress:
         download_file(url, target, progress=progress)
     try:
         _check_columns(target, ["action_taken", *HMDA_FINANCIAL])

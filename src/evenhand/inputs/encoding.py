@@ -32,9 +32,7 @@ class NumberColumn:
 
     @classmethod
     def fit(cls, name: str, values: pd.Series[Any]) -> NumberColumn:
-        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        if np.isinf(numbers).any():
-            raise InvalidInputError(f"Column {name!r} holds {int(np.isinf(numbers).sum())} infinite values.")
+        numbers = _numbers(name, values)
         known = numbers[~np.isnan(numbers)]
         if len(known) == 0:
             raise InvalidInputError(f"Column {name!r} has no value at all; drop it.")
@@ -47,9 +45,7 @@ class NumberColumn:
         return [self.name, f"{self.name}={_MISSING}"] if self.flags_missing else [self.name]
 
     def transform(self, values: pd.Series[Any]) -> NDArray[np.float64]:
-        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        if np.isinf(numbers).any():
-            raise InvalidInputError(f"Column {self.name!r} holds {int(np.isinf(numbers).sum())} infinite values.")
+        numbers = _numbers(self.name, values)
         missing = np.isnan(numbers)
         standard = np.where(missing, 0.0, (numbers - self.mean) / self.scale)
         return np.column_stack([standard, missing]) if self.flags_missing else standard[:, None]
@@ -176,6 +172,13 @@ class TableEncoder:
         parts = [_transform_column(column, table[column.name]) for column in self.columns]
         return np.concatenate(parts, axis=1).astype(np.float32)
 
+    def as_matched(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Some of the columns as people are matched on them: an ordinal encoding's categories as integer codes."""
+        if self.encoding != "ordinal":
+            return table
+        categories = [column for column in self.columns if isinstance(column, CategoryColumn)]
+        return table.assign(**{c.name: c.codes(table[c.name]) for c in categories if c.name in table.columns})
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `from_dict` undoes it."""
         return {"encoding": self.encoding, "columns": [_column_to_dict(column) for column in self.columns]}
@@ -196,6 +199,13 @@ def _transform_column(column: NumberColumn | CategoryColumn, values: pd.Series[A
     if isinstance(column, NumberColumn) and not is_number_column(values):
         raise InvalidInputError(f"Column {column.name!r} held numbers at fit and now holds {values.dtype}.")
     return column.transform(values)
+
+
+def _numbers(name: str, values: pd.Series[Any]) -> NDArray[np.float64]:
+    numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    if np.isinf(numbers).any():
+        raise InvalidInputError(f"Column {name!r} holds {int(np.isinf(numbers).sum())} infinite values.")
+    return numbers
 
 
 def _keys(values: pd.Series[Any]) -> pd.Series[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from evenhand.inputs.validation import is_number_column
 
-__all__ = ["fingerprint_file", "fingerprint_numbers", "fingerprint_table"]
+__all__ = ["fingerprint_file", "fingerprint_numbers", "fingerprint_plain", "fingerprint_table"]
 
 _CHUNK = 1 << 20
 
@@ -70,3 +71,14 @@ def fingerprint_file(path: str | Path) -> str:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def fingerprint_plain(data: object) -> str:
+    """Sixteen hexadecimal digits that differ when JSON-able `data` does.
+
+    Examples
+    --------
+    >>> fingerprint_plain({"a": 1, "b": 2}) == fingerprint_plain({"b": 2, "a": 1})
+    True
+    """
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]

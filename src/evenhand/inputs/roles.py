@@ -27,7 +27,7 @@ class Columns:
     Attributes
     ----------
     label, group, features, by
-        Column of the outcome; of the protected attribute; those the model takes; those to split figures by.
+        Column of the outcome; of the protected attribute; those the model takes; those to split metrics by.
     positive_label
         Value of the label that is the favorable outcome; None where it is 0 or 1.
     drop_missing

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 
-from evenhand.exceptions import DataFileError
+from evenhand.exceptions import DataFileError, first_line
 from evenhand.inputs.csv_files import MISSING_WORDS, check_columns_differ, not_utf8, separator_of
 
 __all__ = ["read_table"]
@@ -35,8 +35,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     except UnicodeDecodeError as error:
         raise DataFileError(not_utf8(file)) from error
     except Exception as error:  # whatever a reader raises, the user needs the file's name and the reason
-        reason = str(error).strip().split("\n")[0]
-        raise DataFileError(f"{str(file)!r} cannot be read: {reason.rstrip('.') or type(error).__name__}.") from error
+        raise DataFileError(f"{str(file)!r} cannot be read: {first_line(error)}.") from error
     if table.empty:
         raise DataFileError(f"{str(file)!r} has no rows.")
     return table

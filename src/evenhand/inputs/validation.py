@@ -21,7 +21,6 @@ __all__ = [
     "as_matrix",
     "as_table",
     "check_columns",
-    "check_fraction",
     "did_you_mean",
     "is_number_column",
     "text_columns",
@@ -219,13 +218,6 @@ def check_columns(wanted: Iterable[str], available: Sequence[str], what: str) ->
     if repeated:
         raise InvalidInputError(f"{what} names a column twice: {repeated}.")
     return names
-
-
-def check_fraction(value: float, name: str) -> float:
-    """`value` if it is a number in [0, 1]."""
-    if not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise InvalidInputError(f"`{name}` must be a number in [0, 1], got {value!r}.")
-    return float(value)
 
 
 def did_you_mean(name: str, options: Sequence[str]) -> str:

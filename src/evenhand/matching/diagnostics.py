@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from itertools import permutations
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -261,9 +262,13 @@ class MatchSums:
         """Sums of a matching; `points_ref` are the reference's coordinates, by default those of the people."""
         reference = points if points_ref is None else points_ref
         n_groups, matched = len(pairs.group_names), pairs.is_matched
-        cell = pairs.group[pairs.person] * n_groups + pairs.other_group
+        own = pairs.group[pairs.person]
+        cell = own * n_groups + pairs.other_group
         shape = (n_groups, n_groups)
-        between = {(a, b): np.flatnonzero(rows & matched) for a, b, rows in _directions(pairs)}
+        between = {
+            (a, b): np.flatnonzero((own == a) & (pairs.other_group == b) & matched)
+            for a, b in permutations(range(n_groups), 2)
+        }
         return cls(
             n_persons=pairs.n_persons,
             n_pairs=np.bincount(cell, minlength=n_groups**2).reshape(shape),
@@ -339,13 +344,6 @@ def _points(pairs: Pairs, F: object, n: int, name: str) -> Floats:
     if len(points) != n:
         raise InvalidInputError(f"`{name}` has {len(points)} rows, but {n} people were matched.")
     return points
-
-
-def _directions(pairs: Pairs) -> list[tuple[int, int, NDArray[np.bool_]]]:
-    """Return every group, other group and the rows of `pairs` between them."""
-    n_groups = len(pairs.group_names)
-    own = pairs.group[pairs.person]
-    return [(a, b, (own == a) & (pairs.other_group == b)) for a in range(n_groups) for b in range(n_groups) if a != b]
 
 
 def distance_quantiles(distance: Floats) -> dict[float, float]:

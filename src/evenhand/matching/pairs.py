@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
@@ -274,17 +275,19 @@ def _encode(values: object, name: str, whose: str, n: int) -> tuple[tuple[Any, .
     if values is None and name == "y":
         return (None,), np.zeros(n, dtype=np.int64)
     array = _as_vector(values, name, whose, n)
-    if array.dtype.kind in "biufUS":
-        distinct, codes = np.unique(array, return_inverse=True)
-        names = tuple(distinct.tolist())
-    else:
-        names, codes = _encode_objects(array, name)
-    n_missing = int(np.isin(codes, [j for j, v in enumerate(names) if _is_missing(v)]).sum())
+    try:
+        codes, found = pd.factorize(array if array.dtype.kind in "biuf" else array.astype(object))
+    except TypeError as error:
+        raise InvalidTypeError(f"`{name}` must hold values that can be hashed; {error}.") from error
+    n_missing = int((codes < 0).sum())
     if n_missing:
         raise InvalidInputError(
             f"`{name}` is missing for {n_missing} of {n} people of the {whose}; drop them or name their value."
         )
-    return names, codes.astype(np.int64, copy=False)
+    distinct = found.tolist()
+    keys = [(type(v).__name__, v if isinstance(v, str | int | float) else repr(v)) for v in distinct]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    return tuple(distinct[j] for j in order), np.argsort(order)[codes]
 
 
 def _as_vector(values: object, name: str, whose: str, n: int) -> NDArray[Any]:
@@ -299,25 +302,3 @@ def _as_vector(values: object, name: str, whose: str, n: int) -> NDArray[Any]:
     if len(array) != n:
         raise InvalidInputError(f"`{name}` has {len(array)} values and F has {n} rows ({whose}).")
     return array
-
-
-def _encode_objects(array: NDArray[Any], name: str) -> tuple[tuple[Any, ...], Ints]:
-    """Return distinct hashable values, sorted where they can be, and each person's place among them."""
-    seen: dict[Any, int] = {}
-    try:
-        codes = np.array([seen.setdefault(v, len(seen)) for v in array], dtype=np.int64)
-    except TypeError as error:
-        raise InvalidTypeError(f"`{name}` must hold values that can be hashed; {error}.") from error
-    order = sorted(seen, key=lambda v: (_is_missing(v), type(v).__name__, v if _is_sortable(v) else repr(v)))
-    place = np.empty(len(seen), dtype=np.int64)
-    place[[seen[v] for v in order]] = np.arange(len(order))
-    return tuple(order), place[codes]
-
-
-def _is_sortable(value: object) -> bool:
-    return isinstance(value, str | int | float) and not _is_missing(value)
-
-
-def _is_missing(value: object) -> bool:
-    """Say whether a value stands for none: None, NaN, NaT or pandas' NA."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)

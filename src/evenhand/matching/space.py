@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
@@ -227,30 +226,6 @@ class MatchingSpace:
         """The features on which everyone in the reference is alike, and which therefore count for nothing."""
         return tuple(column.name for column in self.columns if column.is_constant)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the space as plain values that survive JSON exactly."""
-        return {
-            "missing": self.missing,
-            "is_named": self.is_named,
-            "columns": [_column_to_dict(column) for column in self.columns],
-        }
-
-    @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> MatchingSpace:
-        """Return the space that `to_dict` wrote.
-
-        Raises
-        ------
-        InvalidInputError
-            If `saved` is not such a dictionary.
-        """
-        try:
-            columns = tuple(_column_from_dict(column) for column in saved["columns"])
-            missing, is_named = saved["missing"], bool(saved["is_named"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInputError(f"Not a saved matching space: {type(error).__name__} at {error}.") from error
-        return cls(columns, missing, is_named)
-
     def _check_columns(self, names: Sequence[str], values: Sequence[_Values], is_named: bool) -> None:
         """Refuse a table whose columns are not the reference's."""
         if self.is_named and is_named and tuple(names) != self.names:
@@ -355,9 +330,8 @@ def _as_pandas(F: object) -> pd.DataFrame | None:
     """Return a table as pandas, or None for what is no table."""
     if isinstance(F, np.ndarray | list | tuple):
         return None
-    if "pandas" in sys.modules and isinstance(F, sys.modules["pandas"].DataFrame):
-        return cast("pd.DataFrame", F)
-
+    if isinstance(F, pd.DataFrame):
+        return F
     table = nw.from_native(cast(Any, F), eager_only=True, pass_through=True)
     return table.to_pandas() if isinstance(table, nw.DataFrame) else None
 
@@ -397,15 +371,3 @@ def _plain(value: object) -> Level:
     """Return a level as a value that JSON keeps."""
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, str | bool | int | float) else str(value)
-
-
-def _column_to_dict(column: _Column) -> dict[str, Any]:
-    if isinstance(column, CategoricalColumn):
-        return {"name": column.name, "levels": list(column.levels), "shares": list(column.shares)}
-    return {"name": column.name, "mean": column.mean, "std": column.std, "missing_share": column.missing_share}
-
-
-def _column_from_dict(saved: Mapping[str, Any]) -> _Column:
-    if "levels" in saved:
-        return CategoricalColumn(str(saved["name"]), tuple(saved["levels"]), tuple(map(float, saved["shares"])))
-    return NumericColumn(str(saved["name"]), float(saved["mean"]), float(saved["std"]), float(saved["missing_share"]))

@@ -10,7 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["binary_values", "check_open_fraction", "check_same_length", "finite_scores", "group_codes", "vector"]
+__all__ = [
+    "binary_values",
+    "check_at_least",
+    "check_open_fraction",
+    "check_same_length",
+    "finite_scores",
+    "group_codes",
+    "vector",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -75,6 +83,12 @@ def check_same_length(arrays: dict[str, NDArray[Any]]) -> None:
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise InvalidInputError(f"Arrays must have one value per person each, got lengths {lengths}.")
+
+
+def check_at_least(value: int, least: int, name: str, why: str = "") -> None:
+    """Refuse a number that is too small; `why` says what the least is for."""
+    if value < least:
+        raise InvalidInputError(f"`{name}` must be at least {least}{why and f' {why}'}, got {value}.")
 
 
 def check_open_fraction(value: float, name: str) -> None:

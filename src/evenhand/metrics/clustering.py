@@ -43,22 +43,18 @@ class Part(Protocol):
     @property
     def person(self) -> Ints:
         """A code for each person, of shape (n,)."""
-        ...
 
     @property
     def person_row(self) -> Ints:
         """The row of the reference that the person is, -1 for someone outside it."""
-        ...
 
     @property
     def other(self) -> Ints:
         """Row of the one from the other group."""
-        ...
 
     @property
     def own(self) -> Ints:
         """Row of the placebo."""
-        ...
 
     def __len__(self) -> int: ...
 
@@ -75,20 +71,16 @@ class Parts(Protocol[P_co]):
     @property
     def n_reference(self) -> int:
         """Number of people in the reference."""
-        ...
 
     @property
     def n_left_out(self) -> int:
         """Triples that could not be used and are in no part."""
-        ...
 
     def parts(self) -> Iterator[P_co]:
         """Parts; all triples of a person are in one."""
-        ...
 
     def ranges(self) -> Iterator[tuple[P_co, int, int]]:
         """Triples in which a couple of the reference has its lower row in a range, with the range's two ends."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,11 +111,9 @@ class Question(Protocol[P_contra]):
     @property
     def n_columns(self) -> int:
         """Number of columns."""
-        ...
 
     def of(self, part: P_contra) -> Selection:
         """The selection of one part."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

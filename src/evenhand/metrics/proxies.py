@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.inputs.validation import is_number_column
-from evenhand.metrics.checks import check_open_fraction, group_codes
+from evenhand.metrics.checks import check_at_least, check_open_fraction, group_codes
 from evenhand.metrics.estimate import Estimate, Plain, normal_quantile
 from evenhand.metrics.roc import auc, hanley_mcneil
 
@@ -132,7 +132,18 @@ def proxy_screen(
     >>> [(row.feature, row.auc) for row in screen.features]
     [('title', 1.0), ('day', 0.5)]
     """
-    codes, readable = _checked(X, group, names, n_folds, max_people, n_trees, confidence)
+    if not isinstance(X, pd.DataFrame):
+        raise InvalidTypeError(
+            f"`X` must be a pandas table, got {type(X).__name__}; convert it first, for example with "
+            "`evenhand.inputs.validation.as_table`."
+        )
+    if X.shape[1] == 0:
+        raise InvalidInputError("`X` must have at least one column, got none.")
+    codes, readable = group_codes(group, len(X), names)
+    check_at_least(n_folds, 2, "n_folds", "to hold people out")
+    check_at_least(max_people, 100, "max_people")
+    check_at_least(n_trees, 1, "n_trees")
+    check_open_fraction(confidence, "confidence")
     rng = np.random.default_rng(random_state)
     chosen = np.sort(rng.permutation(len(codes))[:max_people])
     table, codes = X.iloc[chosen], codes[chosen]
@@ -177,33 +188,6 @@ class _Setting:
     confidence: float
 
 
-def _checked(
-    X: pd.DataFrame,
-    group: ArrayLike,
-    names: Sequence[str] | None,
-    n_folds: int,
-    max_people: int,
-    n_trees: int,
-    confidence: float,
-) -> tuple[Ints, tuple[str, ...]]:
-    if not isinstance(X, pd.DataFrame):
-        raise InvalidTypeError(
-            f"`X` must be a pandas table, got {type(X).__name__}; convert it first, for example with "
-            "`evenhand.inputs.validation.as_table`."
-        )
-    if X.shape[1] == 0:
-        raise InvalidInputError("`X` must have at least one column, got none.")
-    codes, readable = group_codes(group, len(X), names)
-    if n_folds < 2:
-        raise InvalidInputError(f"`n_folds` must be at least 2 to hold people out, got {n_folds}.")
-    if max_people < 100:
-        raise InvalidInputError(f"`max_people` must be at least 100, got {max_people}.")
-    if n_trees < 1:
-        raise InvalidInputError(f"`n_trees` must be at least 1, got {n_trees}.")
-    check_open_fraction(confidence, "confidence")
-    return codes, readable
-
-
 def _folds(codes: Ints, n_folds: int, rng: np.random.Generator) -> Ints:
     """Fold of each person: every group is dealt out evenly, in random order."""
     order = np.lexsort((rng.random(len(codes)), codes))
@@ -230,7 +214,7 @@ def _feature_strength(column: pd.Series[Any], name: str, setting: _Setting) -> P
     values = _as_values(column)
     if len(np.unique(values.codes)) == 1:
         areas = [Estimate(0.5, 0.5, 0.5)] * len(setting.judged)
-        return _strength(name, values, areas, setting, "constant: it tells nothing")
+        return _strength(name, values, areas, setting, "constant: it says nothing about the group")
     shares = _out_of_fold_shares(values.codes, setting)
     # Of two groups, each against the rest is the same question.
     asked = setting.judged[:1] if len(setting.names) == 2 else setting.judged

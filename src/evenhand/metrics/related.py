@@ -21,7 +21,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.checks import check_open_fraction, group_codes
+from evenhand.metrics.checks import check_at_least, check_open_fraction, group_codes
 from evenhand.metrics.estimate import Plain
 from evenhand.metrics.roc import auc
 
@@ -123,8 +123,7 @@ def gpf_fae(
     matrix = _matrix(X, len(people.attributions), "gpf_fae")
     if n_people < 20 or n_people % 2:
         raise InvalidInputError(f"`n_people` must be an even number of at least 20, got {n_people}.")
-    if n_permutations < 99:
-        raise InvalidInputError(f"`n_permutations` must be at least 99, got {n_permutations}.")
+    check_at_least(n_permutations, 99, "n_permutations")
     spread = matrix.std(axis=0)
     standard = (matrix - matrix.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     rng = np.random.default_rng(random_state)
@@ -296,8 +295,7 @@ def explanation_disparity_auc(
     True
     """
     people = _people(attributions, None, None, group, names)
-    if max_people < 100:
-        raise InvalidInputError(f"`max_people` must be at least 100, got {max_people}.")
+    check_at_least(max_people, 100, "max_people")
     rng = np.random.default_rng(random_state)
     chosen = np.sort(rng.permutation(len(people.codes))[:max_people])
     values, codes = people.attributions[chosen], people.codes[chosen]

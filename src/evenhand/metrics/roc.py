@@ -14,7 +14,6 @@ from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
 __all__ = ["auc", "auc_influence", "auc_interval", "hanley_mcneil", "ks_distance"]
 
 Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 Weights: TypeAlias = NDArray[np.int64] | NDArray[np.float64] | NDArray[np.bool_]
 
 

@@ -6,6 +6,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 
 from evenhand.attribution.sampled import SampledShapley
-from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.exceptions import InvalidInputError, InvalidTypeError, first_line
 from evenhand.models.encoders.coded_table import CodedTable, has_categories
-from evenhand.models.encoders.named_columns import NamedColumns
+from evenhand.models.encoders.named_columns import NamedColumns, fitted_names
 from evenhand.models.protocol import AuditedModel, EncodesTables, Output
 from evenhand.models.shapley import ShapleyModel
 
-__all__ = ["black_box_model", "sampled_model", "score_function", "scores_missing"]
+__all__ = ["black_box_model", "check_margin", "sampled_model", "score_function", "scores_missing"]
 
 Floats = NDArray[np.float64]
 
@@ -82,10 +83,9 @@ class Score:
             try:
                 return self.function(table)
             except Exception as error:  # a model may raise anything on a table that it does not take
-                reason = (str(error).strip().splitlines() or [""])[0].rstrip(".")
                 raise InvalidInputError(
                     f"{self.source} failed on a pandas table with the columns {list(table.columns)}, which it is given "
-                    f"because they are not all numbers ({type(error).__name__}: {reason})."
+                    f"because they are not all numbers ({type(error).__name__}: {first_line(error)})."
                 ) from error
         if self.column_names is not None:
             return self.function(pd.DataFrame(x, columns=list(self.column_names)))
@@ -129,51 +129,44 @@ def score_function(
         If its score is neither, and `output` does not say how to take it.
     """
     name = type(model).__name__
-    names = None if column_names is None else tuple(column_names)
     wants_log_odds = output == "log-odds"
+    names = None if column_names is None else tuple(column_names)
+    score = partial(Score, column_names=names, coded=coded)
+    explained: Output = output or "probability"
     if callable(getattr(model, "predict_proba", None)):
-        score = Score(model.predict_proba, f"predict_proba of {name}", True, wants_log_odds, names, coded)
-        return score, output or "probability"
+        return score(model.predict_proba, f"predict_proba of {name}", True, wants_log_odds), explained
     if callable(getattr(model, "decision_function", None)):
-        _check_margin(name, output)
-        return Score(model.decision_function, f"decision_function of {name}", False, False, names, coded), "log-odds"
+        check_margin(name, output)
+        return score(model.decision_function, f"decision_function of {name}", False), "log-odds"
     if callable(getattr(model, "predict", None)):
-        if _predicts_labels(model):
-            favorable = model.classes_[1]
-            predicted = Score(
-                lambda x: (np.asarray(model.predict(x)) == favorable).astype(np.float64),
-                f"predict of {name}",
-                True,
-                wants_log_odds,
-                names,
-                coded,
-            )
-            return predicted, output or "probability"
-        score = Score(model.predict, f"predict of {name}", not wants_log_odds, False, names, coded)
-        return score, output or "probability"
+        if not _predicts_labels(model):
+            return score(model.predict, f"predict of {name}", not wants_log_odds), explained
+        favorable = model.classes_[1]
+
+        def is_favorable(x: Any) -> Floats:  # noqa: ANN401 - whatever the model takes
+            return np.asarray(np.asarray(model.predict(x)) == favorable, dtype=np.float64)
+
+        return score(is_favorable, f"predict of {name}", True, wants_log_odds), explained
     if callable(model):
-        name = getattr(model, "__name__", name)
-        score = Score(model, f"The function {name}", not wants_log_odds, False, names, coded)
-        return score, output or "probability"
+        return score(model, f"The function {getattr(model, '__name__', name)}", not wants_log_odds), explained
     raise InvalidTypeError(
         f"Cannot audit a {name}: expected a torch module, a fitted classifier with `predict_proba`, "
         "`decision_function` or `predict`, or a function from a matrix or a table to one number per row."
     )
 
 
-def _check_margin(name: str, output: Output | None) -> None:
+def check_margin(name: str, output: Output | None) -> None:
+    """Refuse to take a margin for what it is not, unless the user says so."""
     if output is None:
         raise InvalidInputError(
             f"A {name} gives a margin with its decision at 0, not log-odds or a probability; pass "
             'settings=AuditSettings(output="log-odds") (--output log-odds) to read it as log-odds (decisions stay the '
-            "same), or calibrate it "
-            "first."
+            "same), or calibrate it first."
         )
     if output == "probability":
         raise InvalidInputError(
             f'A {name} has no probabilities to explain; pass settings=AuditSettings(output="log-odds") '
-            "(--output log-odds) to explain its "
-            "margin."
+            "(--output log-odds) to explain its margin."
         )
 
 
@@ -225,8 +218,7 @@ def black_box_model(
     >>> audited.margin(audited.encode(people)).tolist(), audited.categorical_inputs
     ([0.2, 0.7999999999999999], (1,))
     """
-    named = getattr(model, "feature_names_in_", None) if names is None else names
-    columns = None if named is None else [str(column) for column in named]
+    columns = fitted_names(model) if names is None else [str(column) for column in names]
     coded = _coded(table, columns, categorical) if encoder is None else None
     if columns is None and encoder is None and coded is None and _asks_for_names(model, table):
         assert table is not None
@@ -240,10 +232,10 @@ def black_box_model(
         SampledShapley(score, n_permutations, random_state),
         kind or f"{score.source} (black box)",
         encoder,
-        explained=explained,
+        output=explained,
         takes_missing=takes_missing,
         attribution="sampled_shapley",
-        categorical=() if coded is None else coded.categorical,
+        categorical_inputs=() if coded is None else coded.categorical,
     )
 
 
@@ -308,8 +300,8 @@ def sampled_model(
         SampledShapley(checked, n_permutations, random_state),
         known.kind,
         known.encoder,
-        explained=wanted,
+        output=wanted,
         takes_missing=known.takes_missing,
         attribution="sampled_shapley",
-        categorical=known.categorical_inputs,
+        categorical_inputs=known.categorical_inputs,
     )

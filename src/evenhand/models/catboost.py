@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.exceptions import InvalidInputError
 from evenhand.models.black_box import black_box_model
 from evenhand.models.protocol import Output
 from evenhand.models.shapley import ShapleyModel
 from evenhand.models.trees import tree_library
-from evenhand.models.trees.catboost_trees import LOGISTIC, takes_words, word_features
+from evenhand.models.trees.catboost_trees import check_loss, takes_words, word_features
 
 __all__ = ["catboost_black_box", "takes_categories"]
 
@@ -50,12 +49,7 @@ def catboost_black_box(
         If its loss is not logistic.
     """
     name = type(model).__name__
-    loss = str(model.get_all_params().get("loss_function", "unknown")).split(":")[0]
-    if loss not in LOGISTIC:
-        raise InvalidInputError(
-            f"This {name} was fitted with the loss {loss!r}, whose raw value is no log-odds of a decision; fit it with "
-            f"one of {', '.join(LOGISTIC)}."
-        )
+    check_loss(str(model.get_all_params().get("loss_function", "unknown")).split(":")[0], name)
     names = [str(feature) for feature in model.feature_names_]
     if names == [str(j) for j in range(len(names))] and len(names) == table.shape[1]:
         names = [str(column) for column in table.columns]  # fitted without names

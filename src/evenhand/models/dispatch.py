@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import pandas as pd
 import torch
@@ -36,10 +36,12 @@ class _Options:
     """What the user asked for."""
 
     attribution: AttributionChoice
-    output: Output | None
-    n_permutations: int
-    random_state: int
+    sampling: dict[str, Any]
     table: pd.DataFrame | None
+
+    @property
+    def output(self) -> Output | None:
+        return cast("Output | None", self.sampling["output"])
 
     def allows(self, attribution: AttributionName) -> bool:
         return self.attribution in ("auto", attribution)
@@ -96,7 +98,8 @@ def as_audited_model(
         raise InvalidInputError(f"`attribution` must be one of {list(ATTRIBUTIONS)}, got {attribution!r}.")
     if output not in (None, *get_args(Output)):
         raise InvalidInputError(f"`output` must be one of {list(get_args(Output))} or None, got {output!r}.")
-    options = _Options(attribution, output, n_permutations, random_state, table)
+    sampling = {"output": output, "n_permutations": n_permutations, "random_state": random_state}
+    options = _Options(attribution, sampling, table)
     found = _chosen(model, options)
     if not options.allows(found.attribution):
         raise InvalidInputError(
@@ -119,9 +122,7 @@ def _chosen(model: Any, options: _Options) -> AuditedModel:  # noqa: ANN401
     if known is None or options.attribution == "auto" or options.attribution == known.attribution:
         return known or _black_box(model, options)
     if options.attribution == "sampled_shapley":
-        return sampled_model(
-            known, output=options.output, n_permutations=options.n_permutations, random_state=options.random_state
-        )
+        return sampled_model(known, **options.sampling)
     if options.attribution == "integrated_gradients" and isinstance(known, LinearModel):
         intercept = torch.full((1,), known.intercept, dtype=known.dtype, device=known.device)
         return DifferentiableModel(
@@ -137,13 +138,7 @@ def _known(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN40
     if isinstance(model, nn.Module):
         return DifferentiableModel(model, f"torch module {type(model).__name__}")
     if isinstance(model, OnnxModel):
-        return onnx_model(
-            model,
-            output=options.output,
-            n_permutations=options.n_permutations,
-            random_state=options.random_state,
-            table=options.table,
-        )
+        return onnx_model(model, table=options.table, **options.sampling)
     if isinstance(model, OffersAuditedModel):
         return model.audited_model()
     model = unwrapped(model)
@@ -155,13 +150,7 @@ def _known(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN40
 def _known_estimator(model: Any, options: _Options, encoder: EncodesTables | None) -> AuditedModel | None:  # noqa: ANN401
     """An estimator on its inputs, encoded or not."""
     if encoder is None and options.table is not None and options.allows("sampled_shapley") and takes_categories(model):
-        return catboost_black_box(
-            model,
-            options.table,
-            output=options.output,
-            n_permutations=options.n_permutations,
-            random_state=options.random_state,
-        )
+        return catboost_black_box(model, options.table, **options.sampling)
     if isinstance(model, TreeEnsemble) or tree_library(model) is not None:
         try:
             columns = None if options.table is None else [str(column) for column in options.table.columns]
@@ -196,11 +185,4 @@ def _known_pipeline(model: Any, options: _Options) -> AuditedModel | None:  # no
 
 
 def _black_box(model: Any, options: _Options, encoder: EncodesTables | None = None) -> AuditedModel:  # noqa: ANN401
-    return black_box_model(
-        unwrapped(model),
-        output=options.output,
-        encoder=encoder,
-        n_permutations=options.n_permutations,
-        random_state=options.random_state,
-        table=options.table,
-    )
+    return black_box_model(unwrapped(model), encoder=encoder, table=options.table, **options.sampling)

@@ -15,12 +15,14 @@ from torch import nn
 
 from evenhand.attribution import FeedForward
 from evenhand.attribution.feed_forward import ACTIVATIONS, Activation
-from evenhand.exceptions import InvalidInputError
+from evenhand.attribution.sampled import SampledShapley
+from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.models.black_box import Score, scores_missing
 from evenhand.models.encoders.named_columns import NamedColumns
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel, Output
 from evenhand.models.shapley import ShapleyModel
+from evenhand.system.optional import optional_module
 
 __all__ = ["OnnxModel", "onnx_model", "onnx_network"]
 
@@ -63,14 +65,14 @@ class OnnxModel:
     @cached_property
     def proto(self) -> Any:  # noqa: ANN401 - onnx ships no types
         """The parsed graph; a last ZipMap, which turns rows into dictionaries, is left out."""
-        onnx = _module("onnx")
+        onnx = optional_module("onnx", "An ONNX model", "onnx", "onnx")
         try:
             proto = onnx.load_model_from_string(self.content)
             is_whole = all(t.data_location != onnx.TensorProto.EXTERNAL for t in proto.graph.initializer)
             if is_whole:
                 onnx.checker.check_model(proto)
         except Exception as error:  # onnx raises errors of several libraries
-            raise InvalidInputError(f"The file is not a valid ONNX model: {_first_line(error)}.") from error
+            raise InvalidInputError(f"The file is not a valid ONNX model: {first_line(error)}.") from error
         if not is_whole:
             raise InvalidInputError("The ONNX model keeps weights in other files, which are not read; save it as one.")
         maps = [node for node in proto.graph.node if node.op_type == "ZipMap"]
@@ -85,7 +87,7 @@ class OnnxModel:
     @cached_property
     def session(self) -> Any:  # noqa: ANN401
         """An onnxruntime session on one thread of the CPU."""
-        runtime = _module("onnxruntime")
+        runtime = optional_module("onnxruntime", "An ONNX model", "onnxruntime", "onnx")
         options = runtime.SessionOptions()
         options.log_severity_level = 4  # errors come as exceptions
         options.intra_op_num_threads = 1
@@ -93,7 +95,7 @@ class OnnxModel:
         try:
             return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's own, a subclass of Exception for each cause
-            raise InvalidInputError(f"onnxruntime cannot run the ONNX model: {_first_line(error)}.") from error
+            raise InvalidInputError(f"onnxruntime cannot run the ONNX model: {first_line(error)}.") from error
 
     @cached_property
     def score_name(self) -> str:
@@ -139,7 +141,7 @@ class OnnxModel:
         try:
             return self.session.run([self.score_name], given)[0]
         except Exception as error:  # onnxruntime's own
-            raise InvalidInputError(f"The ONNX model cannot score {x.shape}: {_first_line(error)}.") from error
+            raise InvalidInputError(f"The ONNX model cannot score {x.shape}: {first_line(error)}.") from error
 
 
 def onnx_model(
@@ -151,8 +153,6 @@ def onnx_model(
     table: pd.DataFrame | None = None,
 ) -> AuditedModel:
     """An ONNX model as the audit sees it: differentiated where its graph is a plain network, else a black box."""
-    from evenhand.attribution.sampled import SampledShapley
-
     if output != "probability":
         network = onnx_network(model)
         if network is not None:
@@ -170,7 +170,7 @@ def onnx_model(
         SampledShapley(score, n_permutations, random_state),
         "ONNX model (black box)",
         None if names is None else NamedColumns(names, takes_missing),
-        explained=explained,
+        output=explained,
         takes_missing=takes_missing,
     )
 
@@ -355,18 +355,3 @@ def _attribute(attribute: Any) -> Any:  # noqa: ANN401
 def _width(shape: Sequence[Any]) -> int | None:
     """Number of columns of an input of shape (n, d), if the file says."""
     return shape[1] if len(shape) == 2 and isinstance(shape[1], int) and shape[1] > 0 else None
-
-
-def _module(name: str) -> Any:  # noqa: ANN401
-    from importlib import import_module
-
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise InvalidInputError(
-            f"ONNX models need {name}, which is not installed: pip install 'evenhand[onnx]'."
-        ) from (error)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().split("\n") or [""])[0].rstrip(".") or type(error).__name__

@@ -14,7 +14,7 @@ from torch import Tensor
 from evenhand.attribution import Explanation
 from evenhand.attribution.gradients import Method
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.encoding import CategoryColumn, TableEncoder
+from evenhand.inputs.encoding import TableEncoder
 from evenhand.inputs.validation import as_matrix, is_number_column
 
 __all__ = ["AttributionName", "AuditedModel", "EncodesTables", "OffersAuditedModel", "Output"]
@@ -77,6 +77,8 @@ class AuditedModel(ABC):
     encoder: EncodesTables | None
     attribution: AttributionName
     takes_missing: bool = False
+    output: Output = "log-odds"
+    categorical_inputs: tuple[int, ...] = ()
 
     @property
     @abstractmethod
@@ -100,19 +102,9 @@ class AuditedModel(ABC):
         """The explained score of encoded people, of shape (n,)."""
 
     @property
-    def output(self) -> Output:
-        """What the explained score is."""
-        return "log-odds"
-
-    @property
-    def categorical_inputs(self) -> tuple[int, ...]:
-        """Positions of the encoded inputs that are codes of categories, which have no mean and no order."""
-        return ()
-
-    @property
     def accepts_missing(self) -> bool:
         """Whether a value of the table may be missing."""
-        return self.encoder is not None
+        return self.takes_missing or self.encoder is not None
 
     def probability(self, logit: Tensor) -> Tensor:
         """Probability of the favorable outcome from the explained score, in float64."""
@@ -188,14 +180,7 @@ class AuditedModel(ABC):
         numbered = [c for c in financial_features if c in categories and is_number_column(chosen[c])]
         if numbered:
             chosen = chosen.astype(dict.fromkeys(numbered, "category"))
-        if not isinstance(self.encoder, TableEncoder) or self.encoder.encoding != "ordinal":
-            return chosen
-        codes = {
-            column.name: column.codes(chosen[column.name])
-            for column in self.encoder.columns
-            if isinstance(column, CategoryColumn) and column.name in financial_features
-        }
-        return chosen.assign(**codes)
+        return self.encoder.as_matched(chosen) if isinstance(self.encoder, TableEncoder) else chosen
 
     def is_financial(self, columns: list[str], financial_features: list[str]) -> NDArray[np.bool_]:
         """Which inputs of the model belong to financial features, of shape (d,)."""

@@ -24,56 +24,38 @@ class ShapleyModel(AuditedModel):
     ----------
     game
         The score and its Shapley values.
-    explained
+    output
         Whether the score is log-odds or a probability.
     takes_missing
         Whether the score is defined where an input is missing.
-    precision
-        Type in which inputs are compared.
-    categorical
+    categorical_inputs
         Positions of the inputs that are codes of categories.
     """
 
     game: Game
     kind: str
     encoder: EncodesTables | None = None
-    explained: Output = "log-odds"
+    output: Output = "log-odds"
     takes_missing: bool = False
-    precision: torch.dtype = torch.float64
     attribution: AttributionName = "sampled_shapley"
-    categorical: tuple[int, ...] = ()
+    categorical_inputs: tuple[int, ...] = ()
 
     @property
     def dtype(self) -> torch.dtype:
         """Type in which inputs are compared."""
-        return self.precision
+        return torch.float64
 
     @property
     def device(self) -> torch.device:
         """The CPU."""
         return _CPU
 
-    @property
-    def output(self) -> Output:
-        """What the explained score is."""
-        return self.explained
-
-    @property
-    def accepts_missing(self) -> bool:
-        """Whether a value of the table may be missing."""
-        return self.takes_missing or self.encoder is not None
-
-    @property
-    def categorical_inputs(self) -> tuple[int, ...]:
-        """Positions of the inputs that are codes of categories."""
-        return self.categorical
-
     def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> ShapleyAttribution:
         """Shapley values of encoded people from encoded baselines; nothing is integrated."""
         is_category = None
-        if self.categorical:
+        if self.categorical_inputs:
             is_category = torch.zeros(x.shape[-1], dtype=torch.bool)
-            is_category[list(self.categorical)] = True
+            is_category[list(self.categorical_inputs)] = True
         found = shapley_attribution(self.game, x, baseline, is_category)
         check_finite(found.logit)
         return found

@@ -11,7 +11,8 @@ from torch import nn
 from evenhand.attribution import FeedForward
 from evenhand.attribution.feed_forward import ACTIVATIONS
 from evenhand.exceptions import InvalidInputError
-from evenhand.models.encoders.named_columns import NamedColumns
+from evenhand.models.black_box import check_margin
+from evenhand.models.encoders.named_columns import NamedColumns, fitted_names
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.linear import LinearModel
 from evenhand.models.protocol import AuditedModel, EncodesTables, Output
@@ -81,13 +82,8 @@ def linear_model(
     if not is_logistic and not is_kind(model, *_MARGINS, "SGDClassifier"):
         return None
     name = type(model).__name__
-    if not is_logistic and output != "log-odds":
-        raise InvalidInputError(
-            f"A {name} gives a margin with its decision at 0, not log-odds or a probability; pass "
-            'settings=AuditSettings(output="log-odds") (--output log-odds) to read it as log-odds (decisions stay the '
-            "same), or calibrate it "
-            "first."
-        )
+    if not is_logistic:
+        check_margin(name, output)
     _check_binary(model, "coef_")
     weights = torch.as_tensor(np.array(_densified(model.coef_), dtype=np.float64).reshape(-1))
     intercept = float(np.ravel(model.intercept_)[0])
@@ -131,8 +127,8 @@ def _check_binary(model: Any, fitted_attribute: str) -> None:  # noqa: ANN401
 
 
 def _named_columns(model: Any) -> NamedColumns | None:  # noqa: ANN401
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else NamedColumns([str(name) for name in names])
+    names = fitted_names(model)
+    return None if names is None else NamedColumns(names)
 
 
 def _densified(coefficients: Any) -> Any:  # noqa: ANN401

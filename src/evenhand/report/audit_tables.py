@@ -8,7 +8,7 @@ from typing import Any
 
 from evenhand.metrics.regimes import REGIMES
 from evenhand.report.formatting import is_number
-from evenhand.report.tables import FLAGGED, NOTE, Column, Highlight, Kind, Record, Table, estimate, flag, joined, text
+from evenhand.report.tables import FLAGGED, NOTE, Column, Highlight, Record, Table, estimate, flag, joined, text
 
 __all__ = [
     "SIGNIFICANT",
@@ -40,6 +40,7 @@ SIGNIFICANT = 0.05
 _BALANCED = 0.1  # a standardized mean difference below this is commonly read as balanced
 _NO_EVIDENCE = "Not there: the audit was made with evidence=False."
 _EVERYONE = "all pairs"
+_BINS = 10
 
 _REGIME_WORDS = {
     "A": "same decision, same reasoning",
@@ -250,10 +251,10 @@ def score_histogram(summary: Summary) -> Table:
     return _histogram(summary["distributions"]["score"], "People by score and group")
 
 
-def _histogram(found: Mapping[str, Any], caption: str, bins: int = 10) -> Table:
+def _histogram(found: Mapping[str, Any], caption: str) -> Table:
     """Counts in a few wide bins, by group."""
     edges = found["edges"]
-    step = max(1, (len(edges) - 1) // bins)
+    step = max(1, (len(edges) - 1) // _BINS)
     records = [
         {
             "bin": f"{edges[i]:g} to {edges[min(i + step, len(edges) - 1)]:g}",
@@ -287,10 +288,10 @@ _CHOICES: dict[str, tuple[str, Callable[[Any], str]]] = {
 }
 
 
-def _excess_columns(path: str = "", kind: Kind = "number") -> tuple[Column, ...]:
+def _excess_columns(path: str = "") -> tuple[Column, ...]:
     key = f"{path}/" if path else ""
     return (
-        estimate("excess", path or (lambda r: r), kind),
+        estimate("excess", path or (lambda r: r)),
         Column("standard error", "number", f"{key}standard_error").detail(),
         Column("p-value, one-sided", "p", f"{key}p_value"),
         Column("people", "whole", f"{key}n"),
@@ -413,7 +414,7 @@ def _two_sided(one_sided: float | None) -> float | None:
 
 
 def proxy_table(summary: Summary) -> Table:
-    """How well features tell the group."""
+    """How well features predict the group."""
     screen = summary["proxies"]
     records = [f for f in (screen["all_features"], *screen["features"]) if f is not None] if screen else []
     groups = list(records[0]["auc_by_group"]) if records else []
@@ -426,7 +427,7 @@ def proxy_table(summary: Summary) -> Table:
         Column("people without a value", "whole", "n_missing"),
         Column("note", "long text", lambda r: joined(r["note"], screen["note"])),
     )
-    caption = "How well each feature, and all together, tell the group: 0.5 not at all, 1 entirely"
+    caption = "How well each feature, and all together, predict the group: 0.5 not at all, 1 entirely"
     missing = "Not there: the audit was made with evidence=False, or a group is too small to hold people out of."
     return Table("Proxies", caption, columns, records, (), missing)
 

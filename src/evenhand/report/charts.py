@@ -6,7 +6,7 @@ readers. Charts are of one view, so that a page can give them any width. `report
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import altair as alt
@@ -21,14 +21,17 @@ from evenhand.report.drawing import (
     finished,
     forest,
     group_color,
+    group_shape,
     guide_x,
     guide_y,
     label_of,
     labels_of,
     lines_of,
+    quantity,
+    tooltips,
 )
 from evenhand.report.finding_tables import largest_gap
-from evenhand.report.formatting import decimal, is_number, shortened
+from evenhand.report.formatting import decimal, ends_of, is_number, shortened
 
 __all__ = [
     "approvals",
@@ -78,20 +81,14 @@ def regimes(data: Data) -> alt.Chart:
         for place, r in enumerate(REGIMES)
     ]
     check_any(rows, "no pair was scored")
-    chart = (
-        chart_of(rows)
-        .mark_bar(height={"band": 0.7})
-        .encode(
-            x=alt.X("share:Q", title="Share of pairs", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
-            y=lines_of(list(counts), "group"),
-            color=alt.Color(
-                "regime:N",
-                scale=alt.Scale(domain=list(_REGIME_WORDS.values()), range="ordinal"),
-                legend=alt.Legend(columns=2, labelLimit=260),
-            ),
-            order=alt.Order("place:Q"),
-            tooltip=["group:N", "regime:N", alt.Tooltip("share:Q", format=".1%"), alt.Tooltip("pairs:Q", format=",")],
-        )
+    colors = alt.Scale(domain=list(_REGIME_WORDS.values()), range="ordinal")
+    bars = chart_of(rows).mark_bar(height={"band": 0.7})
+    chart = bars.encode(
+        x=quantity(alt.X, "share", "Share of pairs", percent=True, domain=[0, 1]),
+        y=lines_of(list(counts), "group"),
+        color=alt.Color("regime:N", scale=colors, legend=alt.Legend(columns=2, labelLimit=260)),
+        order=alt.Order("place:Q"),
+        tooltip=tooltips("group", "regime", ("share", ".1%"), ("pairs", ",")),
     )
     return finished(
         chart, "Stacked bars: share of pairs in the regimes A to D, for all pairs and by group.", 30 * len(counts)
@@ -115,8 +112,8 @@ def plane(data: Data) -> alt.Chart:
     check_any(rows, "no pair was scored")
     tau = data["settings"]["consistency_threshold"]
     top = min(1.0, max(0.2, 1.25 * max(row["pfr"] for row in rows)))
-    x = alt.X("pfr:Q", title="Prediction flip rate", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, top]))
-    y = alt.Y("cec:Q", title="Mean CEC score", scale=alt.Scale(domain=[0, 1]))
+    x = quantity(alt.X, "pfr", "Prediction flip rate", percent=True, domain=[0, top])
+    y = quantity(alt.Y, "cec", "Mean CEC score", domain=[0, 1])
     corners = [
         {
             "letter": letter,
@@ -125,21 +122,13 @@ def plane(data: Data) -> alt.Chart:
         }
         for letter in REGIMES
     ]
-    points = (
-        chart_of(rows)
-        .mark_point(size=150)
-        .encode(
-            x=x,
-            y=y,
-            color=group_color(list(counts)),
-            shape=alt.Shape("group:N", sort=None, scale=alt.Scale(domain=list(counts)), legend=alt.Legend()),
-            tooltip=[
-                "group:N",
-                alt.Tooltip("pfr:Q", format=".1%", title="flip rate"),
-                alt.Tooltip("cec:Q", format=".3f", title="mean CEC"),
-                alt.Tooltip("pairs:Q", format=","),
-            ],
-        )
+    points = chart_of(rows).mark_point(size=150)
+    points = points.encode(
+        x=x,
+        y=y,
+        color=group_color(list(counts)),
+        shape=group_shape(list(counts)),
+        tooltip=tooltips("group", ("pfr", ".1%", "flip rate"), ("cec", ".3f", "mean CEC"), ("pairs", ",")),
     )
     layers: list[Any] = [
         chart_of(corners).mark_text(style="corner").encode(x=x, y=y, text="letter:N"),
@@ -170,28 +159,21 @@ def density(data: Data) -> alt.Chart:
     ]
     check_any(rows, "no pair was scored")
     tau = data["settings"]["consistency_threshold"]
-    x = alt.X("left:Q", title="Score of the match minus score of the person", scale=alt.Scale(domain=[-1, 1]))
-    cells = (
-        chart_of(rows)
-        .mark_rect(style="heat")
-        .encode(
-            x=x,
-            x2="right:Q",
-            y=alt.Y("low:Q", title="CEC score", scale=alt.Scale(domain=[0, 1])),
-            y2="high:Q",
-            fillOpacity=alt.FillOpacity(
-                "pairs:Q",
-                scale=alt.Scale(type="sqrt", domain=[0, max(r["pairs"] for r in rows)], range=[0.05, 1]),
-                legend=None,
-            ),
-            tooltip=[
-                alt.Tooltip("left:Q", title="difference from"),
-                alt.Tooltip("right:Q", title="to"),
-                alt.Tooltip("low:Q", title="CEC from"),
-                alt.Tooltip("high:Q", title="to"),
-                alt.Tooltip("pairs:Q", format=","),
-            ],
-        )
+    shades = alt.Scale(type="sqrt", domain=[0, max(r["pairs"] for r in rows)], range=[0.05, 1])
+    cells = chart_of(rows).mark_rect(style="heat")
+    cells = cells.encode(
+        x=quantity(alt.X, "left", "Score of the match minus score of the person", domain=[-1, 1]),
+        x2="right:Q",
+        y=quantity(alt.Y, "low", "CEC score", domain=[0, 1]),
+        y2="high:Q",
+        fillOpacity=alt.FillOpacity("pairs:Q", scale=shades, legend=None),
+        tooltip=tooltips(
+            ("left", "", "difference from"),
+            ("right", "", "to"),
+            ("low", "", "CEC from"),
+            ("high", "", "to"),
+            ("pairs", ","),
+        ),
     )
     return finished(
         alt.layer(cells, *guide_y(tau, f"consistency threshold {tau:g}", "guide")),
@@ -202,8 +184,8 @@ def density(data: Data) -> alt.Chart:
 
 def cec_distribution(data: Data) -> alt.Chart:
     """CEC scores of pairs, and of the placebo pairs of the same people."""
-    x = alt.X("cec:Q", title="CEC score", scale=alt.Scale(domain=[0, 1]))
-    y = alt.Y("share:Q", title="Share of pairs", axis=alt.Axis(format="%"))
+    x = quantity(alt.X, "cec", "CEC score", domain=[0, 1])
+    y = quantity(alt.Y, "share", "Share of pairs", percent=True)
     pairs, placebo = (_histogram(data["distributions"][key]) for key in ("cec", "placebo_cec"))
     check_any(pairs, "no pair was scored")
     layers: list[Any] = [chart_of(pairs).mark_area(style="pairs", interpolate="step-after", line=True).encode(x=x, y=y)]
@@ -228,12 +210,7 @@ def excess(data: Data) -> alt.Chart:
         ("shared reasons", "reason_overlap"),
     )
     rows = [_estimate_row(label, found[name]) for label, name in parts]
-    return forest(
-        rows,
-        "Excess over placebo pairs",
-        "Points with 95 % intervals: excess over placebo pairs of the CEC score, its two parts, regime B and shared "
-        "reasons.",
-    )
+    return _excesses(rows, "excess over placebo pairs of the CEC score, its two parts, regime B and shared reasons.")
 
 
 def excess_by(data: Data) -> alt.Chart:
@@ -241,12 +218,8 @@ def excess_by(data: Data) -> alt.Chart:
     splits = _evidence(data)["splits"]
     rows = [_estimate_row("everyone", data["evidence"]["cec"])]
     rows += [_estimate_row(f"{s['split']}: {s['value']}", s["estimate"]) for s in splits]
-    return forest(
-        rows[:_MOST_ROWS],
-        "Excess over placebo pairs",
-        "Points with 95 % intervals: excess of the CEC score among everyone and within each group, label, decision "
-        "and further column.",
-    )
+    among = "among everyone and within each group, label, decision and further column."
+    return _excesses(rows[:_MOST_ROWS], f"excess of the CEC score {among}")
 
 
 def score_gap(data: Data) -> alt.Chart:
@@ -277,15 +250,9 @@ def shares(data: Data) -> alt.Chart:
     check_any(found, "no pair was scored")
     names = labels_of([f["feature"] for f in found])
     rows = [{"label": name, "share": f["share"]} for name, f in zip(names, found, strict=True)]
-    chart = (
-        chart_of(rows)
-        .mark_bar(height={"band": 0.65})
-        .encode(
-            x=alt.X("share:Q", title="Share of the mean CEC score", axis=alt.Axis(format="%")),
-            y=lines_of(names),
-            tooltip=["label:N", alt.Tooltip("share:Q", format=".1%")],
-        )
-    )
+    bars = chart_of(rows).mark_bar(height={"band": 0.65})
+    x = quantity(alt.X, "share", "Share of the mean CEC score", percent=True)
+    chart = bars.encode(x=x, y=lines_of(names), tooltip=tooltips("label", ("share", ".1%")))
     return finished(chart, "Bars: share of each feature in the mean CEC score, largest first.", STEP * len(rows))
 
 
@@ -307,7 +274,7 @@ def weights(data: Data) -> alt.Chart:
 
 
 def proxies(data: Data) -> alt.Chart:
-    """How well each feature alone tells the group; 0.5 is not at all."""
+    """How well each feature alone predicts the group; 0.5 is not at all."""
     screen = data["proxies"]
     if screen is None:
         raise NothingToDrawError("There is no proxy screen: groups were too small, or the audit ran without evidence.")
@@ -340,20 +307,12 @@ def distances(data: Data) -> alt.Chart:
                 {"group": label_of(name), "distance": d, "share": s}
                 for d, s in zip(found["edges"][: last + 1], share.tolist(), strict=True)
             ]
-    chart = (
-        chart_of(rows)
-        .mark_line()
-        .encode(
-            x=alt.X("distance:Q", title="Distance to the match, in standard deviations"),
-            y=alt.Y("share:Q", title="Share within it", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
-            color=group_color([label_of(name) for name in found["counts"]]),
-            strokeDash=alt.StrokeDash("group:N", legend=None),
-            tooltip=[
-                "group:N",
-                alt.Tooltip("distance:Q", format=".2f"),
-                alt.Tooltip("share:Q", format=".1%", title="share within"),
-            ],
-        )
+    chart = chart_of(rows).mark_line()
+    chart = chart.encode(
+        x=quantity(alt.X, "distance", "Distance to the match, in standard deviations"),
+        y=quantity(alt.Y, "share", "Share within it", percent=True, domain=[0, 1]),
+        **_line_of_each(label_of(name) for name in found["counts"]),
+        tooltip=tooltips("group", ("distance", ".2f"), ("share", ".1%", "share within")),
     )
     return finished(chart, "Lines: share of pairs whose match is within each distance, by group.", height=240)
 
@@ -381,16 +340,13 @@ def balance(data: Data) -> alt.Chart:
         if is_number(row[key])
     ]
     when = list(kinds.values())
-    points = (
-        chart_of(rows)
-        .mark_point(size=70, strokeWidth=2)
-        .encode(
-            x=alt.X("difference:Q", title="Absolute standardized mean difference", scale=alt.Scale(zero=True)),
-            y=lines_of(list(names.values())),
-            color=group_color(when, "when"),
-            shape=alt.Shape("when:N", sort=None, scale=alt.Scale(domain=when), legend=alt.Legend()),
-            tooltip=["label:N", "when:N", "groups:N", alt.Tooltip("difference:Q", format=".3f")],
-        )
+    points = chart_of(rows).mark_point(size=70, strokeWidth=2)
+    points = points.encode(
+        x=quantity(alt.X, "difference", "Absolute standardized mean difference", zero=True),
+        y=lines_of(list(names.values())),
+        color=group_color(when, "when"),
+        shape=group_shape(when, "when"),
+        tooltip=tooltips("label", "when", "groups", ("difference", ".3f")),
     )
     return finished(
         alt.layer(*guide_x(0.1, "0.1"), points),
@@ -459,22 +415,12 @@ def cutoffs(data: Data) -> alt.Chart:
         if not g["is_reference"] and is_number(g["approval_ratio_group_over_reference"]["value"])
     ]
     check_any(rows, "no approval ratio could be estimated at any cut-off")
-    names = list(dict.fromkeys(row["group"] for row in rows))
-    lines = (
-        chart_of(rows)
-        .mark_line(point={"size": 50})
-        .encode(
-            x=alt.X("rate:Q", title="Share of everyone approved at the cut-off", axis=alt.Axis(format="%")),
-            y=alt.Y("ratio:Q", title="Approval ratio", scale=alt.Scale(zero=False)),
-            color=group_color(names),
-            strokeDash=alt.StrokeDash("group:N", legend=None),
-            tooltip=[
-                "group:N",
-                alt.Tooltip("rate:Q", format=".0%", title="approved in all"),
-                alt.Tooltip("cutoff:Q", format=".3f"),
-                alt.Tooltip("ratio:Q", format=".3f"),
-            ],
-        )
+    lines = chart_of(rows).mark_line(point={"size": 50})
+    lines = lines.encode(
+        x=quantity(alt.X, "rate", "Share of everyone approved at the cut-off", percent=True),
+        y=quantity(alt.Y, "ratio", "Approval ratio", zero=False),
+        **_line_of_each(row["group"] for row in rows),
+        tooltip=tooltips("group", ("rate", ".0%", "approved in all"), ("cutoff", ".3f"), ("ratio", ".3f")),
     )
     limit = data["outcome"]["approvals"]["four_fifths_threshold"]
     return finished(
@@ -495,16 +441,12 @@ def score_distribution(data: Data) -> alt.Chart:
     ]
     check_any(rows, "no one has a score")
     threshold = data["settings"]["decision_threshold"]
-    lines = (
-        chart_of(rows)
-        .mark_line(interpolate="step-after", strokeWidth=2)
-        .encode(
-            x=alt.X("score:Q", title="Score", scale=alt.Scale(domain=[0, 1])),
-            y=alt.Y("share:Q", title="Share of the group", axis=alt.Axis(format="%")),
-            color=group_color([label_of(name) for name in found["counts"]]),
-            strokeDash=alt.StrokeDash("group:N", legend=None),
-            tooltip=["group:N", alt.Tooltip("score:Q", format=".3f"), alt.Tooltip("share:Q", format=".1%")],
-        )
+    lines = chart_of(rows).mark_line(interpolate="step-after", strokeWidth=2)
+    lines = lines.encode(
+        x=quantity(alt.X, "score", "Score", domain=[0, 1]),
+        y=quantity(alt.Y, "share", "Share of the group", percent=True),
+        **_line_of_each(label_of(name) for name in found["counts"]),
+        tooltip=tooltips("group", ("score", ".3f"), ("share", ".1%")),
     )
     return finished(
         alt.layer(*guide_x(threshold, f"decision threshold {threshold:g}"), lines),
@@ -519,11 +461,7 @@ def sensitivity(data: Data) -> alt.Chart:
     rows = [_estimate_row("as audited", data["evidence"]["cec"])]
     rows += [_estimate_row(f"distance up to {e['max_distance']:.2f}", e) for e in found["max_distance"]]
     rows += [_estimate_row(f"nearest {e['n_matches']} each", e) for e in found["n_matches"]]
-    return forest(
-        rows,
-        "Excess over placebo pairs",
-        "Points with 95 % intervals: excess of the CEC score with nearer or fewer matches.",
-    )
+    return _excesses(rows, "excess of the CEC score with nearer or fewer matches.")
 
 
 def thresholds(data: Data) -> alt.Chart:
@@ -559,16 +497,13 @@ def pair(sample: Data, row: int) -> alt.Chart:
         for name, j in zip(names, order, strict=True)
         for (who, (_, values)), unit in zip(sides.items(), units, strict=True)
     ]
-    chart = (
-        chart_of(rows)
-        .mark_bar()
-        .encode(
-            x=alt.X("part:Q", title="Attribution, as part of the whole explanation"),
-            y=lines_of(names),
-            yOffset=alt.YOffset("who:N", sort=None, scale=alt.Scale(domain=list(sides))),
-            color=group_color(list(sides), "who"),
-            tooltip=["label:N", "who:N", "value:N", alt.Tooltip("part:Q", format=".3f")],
-        )
+    chart = chart_of(rows).mark_bar()
+    chart = chart.encode(
+        x=quantity(alt.X, "part", "Attribution, as part of the whole explanation"),
+        y=lines_of(names),
+        yOffset=alt.YOffset("who:N", sort=None, scale=alt.Scale(domain=list(sides))),
+        color=group_color(list(sides), "who"),
+        tooltip=tooltips("label", "who", "value", ("part", ".3f")),
     )
     return finished(
         chart,
@@ -576,6 +511,15 @@ def pair(sample: Data, row: int) -> alt.Chart:
         f"{decimal(float(chosen['cec']))}.",
         30 * len(names),
     )
+
+
+def _excesses(rows: list[Row], shown: str) -> alt.Chart:
+    return forest(rows, "Excess over placebo pairs", f"Points with 95 % intervals: {shown}")
+
+
+def _line_of_each(names: Iterable[str]) -> dict[str, Any]:
+    """A color and a dash for the line of each group."""
+    return {"color": group_color(list(dict.fromkeys(names))), "strokeDash": alt.StrokeDash("group:N", legend=None)}
 
 
 def _histogram(found: Mapping[str, Any]) -> list[Row]:
@@ -588,7 +532,7 @@ def _histogram(found: Mapping[str, Any]) -> list[Row]:
 
 
 def _estimate_row(label: str, estimate: Mapping[str, Any]) -> Row:
-    low, high = (estimate.get(f"ci_{end}", estimate.get(end)) for end in ("low", "high"))
+    low, high = ends_of(estimate)
     return {"label": str(label), "value": estimate["value"], "low": low, "high": high}
 
 

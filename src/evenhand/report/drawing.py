@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import altair as alt
 import vl_convert
@@ -26,17 +26,21 @@ __all__ = [
     "finished",
     "forest",
     "group_color",
+    "group_shape",
     "guide_x",
     "guide_y",
     "label_of",
     "labels_of",
     "lines_of",
+    "quantity",
     "save",
     "specification",
     "svg_of",
+    "tooltips",
 ]
 
 Row = dict[str, Any]
+C = TypeVar("C", alt.X, alt.Y)
 
 STEP = 24
 """Height of a line of a chart."""
@@ -104,7 +108,6 @@ def forest(
     description: str,
     *,
     zero: float | None = 0.0,
-    band: float | None = None,
     guides: Sequence[tuple[float, str]] = (),
     percent_axis: bool = False,
 ) -> alt.Chart:
@@ -121,23 +124,14 @@ def forest(
         }
         for name, row in zip(names, known, strict=True)
     ]
-    axis = alt.Axis(format="%") if percent_axis else alt.Axis()
     ends = [row[key] for row in shown for key in ("low", "high")] + ([] if zero is None else [zero])
     margin = 0.05 * (max(ends) - min(ends) or 1.0)
     domain = [min(ends) - margin, max(ends) + margin]
-    x = alt.X("low:Q", title=title, axis=axis, scale=alt.Scale(domain=domain, zero=False))
+    x = quantity(alt.X, "low", title, percent=percent_axis, domain=domain, zero=False)
     y = lines_of(names)
     form = ".1%" if percent_axis else ".3f"
-    tooltip = [
-        "label:N",
-        alt.Tooltip("value:Q", format=form),
-        alt.Tooltip("low:Q", format=form, title="95 % from"),
-        alt.Tooltip("high:Q", format=form, title="to"),
-    ]
+    tooltip = tooltips("label", ("value", form), ("low", form, "95 % from"), ("high", form, "to"))
     layers: list[Any] = []
-    if band is not None:
-        ends_of_band = [{"left": max(-band, domain[0]), "right": min(band, domain[1])}]
-        layers.append(chart_of(ends_of_band).mark_rect(style="band", clip=True).encode(x=alt.X("left:Q"), x2="right:Q"))
     if zero is not None:
         layers.append(chart_of([{"at": zero}]).mark_rule(style="zero").encode(x=alt.X("at:Q")))
     for value, words in guides:
@@ -150,7 +144,7 @@ def forest(
     return finished(alt.layer(*layers), description, STEP * len(shown))
 
 
-def finished(chart: Any, description: str, height: int) -> alt.Chart:  # noqa: ANN401 - of one layer or several
+def finished(chart: Any, description: str, height: float) -> alt.Chart:  # noqa: ANN401 - of one layer or several
     """The chart with its size, its description and the light colors."""
     sized: alt.Chart = chart.properties(width=WIDTH, height=height, description=description)
     sized.config = _configuration()
@@ -175,6 +169,36 @@ def lines_of(names: Sequence[str], field: str = "label") -> alt.Y:
 def group_color(names: Sequence[str], field: str = "group") -> alt.Color:
     """The color of each name, in their order."""
     return alt.Color(f"{field}:N", sort=None, scale=alt.Scale(domain=list(names)), legend=alt.Legend())
+
+
+def group_shape(names: Sequence[str], field: str = "group") -> alt.Shape:
+    """The shape of each name, in the legend of its color."""
+    return alt.Shape(f"{field}:N", sort=None, scale=alt.Scale(domain=list(names)), legend=alt.Legend())
+
+
+def quantity(
+    channel: type[C],
+    field: str,
+    title: str | None,
+    *,
+    percent: bool = False,
+    **scale: Any,  # noqa: ANN401 - of `alt.Scale`
+) -> C:
+    """An axis of numbers, such as `quantity(alt.X, "share", "Share of pairs", percent=True, domain=[0, 1])`."""
+    more: dict[str, Any] = {"axis": alt.Axis(format="%")} if percent else {}
+    more |= {"scale": alt.Scale(**scale)} if scale else {}
+    return channel(f"{field}:Q", title=title, **more)
+
+
+def tooltips(*fields: str | tuple[str, ...]) -> list[alt.Tooltip]:
+    """What shows beside the pointer: names of texts; numbers as (name, format) or (name, format, title)."""
+    found = []
+    for field in fields:
+        name, form, *title = (field, "") if isinstance(field, str) else field
+        more: dict[str, Any] = {"format": form} if form else {}
+        more |= {"title": title[0]} if title else {}
+        found.append(alt.Tooltip(f"{name}:{'N' if isinstance(field, str) else 'Q'}", **more))
+    return found
 
 
 def guide_y(

@@ -10,6 +10,7 @@ __all__ = [
     "MISSING",
     "count",
     "decimal",
+    "ends_of",
     "estimate_interval",
     "interval",
     "is_number",
@@ -102,12 +103,14 @@ def interval(low: float | None, high: float | None, places: int = 3) -> str:
 
 def estimate_interval(estimate: Mapping[str, Any], places: int = 3, scale: float = 1.0) -> str:
     """The interval of an estimate with the keys low and high, or ci_low and ci_high."""
-    low, high = (estimate.get(key, estimate.get(f"ci_{key}")) for key in ("low", "high"))
-    return interval(_scaled(low, scale), _scaled(high, scale), places)
+    low, high = (None if end is None else end * scale for end in ends_of(estimate))
+    return interval(low, high, places)
 
 
-def _scaled(value: float | None, scale: float) -> float | None:
-    return None if value is None else value * scale
+def ends_of(estimate: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Lower and upper end of an estimate, whichever its keys are called."""
+    low, high = (estimate.get(end, estimate.get(f"ci_{end}")) for end in ("low", "high"))
+    return low, high
 
 
 def listed(names: list[str], most: int = 3) -> str:

@@ -9,7 +9,7 @@ GLOSSARY: dict[str, str] = {
     "financial features": "The features on which people are matched: what makes two applicants comparable.",
     "match, pair": "A person and the nearest person of another group with the same label, by financial features.",
     "attribution": "How far a feature moved a person's score from that of the average person of their label and group.",
-    "CEC score": "How differently the model argues about the two of a pair: 0 identical reasoning, 1 opposed.",
+    "CEC score": "How differently the model reasons about the two of a pair: 0 identical reasoning, 1 opposed.",
     "input gap": "The part of the CEC score that comes from other inputs under the same weights.",
     "reasoning gap": "The part of the CEC score that comes from other weights on the same inputs.",
     "regime": "A: same decision, same reasoning. B: same decision, different reasoning. C: different decision, same "

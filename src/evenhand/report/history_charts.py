@@ -7,7 +7,17 @@ from typing import Any
 
 import altair as alt
 
-from evenhand.report.drawing import STEP, WIDTH, chart_of
+from evenhand.report.drawing import (
+    STEP,
+    chart_of,
+    finished,
+    group_color,
+    group_shape,
+    guide_y,
+    lines_of,
+    quantity,
+    tooltips,
+)
 from evenhand.report.formatting import decimal, interval, is_number, p_value, shortened
 from evenhand.report.tables import Record
 from evenhand.report.theme import VARIABLES
@@ -24,7 +34,7 @@ _VERDICTS = {
 _MOST_LINES = 8
 
 
-def change_chart(changes: Sequence[Record], title: str) -> alt.LayerChart:
+def change_chart(changes: Sequence[Record], title: str) -> alt.Chart:
     """Changes with their intervals, one row for each metric; a full point moved by more than noise."""
     is_ratio = changes[0]["scale"] == "ratio"
     audits = list(dict.fromkeys(change["audit"] for change in changes))
@@ -46,54 +56,54 @@ def change_chart(changes: Sequence[Record], title: str) -> alt.LayerChart:
     ]
     scale = alt.Scale(type="log", nice=False) if is_ratio else alt.Scale(zero=True, nice=True)
     x = alt.X("change:Q", title=title, scale=scale)
-    y = alt.Y("metric:N", title=None, sort=metrics)
     present = [verdict for verdict in _VERDICTS if any(c["verdict"] == verdict for c in changes)]
     color = alt.Color(
         "verdict:N",
         scale=alt.Scale(domain=present, range=[_VERDICTS[verdict] for verdict in present]),
         legend=alt.Legend(),
     )
-    shared: dict[str, Any] = {"y": y, "color": color}
+    shared: dict[str, Any] = {"y": lines_of(metrics, "metric"), "color": color}
     points: dict[str, Any] = {}
     if len(audits) > 1:
         shared["yOffset"] = alt.YOffset("audit:N", sort=audits)
         legend = alt.Legend(orient="bottom")
         points["shape"] = alt.Shape("audit:N", sort=audits, scale=alt.Scale(domain=audits), legend=legend)
-    tooltip = ["metric:N", "audit:N", "from:N", "to:N", alt.Tooltip("change:Q", format=".3f"), "interval:N",
-               "p, adjusted:N", "verdict:N"]  # fmt: skip
-    base = chart_of(rows)
+    numbers = ("from", "to", ("change", ".3f"), "interval", "p, adjusted")
+    tooltip = tooltips("metric", "audit", *numbers, "verdict")
     nothing = chart_of([{"at": 1 if is_ratio else 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q", scale=scale))
-    lines = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title, scale=scale), x2="high:Q", **shared)
+    lines = chart_of(rows).mark_rule(strokeWidth=2)
+    lines = lines.encode(x=alt.X("low:Q", title=title, scale=scale), x2="high:Q", **shared)
+    hollow = [row for row in rows if row["verdict"] != "more than noise"]
+    full = [row for row in rows if row["verdict"] == "more than noise"]
     # A layer without rows would have no extent.
-    is_moved = [row["verdict"] == "more than noise" for row in rows]
-    hollow = chart_of([row for row, moved in zip(rows, is_moved, strict=True) if not moved])
-    full = chart_of([row for row, moved in zip(rows, is_moved, strict=True) if moved])
-    marks = [hollow.mark_point(filled=False, strokeWidth=2, size=70)] if not all(is_moved) else []
-    marks += [full.mark_point(filled=True, size=110)] if any(is_moved) else []
+    marks = [chart_of(hollow).mark_point(filled=False, strokeWidth=2, size=70)] if hollow else []
+    marks += [chart_of(full).mark_point(filled=True, size=110)] if full else []
     layers = [mark.encode(x=x, tooltip=tooltip, **shared, **points) for mark in marks]
     description = f"{title}, with intervals, of {len(metrics)} metrics; the vertical line is no change."
     height = STEP * len(metrics) * max(1.0, 0.72 * len(audits))
-    return _finished(alt.layer(nothing, lines, *layers), description, height)
+    return finished(alt.layer(nothing, lines, *layers), description, height)
 
 
-def share_chart(shares: Sequence[Row], audits: Sequence[str], features: Sequence[str]) -> alt.LayerChart:
+def share_chart(shares: Sequence[Row], audits: Sequence[str], features: Sequence[str]) -> alt.Chart:
     """Share of the CEC score by feature, a point for each audit and a line between them."""
     names = [_label(name) for name in features]
     rows = [{**row, "feature": _label(row["feature"])} for row in shares]
-    x = alt.X("share:Q", title="Share of the CEC score", axis=alt.Axis(format="%"), scale=alt.Scale(zero=True))
-    y = alt.Y("feature:N", title=None, sort=names)
-    color = alt.Color("audit:N", sort=list(audits), scale=alt.Scale(domain=list(audits)), legend=alt.Legend())
-    shape = alt.Shape("audit:N", sort=list(audits), scale=alt.Scale(domain=list(audits)), legend=alt.Legend())
+    x = quantity(alt.X, "share", "Share of the CEC score", percent=True, zero=True)
+    y = lines_of(names, "feature")
     base = chart_of(rows)
     between = base.mark_line(style="guide", strokeDash=[1, 0]).encode(x=x, y=y, detail="feature:N")
     points = base.mark_point(size=90).encode(
-        x=x, y=y, color=color, shape=shape, tooltip=["feature:N", "audit:N", alt.Tooltip("share:Q", format=".1%")]
+        x=x,
+        y=y,
+        color=group_color(audits, "audit"),
+        shape=group_shape(audits, "audit"),
+        tooltip=tooltips("feature", "audit", ("share", ".1%")),
     )
     description = f"Share of the CEC score of {len(names)} features in {len(audits)} audits."
-    return _finished(alt.layer(between, points), description, STEP * len(names))
+    return finished(alt.layer(between, points), description, STEP * len(names))
 
 
-def trend_chart(trend: Record, is_share: bool) -> alt.LayerChart:
+def trend_chart(trend: Record, is_share: bool) -> alt.Chart:
     """A metric over the audits with intervals, what the past leads to expect, and the limits of an alarm."""
     names = [point["audit"] for point in trend["points"]]
     left = trend["departure"]["audit"] if trend["departure"] is not None else None
@@ -115,7 +125,7 @@ def trend_chart(trend: Record, is_share: bool) -> alt.LayerChart:
     ]
     axis = alt.Axis(format=".0%") if is_share else alt.Axis()
     scale = alt.Scale(zero=False, nice=True)
-    x = alt.X("audit:O", title=None, sort=names, axis=_audit_axis(names))
+    x = _audits(names)
 
     def y(field: str) -> alt.Y:
         return alt.Y(f"{field}:Q", title=None, axis=axis, scale=scale)
@@ -137,10 +147,10 @@ def trend_chart(trend: Record, is_share: bool) -> alt.LayerChart:
         ring = ring.mark_point(size=230, filled=False, strokeWidth=3, color=VARIABLES.regimes[1])
         layers.append(ring.encode(x=x, y=y("value"), tooltip=tooltip))
     description = f"{trend['words']} over {len(names)} audits, with intervals and the limits of an alarm."
-    return _finished(alt.layer(*layers), description, 220)
+    return finished(alt.layer(*layers), description, 220)
 
 
-def cusum_chart(trends: Sequence[Record], limit: float) -> alt.LayerChart:
+def cusum_chart(trends: Sequence[Record], limit: float) -> alt.Chart:
     """The sums of deviations upwards and, mirrored, downwards, with the limit of an alarm."""
     nearest = sorted(trends, key=_peak, reverse=True)[:_MOST_LINES]
     shown = [trend for trend in trends if trend in nearest]
@@ -159,25 +169,25 @@ def cusum_chart(trends: Sequence[Record], limit: float) -> alt.LayerChart:
     ]
     # After an alarm a sum grows without end and would hide the others.
     end = limit * min(max(1.25, 1.05 * max(map(_peak, shown)) / limit), 2.5)
-    x = alt.X("audit:O", title=None, sort=names, axis=_audit_axis(names))
-    y = alt.Y("sum:Q", title="Sum of deviations, standard errors", scale=alt.Scale(domain=[-end, end], nice=False))
-    color = alt.Color("metric:N", sort=words, scale=alt.Scale(domain=words), legend=alt.Legend())
+    x = _audits(names)
+    y = quantity(alt.Y, "sum", "Sum of deviations, standard errors", domain=[-end, end], nice=False)
+    color = group_color(words, "metric")
     base = chart_of(rows).transform_filter("isValid(datum.sum)")
     lines = base.mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color, detail="side:N")
-    tooltip = ["metric:N", "audit:N", alt.Tooltip("sum:Q", format=".2f")]
-    points = base.mark_point(size=45, clip=True).encode(x=x, y=y, color=color, shape=_shape(words), tooltip=tooltip)
-    ends = [{"at": limit, "words": "alarm: drift upwards"}, {"at": -limit, "words": "alarm: drift downwards"}]
-    alarm = chart_of(ends)
-    limits = alarm.mark_rule(style="floor").encode(y=alt.Y("at:Q"))
-    text = alarm.mark_text(style="floor-text", align="right", dy=-7).encode(
-        y=alt.Y("at:Q"), x=alt.value("width"), text="words:N"
+    points = base.mark_point(size=45, clip=True).encode(
+        x=x,
+        y=y,
+        color=color,
+        shape=group_shape(words, "metric"),
+        tooltip=tooltips("metric", "audit", ("sum", ".2f")),
     )
+    limits = guide_y(limit, "alarm: drift upwards", "floor") + guide_y(-limit, "alarm: drift downwards", "floor")
     zero = chart_of([{"at": 0}]).mark_rule(style="zero").encode(y=alt.Y("at:Q"))
     description = f"CUSUM of {len(shown)} metrics; an alarm is raised beyond {limit:.1f} standard errors."
-    return _finished(alt.layer(zero, limits, text, lines, points), description, 280)
+    return finished(alt.layer(zero, *limits, lines, points), description, 280)
 
 
-def rate_chart(trends: Sequence[Record], title: str, format_: str = ".0%") -> alt.LayerChart:
+def rate_chart(trends: Sequence[Record], title: str, format_: str = ".0%") -> alt.Chart:
     """Several metrics of one kind over the audits, with intervals."""
     names = [point["audit"] for point in trends[0]["points"]]
     words = [_label(trend["words"]) for trend in trends]
@@ -193,23 +203,20 @@ def rate_chart(trends: Sequence[Record], title: str, format_: str = ".0%") -> al
         for t in trends
         for p in t["points"]
     ]
-    x = alt.X("audit:O", title=None, sort=names, axis=_audit_axis(names))
+    x = _audits(names)
     scale = alt.Scale(zero=False, nice=True)
     axis = alt.Axis(format=format_)
-    color = alt.Color("metric:N", sort=words, scale=alt.Scale(domain=words), legend=alt.Legend(symbolOpacity=1))
+    color = alt.Color("metric:N", sort=None, scale=alt.Scale(domain=words), legend=alt.Legend(symbolOpacity=1))
     base = chart_of(rows).transform_filter("isValid(datum.value)")
-    tooltip = ["metric:N", "audit:N", alt.Tooltip("value:Q", format=".3f"), "interval:N"]
+    tooltip = tooltips("metric", "audit", ("value", ".3f"), "interval")
     value = alt.Y("value:Q", title=title, axis=axis, scale=scale)
     low = alt.Y("low:Q", title=title, axis=axis, scale=scale)
     band = base.mark_area(opacity=0.12).encode(x=x, y=low, y2="high:Q", color=color)
     lines = base.mark_line().encode(x=x, y=value, color=color)
-    points = base.mark_point(size=60).encode(x=x, y=value, color=color, shape=_shape(words), tooltip=tooltip)
-    return _finished(alt.layer(band, lines, points), f"{title} over {len(names)} audits, with intervals.", 240)
-
-
-def _shape(words: Sequence[str]) -> alt.Shape:
-    """A shape for each metric beside its color, in the same legend."""
-    return alt.Shape("metric:N", sort=list(words), scale=alt.Scale(domain=list(words)), legend=alt.Legend())
+    points = base.mark_point(size=60).encode(
+        x=x, y=value, color=color, shape=group_shape(words, "metric"), tooltip=tooltip
+    )
+    return finished(alt.layer(band, lines, points), f"{title} over {len(names)} audits, with intervals.", 240)
 
 
 def _peak(trend: Record) -> float:
@@ -217,14 +224,11 @@ def _peak(trend: Record) -> float:
     return max(sizes, default=0.0)
 
 
-def _audit_axis(names: Sequence[str]) -> alt.Axis:
+def _audits(names: Sequence[str]) -> alt.X:
+    """The audits from left to right."""
     is_crowded = sum(map(len, names)) > 48 or len(names) > 10
-    return alt.Axis(labelAngle=-40 if is_crowded else 0, labelLimit=110, labelOverlap="greedy", grid=False)
-
-
-def _finished(chart: Any, description: str, height: float) -> alt.LayerChart:  # noqa: ANN401 - of several layers
-    finished: alt.LayerChart = chart.properties(width=WIDTH, height=height, description=description)
-    return finished
+    axis = alt.Axis(labelAngle=-40 if is_crowded else 0, labelLimit=110, labelOverlap="greedy", grid=False)
+    return alt.X("audit:O", title=None, sort=list(names), axis=axis)
 
 
 def _plain(value: float | None) -> float | None:

@@ -62,40 +62,35 @@ def comparison_page(comparison: Record) -> str:
         _decisions(metrics),
         _drivers(comparison),
         Section("all", "All changes", tables=[_change_table([*metrics, *comparison["features"]])]),
-        Section("reading", "How to read this", points=_READING),
+        Section("reading", "How to read this", points=tuple(_READING.items())),
     ]
     title = f"{listed([shortened(name, 40) for name in others])} against {shortened(base, 40)}"
     return render("audit comparison", title, sections)
 
 
-_READING = (
-    (
-        "Noise",
+_READING = {
+    "Noise": (
         "Every metric is an estimate from the people who happened to be audited. A change counts as more than "
         "noise when chance alone would give as large a one in at most 5 % of comparisons in which nothing "
-        "changed.",
+        "changed."
     ),
-    (
-        "Many metrics",
+    "Many metrics": (
         "Looking at many metrics, some stray by chance. Adjusted p-values (Holm) allow for all metrics of all "
-        "audits on this page; features are adjusted among themselves.",
+        "audits on this page; features are adjusted among themselves."
     ),
-    (
-        "Gaps have a sign here",
+    "Gaps have a sign here": (
         "A gap is shown as one group's rate minus that of the reference group. If it passes through 0 the gap "
-        "changes sides, which its size alone would not show.",
+        "changes sides, which its size alone would not show."
     ),
-    (
-        "A change is no cause",
+    "A change is not a cause": (
         "Other people, other settings, another model or another month can each move a metric. The page says "
-        "that it moved, not why.",
+        "that it moved, not why."
     ),
-    (
-        "No change is no proof",
+    "No change is not proof": (
         "A change within noise may be real and too small to be seen with so few people. Its interval says how "
-        "large it could be.",
+        "large it could be."
     ),
-)
+}
 
 
 def _key_changes(comparison: Record, audit: str) -> list[KeyMetric]:
@@ -135,7 +130,7 @@ def _what_was_compared(comparison: Record) -> Section:
 
 def _reasoning(metrics: Sequence[Record]) -> Section:
     text = (
-        "How differently comparable people of different groups are argued about. The excess is what pairs across "
+        "How differently comparable people of different groups are reasoned about. The excess is what pairs across "
         "groups have over placebo pairs; 0 means no more than any two people of the same group differ."
     )
     panel = _change_panel(
@@ -259,9 +254,9 @@ def monitoring_page(monitoring: Record) -> str:
         headline = "One audit has no past to depart from."
     elif found:
         n = _n_monitored(monitoring)
-        headline = f"{len(found)} of {n} monitored metrics left their past, first at {found[0]['audit']}."
+        headline = f"{len(found)} of {n} monitored metrics departed from their past, first at {found[0]['audit']}."
     else:
-        headline = f"No monitored metric left its past in {len(names)} audits."
+        headline = f"No monitored metric departed from its past in {len(names)} audits."
     last = [t for t in monitoring["trends"] if t["is_monitored"] and is_number(t["points"][-1]["value"])][:5]
     key = [
         KeyMetric(

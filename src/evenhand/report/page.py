@@ -25,7 +25,7 @@ _DATA_WORDS = {
     "n_reference": "People matched in",
     "n_features": "Features",
     "groups": "Groups",
-    "group_columns": "Columns that tell the group",
+    "group_columns": "Columns that reveal the group",
     "attribution_method": "Attribution",
     "completeness_gap": "Attribution left over",
     "attribution_error": "Standard error of attributions",
@@ -62,7 +62,7 @@ _PROSE = {
     ),
     "drivers": (
         "Which features the excess comes from, which the model weighs differently in comparable people, and which "
-        "tell the group. A feature that tells the group can stand in for it; whether it does is a question for "
+        "predict the group. A feature that predicts the group can stand in for it; whether it does is a question for "
         "someone who knows the product."
     ),
     "matching": (
@@ -79,56 +79,47 @@ _PROSE = {
     ),
 }
 
-_LIMITS = (
-    (
-        "No verdict on law or fairness",
+_LIMITS = {
+    "No verdict on law or fairness": (
         "The metrics compare explanations. Which differences are acceptable is for people who know the product, "
-        "the applicants and the law.",
+        "the applicants and the law."
     ),
-    (
-        "The financial features are a judgment",
-        "They say who is comparable. With another list the audit is another.",
+    "The financial features are a judgment": (
+        "They say who is comparable. With another list, the audit answers another question."
     ),
-    (
-        "Matches are near, not equal",
+    "Matches are near, not equal": (
         "Other inputs differ, and that alone makes large CEC scores: hold them against placebo pairs, never "
-        "against 0 or another dataset.",
+        "against 0 or another dataset."
     ),
-)
-_LIMITS_OF_EVIDENCE = (
-    (
-        "The excess has assumptions",
+}
+_LIMITS_OF_EVIDENCE = {
+    "The excess has assumptions": (
         "It takes out what unlike finances explain by a linear regression. It does not take out other inputs that "
         "differ between groups and that the model uses alike for everyone: such a proxy is what it is meant to "
-        "notice.",
+        "notice."
     ),
-    (
-        "Many looks",
+    "Many looks": (
         "Splits, features and sensitivity are many estimates; some stray by chance. Adjusted p-values are beside "
-        "the splits.",
+        "the splits."
     ),
-)
-_LIMITS_WITHOUT_EVIDENCE = (
-    (
-        "No noise floor",
-        "Without evidence nothing here says whether pairs across groups differ more than any two people would.",
+}
+_LIMITS_WITHOUT_EVIDENCE = {
+    "No noise floor": (
+        "Without evidence nothing here says whether pairs across groups differ more than any two people would."
     ),
-)
-_LIMITS_OF_ALL = (
-    (
-        "Attributions are one way to explain",
-        "They describe the model's function between a baseline and a person: not the world, and not a cause.",
+}
+_LIMITS_OF_ALL = {
+    "Attributions are one way to explain": (
+        "They describe the model's function between a baseline and a person: not the world, and not a cause."
     ),
-    (
-        "Labels and groups are taken as true",
-        "Repayment is known only of those who got a loan, and errors in the group blur every difference.",
+    "Labels and groups are taken as true": (
+        "Repayment is known only of those who got a loan, and errors in the group blur every difference."
     ),
-    (
-        "Thresholds are conventions",
+    "Thresholds are conventions": (
         "The consistency threshold, 0.02 for practical size, 0.8 for approval ratios and 0.1 for balance were not "
-        "made for this case.",
+        "made for this case."
     ),
-)
+}
 
 
 def audit_page(
@@ -197,7 +188,7 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
         _charts(summary, "outcome", "Outcomes", tables=[*(table(summary) for table in outcome), *segments]),
         _charts(summary, "sensitivity", "Sensitivity"),
         Section("explorer", "Pair explorer", (explorer,), is_explorer=True),
-        Section("limitations", "Limitations", points=(*_LIMITS, *more_limits, *_LIMITS_OF_ALL)),
+        Section("limitations", "Limitations", points=tuple({**_LIMITS, **more_limits, **_LIMITS_OF_ALL}.items())),
         Section("glossary", "Glossary", words=_glossary()),
     ]
 

@@ -29,10 +29,8 @@ class AuditChart:
         The chart from an audit's summary; its name is the chart's.
     title
         Of the chart on the page.
-    section
-        Of the page.
     caption
-        What to see in it, from the summary.
+        What to see in it: always the same, or from the summary.
     table
         The numbers behind it, from the summary.
     is_wide
@@ -41,8 +39,7 @@ class AuditChart:
 
     draw: Callable[[Data], alt.Chart]
     title: str
-    section: str
-    caption: Callable[[Data], str]
+    caption: str | Callable[[Data], str]
     table: Callable[[Data], Table]
     is_wide: bool = False
 
@@ -58,12 +55,13 @@ class AuditChart:
             chart = self.draw(summary)
         except NothingToDrawError as nothing:
             return panel_of(self.name, self.title, "", str(nothing), table, is_wide=self.is_wide)
-        return panel_of(self.name, self.title, self.caption(summary), chart, table, is_wide=self.is_wide)
+        caption = self.caption if isinstance(self.caption, str) else self.caption(summary)
+        return panel_of(self.name, self.title, caption, chart, table, is_wide=self.is_wide)
 
 
 def panels_of(summary: Data, section: str) -> tuple[Panel, ...]:
     """The charts of a section of the page."""
-    return tuple(chart.panel(summary) for chart in CHARTS.values() if chart.section == section)
+    return tuple(chart.panel(summary) for chart in _SECTIONS[section])
 
 
 def _score_gap(data: Data) -> str:
@@ -96,11 +94,10 @@ def _plane(data: Data) -> str:
     )
 
 
-def _density(data: Data) -> str:
-    return (
-        "Darker cells hold more pairs. Those high up and near the middle have almost the same score for different "
-        "reasons: no metric of outcomes can see them."
-    )
+_DENSITY = (
+    "Darker cells hold more pairs. Those high up and near the middle have almost the same score for different "
+    "reasons: no metric of outcomes can see them."
+)
 
 
 def _cec_distribution(data: Data) -> str:
@@ -165,7 +162,7 @@ def _proxies(data: Data) -> str:
     every = data["proxies"]["all_features"]
     known = sorted((f for f in data["proxies"]["features"] if is_number(f["auc"])), key=lambda f: -f["auc"])
     best = f"; best alone is {shortened(known[0]['feature'], 40)} at {decimal(known[0]['auc'], 2)}" if known else ""
-    return f"All features together tell the group with an AUC of {decimal(every['auc'], 2)}{best}. 0.5 is guessing."
+    return f"All features together predict the group with an AUC of {decimal(every['auc'], 2)}{best}. 0.5 is guessing."
 
 
 def _distances(data: Data) -> str:
@@ -196,16 +193,13 @@ def _approvals(data: Data) -> str:
     )
 
 
-def _ratios(data: Data) -> str:
-    return "1 is equal rates. 0.8 is a rule of thumb from US employment selection, not a limit of credit law."
+_RATIOS = "1 is equal rates. 0.8 is a rule of thumb from US employment selection, not a limit of credit law."
 
 
-def _score_distribution(data: Data) -> str:
-    return "Scores of everyone audited, in bins of 0.025; what lies right of the threshold is approved."
+_SCORES = "Scores of everyone audited, in bins of 0.025; what lies right of the threshold is approved."
 
 
-def _cutoffs(data: Data) -> str:
-    return "A ratio that moves a lot says that the finding on outcomes hangs on where the cut-off is."
+_CUTOFFS = "A ratio that moves a lot says that the finding on outcomes depends on where the cut-off is."
 
 
 def _error_rates(data: Data) -> str:
@@ -230,69 +224,65 @@ def _names(features: list[Mapping[str, Any]]) -> str:
     return listed([shortened(f["feature"], 40) for f in features])
 
 
-CHARTS: dict[str, AuditChart] = {
-    chart.name: chart
-    for chart in (
+_SECTIONS: dict[str, tuple[AuditChart, ...]] = {
+    "score-gap": (
         AuditChart(
             charts.score_gap,
             "Score gap at equal finances, by input",
-            "score-gap",
             _score_gap,
             finding_tables.score_gap_table,
             is_wide=True,
         ),
-        AuditChart(charts.plane, "Decisions and reasoning by group", "regimes", _plane, audit_tables.plane_table),
-        AuditChart(charts.regimes, "Regimes", "regimes", _regimes, audit_tables.regime_table),
+    ),
+    "regimes": (
+        AuditChart(charts.plane, "Decisions and reasoning by group", _plane, audit_tables.plane_table),
+        AuditChart(charts.regimes, "Regimes", _regimes, audit_tables.regime_table),
         AuditChart(
             charts.density,
             "Pairs by score difference and CEC score",
-            "regimes",
-            _density,
+            _DENSITY,
             audit_tables.density_table,
             is_wide=True,
         ),
+    ),
+    "excess": (
+        AuditChart(charts.excess, "Excess over placebo pairs", _excess, audit_tables.excess_table, is_wide=True),
         AuditChart(
-            charts.excess, "Excess over placebo pairs", "excess", _excess, audit_tables.excess_table, is_wide=True
-        ),
-        AuditChart(
-            charts.excess_by,
-            "Excess within parts of the people",
-            "excess",
-            _excess_by,
-            audit_tables.split_table,
-            is_wide=True,
+            charts.excess_by, "Excess within parts of the people", _excess_by, audit_tables.split_table, is_wide=True
         ),
         AuditChart(
             charts.cec_distribution,
             "CEC scores of pairs and placebo pairs",
-            "excess",
             _cec_distribution,
             audit_tables.cec_table,
             is_wide=True,
         ),
-        AuditChart(charts.drivers, "Features that drive the excess", "drivers", _drivers, audit_tables.feature_table),
-        AuditChart(charts.shares, "Features behind the CEC score", "drivers", _shares, audit_tables.feature_table),
-        AuditChart(charts.weights, "Weights that differ by group", "drivers", _weights, audit_tables.weight_table),
-        AuditChart(charts.proxies, "Features that tell the group", "drivers", _proxies, audit_tables.proxy_table),
-        AuditChart(charts.distances, "Distance to the match", "matching", _distances, audit_tables.distance_table),
+    ),
+    "drivers": (
+        AuditChart(charts.drivers, "Features that drive the excess", _drivers, audit_tables.feature_table),
+        AuditChart(charts.shares, "Features behind the CEC score", _shares, audit_tables.feature_table),
+        AuditChart(charts.weights, "Weights that differ by group", _weights, audit_tables.weight_table),
+        AuditChart(charts.proxies, "Features that predict the group", _proxies, audit_tables.proxy_table),
+    ),
+    "matching": (
+        AuditChart(charts.distances, "Distance to the match", _distances, audit_tables.distance_table),
         AuditChart(
-            charts.balance,
-            "Balance of the financial features (Love plot)",
-            "matching",
-            _balance,
-            audit_tables.balance_table,
+            charts.balance, "Balance of the financial features (Love plot)", _balance, audit_tables.balance_table
         ),
-        AuditChart(charts.approvals, "Favorable decisions", "outcome", _approvals, outcome_tables.approval_table),
-        AuditChart(charts.ratios, "Approval ratios", "outcome", _ratios, outcome_tables.approval_table),
-        AuditChart(charts.score_distribution, "Scores", "outcome", _score_distribution, audit_tables.score_histogram),
-        AuditChart(charts.error_rates, "Error rates", "outcome", _error_rates, outcome_tables.error_table),
-        AuditChart(charts.cutoffs, "Other cut-offs", "outcome", _cutoffs, outcome_tables.cutoff_table, is_wide=True),
-        AuditChart(
-            charts.sensitivity, "Nearer or fewer matches", "sensitivity", _sensitivity, audit_tables.sensitivity_table
-        ),
-        AuditChart(
-            charts.thresholds, "Other consistency thresholds", "sensitivity", _thresholds, audit_tables.threshold_table
-        ),
-    )
+    ),
+    "outcome": (
+        AuditChart(charts.approvals, "Favorable decisions", _approvals, outcome_tables.approval_table),
+        AuditChart(charts.ratios, "Approval ratios", _RATIOS, outcome_tables.approval_table),
+        AuditChart(charts.score_distribution, "Scores", _SCORES, audit_tables.score_histogram),
+        AuditChart(charts.error_rates, "Error rates", _error_rates, outcome_tables.error_table),
+        AuditChart(charts.cutoffs, "Other cut-offs", _CUTOFFS, outcome_tables.cutoff_table, is_wide=True),
+    ),
+    "sensitivity": (
+        AuditChart(charts.sensitivity, "Nearer or fewer matches", _sensitivity, audit_tables.sensitivity_table),
+        AuditChart(charts.thresholds, "Other consistency thresholds", _thresholds, audit_tables.threshold_table),
+    ),
 }
+"""The charts of each section of the page, in its order."""
+
+CHARTS: dict[str, AuditChart] = {chart.name: chart for charts_of in _SECTIONS.values() for chart in charts_of}
 """Every chart that needs nothing but the summary, by name, in the order of the page."""

@@ -10,7 +10,7 @@ __all__ = ["load_schema"]
 
 
 def load_schema() -> dict[str, Any]:
-    """The schema of the audit's JSON, version 1, as plain data (JSON Schema 2020-12).
+    """The schema of the audit's JSON, version 2, as plain data (JSON Schema 2020-12).
 
     What may change within the version is written in the documentation of the JSON.
 

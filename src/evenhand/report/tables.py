@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from evenhand.report.formatting import count, decimal, interval, is_number, p_value, percent
+from evenhand.report.formatting import count, decimal, estimate_interval, is_number, p_value, percent
 
 __all__ = [
     "FLAGGED",
@@ -17,7 +17,6 @@ __all__ = [
     "Record",
     "ShownTable",
     "Table",
-    "ends_of",
     "estimate",
     "flag",
     "joined",
@@ -164,12 +163,6 @@ def value_of(column: Column, record: Record) -> Any:  # noqa: ANN401 - a cell ho
     return found
 
 
-def ends_of(found: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Lower and upper end of an estimate, whichever its keys are called."""
-    low, high = (found.get(end, found.get(f"ci_{end}")) for end in ("low", "high"))
-    return low, high
-
-
 def shown(table: Table) -> ShownTable:
     """A table as a page shows it.
 
@@ -193,9 +186,8 @@ def _cells(column: Column, record: Record) -> Iterable[str]:
         return (_text(column, value),)
     if value == "":
         return "", ""
-    scale, places = (100, 1) if column.kind == "share" else (1, column.places)
-    low, high = (None if end is None else end * scale for end in ends_of(value))
-    return _text(column, value["value"]), interval(low, high, places)
+    places, scale = (1, 100) if column.kind == "share" else (column.places, 1)
+    return _text(column, value["value"]), estimate_interval(value, places, scale)
 
 
 def _text(column: Column, value: Any) -> str:  # noqa: ANN401 - any plain value

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand.report.audit_tables import summary_table
-from evenhand.report.tables import ends_of
+from evenhand.report.formatting import ends_of
 
 __all__ = ["summary_rows", "terminal_summary"]
 

@@ -6,19 +6,20 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from evenhand.exceptions import InvalidInputError, MissingExtraError
+from evenhand.exceptions import InvalidInputError
 from evenhand.report import audit_tables, finding_tables, outcome_tables
 from evenhand.report.audit_tables import significance_flag
+from evenhand.report.formatting import ends_of, shortened
 from evenhand.report.glossary import GLOSSARY
-from evenhand.report.tables import Column, Highlight, Kind, Record, Table, ends_of, value_of
+from evenhand.report.tables import Column, Highlight, Kind, Record, Table, value_of
 from evenhand.system.files import write_atomically
+from evenhand.system.optional import optional_module
 
 __all__ = ["MAX_PAIRS", "Sheet", "sheet_of", "write_sheets", "write_workbook"]
 
@@ -39,7 +40,7 @@ _TONES = {
     "evidence": {"bg_color": "#CFE5F5", "font_color": "#003A5C"},
 }
 _NUMBER_FORMATS = {"whole": "#,##0", "number": "0.0000", "share": "0.0%", "p": '[<0.0001]"< 0.0001";0.0000'}
-_CRITERIA = {"equals": "==", "at most": "<=", "below": "<"}
+_CRITERIA = {"equals": "=", "at most": "<=", "below": "<"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,7 +270,7 @@ def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title
     >>> file.exists()
     True
     """
-    xlsxwriter = _xlsxwriter()
+    xlsxwriter = optional_module("xlsxwriter", "The workbook", "xlsxwriter", "excel")
     options = {
         "constant_memory": True,
         "strings_to_formulas": False,
@@ -285,15 +286,6 @@ def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title
                 _write_sheet(workbook.add_worksheet(sheet.name), sheet, formats)
     except xlsxwriter.exceptions.FileCreateError as error:
         raise OSError(f"{os.fspath(path)!r} cannot be written: {error}.") from error
-
-
-def _xlsxwriter() -> Any:  # noqa: ANN401 - ships no types
-    try:
-        return import_module("xlsxwriter")
-    except ImportError as error:
-        raise MissingExtraError(
-            "The workbook needs xlsxwriter, which is not installed: pip install 'evenhand[excel]'."
-        ) from error
 
 
 def _formats(workbook: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -336,11 +328,9 @@ def _write_cell(worksheet: Any, row: int, place: int, value: Any, kind: str, for
     elif isinstance(value, bool):
         worksheet.write_boolean(row, place, value)
     elif isinstance(value, int) and abs(value) < _LARGEST_EXACT:
-        is_share = kind == "share"
-        worksheet.write_number(row, place, value, formats["share" if is_share else "whole"])
+        worksheet.write_number(row, place, value, formats["share" if kind == "share" else "whole"])
     elif not _is_nothing(value):
-        text = str(value)
-        text = text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+        text = shortened(value, _LONGEST_TEXT)
         style = "quoted" if text.startswith(_STARTS_A_FORMULA) else "long text" if kind == "long text" else None
         worksheet.write_string(row, place, text, formats[style] if style else None)
 
@@ -357,7 +347,7 @@ def _condition(highlight: Highlight, place: int, formats: dict[str, Any]) -> dic
     # An empty cell would count as 0 in a comparison of numbers.
     cell = f"${_letters(place)}2"
     value = f'"{highlight.value}"' if isinstance(highlight.value, str) else f"{highlight.value:g}"
-    criteria = f'=AND({cell}<>"",{cell}{_CRITERIA[highlight.rule].replace("==", "=")}{value})'
+    criteria = f'=AND({cell}<>"",{cell}{_CRITERIA[highlight.rule]}{value})'
     return {"type": "formula", "criteria": criteria, "format": tone}
 
 

@@ -9,20 +9,17 @@ rules that it replaces: the paper's share of people in Regime B, and the nearest
 from __future__ import annotations
 
 import math
-import multiprocessing
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from multiprocessing.queues import Queue
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 import torch
+from joblib import Parallel, delayed, parallel_config
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -38,7 +35,8 @@ from evenhand.metrics.clustering import InMemory
 from evenhand.metrics.excess import ExcessEstimate, excess
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.scoring import joined, score_pairs
-from evenhand.system.threads import one_torch_thread
+from evenhand.system.progress import progress as shown_progress
+from evenhand.system.threads import on_this_core, one_torch_thread
 
 __all__ = ["Cell", "Simulation", "data_set", "full_study", "quick_study", "run_cell", "run_study", "simulate"]
 
@@ -50,7 +48,6 @@ _FIRST_TRAINING_SEED = 1_000_000_000
 _SEEDS_PER_CELL = 100_000
 _DATA_SETS_PER_NETWORK = 25
 _PEOPLE_PER_TASK = 50_000
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -129,6 +126,11 @@ class Simulation:
     naive: ExcessEstimate
     regime_b: float
     common_support: float
+
+    @property
+    def p_by_group(self) -> float:
+        """The least adjusted p-value of a group; NaN where none could be estimated."""
+        return min((estimate.p_value for estimate in self.by_group if estimate.is_estimated), default=math.nan)
 
 
 def simulate(cell: Cell, index: int) -> Simulation:
@@ -263,9 +265,7 @@ def run_cell(cell: Cell, level: float = 0.05) -> Row:
     return _row(cell, *_simulated(cell, 0, cell.n_simulations), level=level)
 
 
-def run_study(
-    *, quick: bool = True, n_jobs: int = 1, progress: Callable[[int, int, Row], None] | None = None
-) -> list[Row]:
+def run_study(*, quick: bool = True, n_jobs: int = 1, progress: bool = False) -> list[Row]:
     """Run every cell of the quick or of the full study; a row per cell, in order, as `run_cell` gives it.
 
     Every data set has a seed of its own, so the metrics do not depend on `n_jobs`.
@@ -277,8 +277,7 @@ def run_study(
     n_jobs
         Number of processes; each keeps to one core.
     progress
-        Called after each cell with the number done, the number of all, and the row. With several processes,
-        cells end in any order.
+        Whether to show progress. With several processes, cells end in any order.
 
     Raises
     ------
@@ -289,10 +288,14 @@ def run_study(
         raise InvalidInputError(f"`n_jobs` must be at least 1, got {n_jobs}.")
     cells = quick_study() if quick else full_study()
     rows: dict[int, Row] = {}
-    for number, row in _rows(cells) if n_jobs == 1 else _rows_in_parallel(cells, n_jobs):
-        rows[number] = row
-        if progress is not None:
-            progress(len(rows), len(cells), row)
+    found = ((k, run_cell(cell)) for k, cell in enumerate(cells)) if n_jobs == 1 else _rows_in_parallel(cells, n_jobs)
+    with shown_progress("cells", len(cells), is_shown=progress) as advance:
+        for number, row in found:
+            rows[number] = row
+            advance(
+                f"{row['model']}, {row['n']} people, share {row['group_share']}, shift {row['shift']}, "
+                f"strength {row['strength']}: alarms {row['alarms']:.3f}, coverage {row['coverage']:.3f}"
+            )
     return [rows[number] for number in range(len(cells))]
 
 
@@ -352,83 +355,42 @@ def _with_own_seeds(*cells: Cell) -> tuple[Cell, ...]:
     return tuple(replace(cell, seed=_SEEDS_PER_CELL * number) for number, cell in enumerate(cells))
 
 
-class _Outcome(NamedTuple):
-    """The metrics of a `Simulation` that a row is made of."""
-
-    value: float
-    ci_low: float
-    ci_high: float
-    p_value: float
-    standard_error: float
-    n_effective: float
-    is_weak: bool
-    p_by_group: float
-    p_regime_b: float
-    p_uncontrolled: float
-    uncontrolled: float
-    uncontrolled_standard_error: float
-    p_naive: float
-    regime_b: float
-    common_support: float
-
-    @classmethod
-    def of(cls, one: Simulation) -> _Outcome:
-        audit, plain = one.audit, one.uncontrolled
-        known = [estimate.p_value for estimate in one.by_group if estimate.is_estimated]
-        return cls(
-            value=audit.value,
-            ci_low=audit.ci_low,
-            ci_high=audit.ci_high,
-            p_value=audit.p_value,
-            standard_error=audit.standard_error,
-            n_effective=audit.n_effective,
-            is_weak=audit.is_weak,
-            p_by_group=min(known, default=math.nan),
-            p_regime_b=one.regime_b_excess.p_value,
-            p_uncontrolled=plain.p_value,
-            uncontrolled=plain.value,
-            uncontrolled_standard_error=plain.standard_error,
-            p_naive=one.naive.p_value,
-            regime_b=one.regime_b,
-            common_support=one.common_support,
-        )
-
-
-def _simulated(cell: Cell, start: int, stop: int) -> tuple[list[_Outcome], float]:
-    """Outcomes of the cell's data sets `start` to `stop`, and the seconds they took."""
+def _simulated(cell: Cell, start: int, stop: int) -> tuple[list[Simulation], float]:
+    """Simulations of the cell's data sets `start` to `stop`, and the seconds they took."""
     started = time.perf_counter()
     with one_torch_thread():  # sums must not depend on how many threads share them
-        return [_Outcome.of(simulate(cell, index)) for index in range(start, stop)], time.perf_counter() - started
+        return [simulate(cell, index) for index in range(start, stop)], time.perf_counter() - started
 
 
-def _row(cell: Cell, found: Sequence[_Outcome], seconds: float, level: float = 0.05) -> Row:
-    judged = [one for one in found if math.isfinite(one.value)]
-    truth = 0.0 if cell.strength == 0 else _mean(one.value for one in judged)
-    alarms = _mean(one.p_value <= level for one in judged)
-    below = _mean(one.ci_high < truth for one in judged)
-    above = _mean(one.ci_low > truth for one in judged)
-    coverage = _mean(one.ci_low <= truth <= one.ci_high for one in judged)
+def _row(cell: Cell, found: Sequence[Simulation], seconds: float, level: float = 0.05) -> Row:
+    judged = [one for one in found if math.isfinite(one.audit.value)]
+    audits = [one.audit for one in judged]
+    truth = 0.0 if cell.strength == 0 else _mean(audit.value for audit in audits)
+    alarms = _mean(audit.p_value <= level for audit in audits)
+    below = _mean(audit.ci_high < truth for audit in audits)
+    above = _mean(audit.ci_low > truth for audit in audits)
+    coverage = _mean(audit.ci_low <= truth <= audit.ci_high for audit in audits)
     return {
         **asdict(cell),
         "alarms": alarms,
         "alarms_se": _share_error(alarms, len(judged)),
         "alarms_by_group": _mean(one.p_by_group <= level for one in judged),
-        "alarms_regime_b": _mean(one.p_regime_b <= level for one in judged),
-        "alarms_uncontrolled": _mean(one.p_uncontrolled <= level for one in judged),
-        "alarms_naive": _mean(one.p_naive <= level for one in judged),
+        "alarms_regime_b": _mean(one.regime_b_excess.p_value <= level for one in judged),
+        "alarms_uncontrolled": _mean(one.uncontrolled.p_value <= level for one in judged),
+        "alarms_naive": _mean(one.naive.p_value <= level for one in judged),
         "coverage": coverage,
         "coverage_se": _share_error(coverage, len(judged)),
         "missed_below": below,
         "missed_above": above,
-        "is_exact": all(one.value == 0 == one.standard_error for one in judged),
-        "excess": _mean(one.value for one in judged),
-        "excess_sd": float(np.std([one.value for one in judged])) if judged else math.nan,
-        "standard_error": _mean(one.standard_error for one in judged),
-        "uncontrolled_excess": _mean(one.uncontrolled for one in judged),
-        "uncontrolled_standard_error": _mean(one.uncontrolled_standard_error for one in judged),
-        "n_effective": _mean(one.n_effective for one in judged),
-        "warned": _mean(one.is_weak for one in judged),
-        "alarms_warned": _mean(one.is_weak and one.p_value <= level for one in judged),
+        "is_exact": all(audit.value == 0 == audit.standard_error for audit in audits),
+        "excess": _mean(audit.value for audit in audits),
+        "excess_sd": float(np.std([audit.value for audit in audits])) if judged else math.nan,
+        "standard_error": _mean(audit.standard_error for audit in audits),
+        "uncontrolled_excess": _mean(one.uncontrolled.value for one in judged),
+        "uncontrolled_standard_error": _mean(one.uncontrolled.standard_error for one in judged),
+        "n_effective": _mean(audit.n_effective for audit in audits),
+        "warned": _mean(audit.is_weak for audit in audits),
+        "alarms_warned": _mean(audit.is_weak and audit.p_value <= level for audit in audits),
         "not_estimated": len(found) - len(judged),
         "regime_b": _mean(one.regime_b for one in found),
         "common_support": _mean(one.common_support for one in found),
@@ -436,69 +398,31 @@ def _row(cell: Cell, found: Sequence[_Outcome], seconds: float, level: float = 0
     }
 
 
-def _rows(cells: Sequence[Cell]) -> Iterator[tuple[int, Row]]:
-    """Yield each cell's number and row."""
-    for number, cell in enumerate(cells):
-        yield number, run_cell(cell)
-
-
 def _rows_in_parallel(cells: Sequence[Cell], n_jobs: int) -> Iterator[tuple[int, Row]]:
     """Yield each cell's number and row as it ends; tasks of a few seconds each, the longest cells first."""
     order = sorted(range(len(cells)), key=lambda number: -cells[number].n)
-    parts: dict[int, dict[int, tuple[list[_Outcome], float]]] = {number: {} for number in order}
-    n_parts = {number: len(_tasks(cells[number])) for number in order}
-    with _one_core_each(n_jobs) as pool:
-        running = {
-            pool.submit(_simulated, cells[number], start, stop): (number, start)
-            for number in order
-            for start, stop in _tasks(cells[number])
-        }
-        for future in as_completed(running):
-            number, start = running.pop(future)
-            parts[number][start] = future.result()
+    tasks = [(number, *part) for number in order for part in _tasks(cells[number])]
+    n_parts = Counter(number for number, *_ in tasks)
+    parts: dict[int, dict[int, tuple[list[Simulation], float]]] = defaultdict(dict)
+    with parallel_config("loky", inner_max_num_threads=1):
+        pool = Parallel(n_jobs, return_as="generator_unordered")
+        for number, start, part in pool(delayed(_run_task)(cells[k], k, *places) for k, *places in tasks):
+            parts[number][start] = part
             if len(parts[number]) == n_parts[number]:
                 done = [part for _, part in sorted(parts.pop(number).items())]
-                found = [one for outcomes, _ in done for one in outcomes]
+                found = [one for simulations, _ in done for one in simulations]
                 yield number, _row(cells[number], found, sum(seconds for _, seconds in done))
+
+
+def _run_task(cell: Cell, number: int, start: int, stop: int) -> tuple[int, int, tuple[list[Simulation], float]]:
+    with on_this_core():
+        return number, start, _simulated(cell, start, stop)
 
 
 def _tasks(cell: Cell) -> list[tuple[int, int]]:
     """First and last data set, the last not included, of each task; people of one network together."""
     size = min(max(_PEOPLE_PER_TASK // cell.n, 1), _DATA_SETS_PER_NETWORK)
     return [(start, min(start + size, cell.n_simulations)) for start in range(0, cell.n_simulations, size)]
-
-
-@contextmanager
-def _one_core_each(n_jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool whose processes keep to one thread and, where the system can, one core each."""
-    context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads in an unknown state
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    to_take: Queue[int] = context.Queue()
-    for number in range(n_jobs if cores else 0):
-        to_take.put(cores[number % len(cores)])
-    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
-    # A process reads these when it starts, before any code of ours runs in it.
-    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
-    try:
-        with ProcessPoolExecutor(
-            n_jobs, mp_context=context, initializer=_keep_to_a_core, initargs=(to_take if cores else None,)
-        ) as pool:
-            try:
-                yield pool
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-def _keep_to_a_core(cores: Queue[int] | None) -> None:  # pragma: no cover - runs in the processes of the pool
-    if cores is not None:
-        os.sched_setaffinity(0, {cores.get()})
 
 
 class _WithIrrelevant(nn.Module):

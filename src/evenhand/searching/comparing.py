@@ -22,6 +22,8 @@ __all__ = ["Difference", "front", "mean_interval", "paired_difference", "worse_b
 
 Floats: TypeAlias = NDArray[np.float64]
 
+CONFIDENCE = 0.95
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -37,7 +39,7 @@ class Difference:
         return bool(self.ci_low > 0 or self.ci_high < 0)
 
 
-def mean_interval(values: Floats, test_share: float, confidence: float = 0.95) -> Difference:
+def mean_interval(values: Floats, test_share: float) -> Difference:
     """Mean over folds of a metric, with the corrected interval.
 
     Parameters
@@ -46,8 +48,6 @@ def mean_interval(values: Floats, test_share: float, confidence: float = 0.95) -
         One per fold; NaN for a fold in which the metric could not be estimated.
     test_share
         Test people over training people.
-    confidence
-        Coverage.
 
     Examples
     --------
@@ -59,19 +59,17 @@ def mean_interval(values: Floats, test_share: float, confidence: float = 0.95) -
     if len(known) < len(values) or len(known) < 2:
         value = float(known.mean()) if len(known) == len(values) and len(known) else float("nan")
         return Difference(value, float("nan"), float("nan"))
-    half = float(_half_width(known[None, :], test_share, confidence)[0])
+    half = float(_half_width(known[None, :], test_share)[0])
     mean = float(known.mean())
     return Difference(mean, mean - half, mean + half)
 
 
-def paired_difference(first: Floats, second: Floats, test_share: float, confidence: float = 0.95) -> Difference:
+def paired_difference(first: Floats, second: Floats, test_share: float) -> Difference:
     """Mean over folds of `first` minus `second`, with the corrected interval."""
-    return mean_interval(first - second, test_share, confidence)
+    return mean_interval(first - second, test_share)
 
 
-def worse_beyond_noise(
-    values: Floats, direction: int, test_share: float, confidence: float = 0.95
-) -> NDArray[np.bool_]:
+def worse_beyond_noise(values: Floats, direction: int, test_share: float) -> NDArray[np.bool_]:
     """Whether candidate i is worse than candidate j beyond noise, of shape (n, n), from metrics of shape (n, folds).
 
     Examples
@@ -82,12 +80,12 @@ def worse_beyond_noise(
     """
     difference = direction * (values[None, :, :] - values[:, None, :])  # how much better j is than i
     mean = difference.mean(-1)
-    half = _half_width(difference.reshape(-1, values.shape[1]), test_share, confidence).reshape(mean.shape)
+    half = _half_width(difference.reshape(-1, values.shape[1]), test_share).reshape(mean.shape)
     # Equal differences in every fold have no noise at all, up to rounding.
     return np.asarray((mean - half > 1e-12) & np.isfinite(mean))
 
 
-def front(metrics: dict[str, tuple[Floats, int]], test_share: float, confidence: float = 0.95) -> NDArray[np.bool_]:
+def front(metrics: dict[str, tuple[Floats, int]], test_share: float) -> NDArray[np.bool_]:
     """Which candidates no other dominates, of shape (n,).
 
     One dominates another if its mean is at least as good on every axis, and better beyond noise on one. A candidate
@@ -97,7 +95,7 @@ def front(metrics: dict[str, tuple[Floats, int]], test_share: float, confidence:
     ----------
     metrics
         For each axis, values of shape (n, folds) and 1 where more is better, -1 where less is.
-    test_share, confidence
+    test_share
         As in `mean_interval`.
 
     Examples
@@ -114,15 +112,15 @@ def front(metrics: dict[str, tuple[Floats, int]], test_share: float, confidence:
         mean = direction * values.mean(-1)
         is_known &= np.isfinite(mean)
         no_worse &= mean[None, :] >= mean[:, None]
-        worse |= worse_beyond_noise(values, direction, test_share, confidence)
+        worse |= worse_beyond_noise(values, direction, test_share)
     is_dominated = (no_worse & worse & is_known[None, :]).any(1)
     return np.asarray(is_known & ~is_dominated)
 
 
-def _half_width(differences: Floats, test_share: float, confidence: float) -> Floats:
+def _half_width(differences: Floats, test_share: float) -> Floats:
     """Half the corrected interval of each row's mean."""
     k = differences.shape[1]
     if k < 2:
         return np.full(len(differences), np.inf)
     error = np.sqrt((1 / k + test_share) * differences.var(axis=1, ddof=1))
-    return np.asarray(stats.t.ppf((1 + confidence) / 2, k - 1) * error)
+    return np.asarray(stats.t.ppf((1 + CONFIDENCE) / 2, k - 1) * error)

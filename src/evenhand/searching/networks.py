@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 
-from evenhand.exceptions import InvalidInputError
 from evenhand.models.protocol import EncodesTables
 from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.scoring import score_stack
 from evenhand.searching.space import Candidate
 from evenhand.searching.store import Scored
-from evenhand.training import TrainingData, TrainingDivergedError, TrainingSettings
-from evenhand.training.engine.stack import train_stack
+from evenhand.training import StackedNetwork, Trainer, TrainingData, TrainingDivergedError, TrainingSettings
 from evenhand.training.folds import ComparedFold, stack_tables
 
 __all__ = ["NetworkFamily"]
@@ -57,7 +55,11 @@ class NetworkFamily:
             p = candidate.parameters
             objective = p["objective"] if p["cec_weight"] else "none"
             groups[repr((objective, [p[name] for name in _SHARED]))][_trained(candidate)].append(candidate)
-        per_block = max(1, _MEMBERS_PER_BLOCK[self.device.type] // (len(self.compared) * self.settings.seeds))
+        per_block = max(
+            1,
+            _MEMBERS_PER_BLOCK.get(self.device.type, _MEMBERS_PER_BLOCK["cpu"])
+            // (len(self.compared) * self.settings.seeds),
+        )
         blocks = []
         for models in groups.values():
             # Models that train for as long as each other stand together.
@@ -66,10 +68,10 @@ class NetworkFamily:
                 blocks.append(tuple(c for same in ordered[start : start + per_block] for c in same))
         return blocks
 
-    def run(self, block: Sequence[Candidate], on_epoch: Callable[[int], None] | None = None) -> list[Scored]:
+    def run(self, block: Sequence[Candidate]) -> list[Scored]:
         """Train and score a block. A candidate whose training diverges is left without metrics, with a note."""
         try:
-            return list(self._run(block, on_epoch))
+            return list(self._run(block))
         except TrainingDivergedError as error:
             if len({_trained(candidate) for candidate in block}) == 1:
                 return [
@@ -83,16 +85,16 @@ class NetworkFamily:
             middle += 1
         if middle == len(block):
             middle = next(k for k, c in enumerate(block) if _trained(c) == _trained(block[-1]))
-        return self.run(block[:middle], on_epoch) + self.run(block[middle:], on_epoch)
+        return self.run(block[:middle]) + self.run(block[middle:])
 
-    def _run(self, block: Sequence[Candidate], on_epoch: Callable[[int], None] | None) -> Iterator[Scored]:
+    def _run(self, block: Sequence[Candidate]) -> Iterator[Scored]:
         models = list(dict.fromkeys(_trained(candidate) for candidate in block))
         places = self._places()
         members = [(model, fold, seed) for model in models for fold, seed in places]
         place_of = {member: index for index, member in enumerate(members)}
         epochs = sorted({int(c.parameters["epochs"]) for c in block})
         settings = self._settings(block[0].parameters, members, epochs[-1])
-        stacks = train_stack(self._data(settings), settings, epochs, on_epoch=on_epoch)
+        stacks = train_stack(self._data(settings), settings, epochs)
         for fold in range(len(self.compared)):
             asked = [
                 (candidate, seed, place_of[_trained(candidate), fold, seed])
@@ -146,19 +148,16 @@ class NetworkFamily:
         return stack_tables(folds, [rows for rows in triples if rows is not None])
 
 
-def device_of(name: str) -> torch.device:
-    """The device that a name stands for.
+def train_stack(data: TrainingData, settings: TrainingSettings, epochs: Sequence[int]) -> dict[int, StackedNetwork]:
+    """Trained stacks by number of epochs, of which the last is the settings'."""
+    trainer, kept = Trainer(data, settings), {}
 
-    Raises
-    ------
-    InvalidInputError
-        If it is none, or is not there.
-    """
-    if name not in ("auto", "cpu", "cuda"):
-        raise InvalidInputError(f'`device` must be "auto", "cpu" or "cuda", got {name!r}.')
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InvalidInputError('`device` is "cuda", but this machine has no CUDA device that torch can use.')
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+    def after_epoch(epoch: int, metrics: dict[str, torch.Tensor]) -> None:
+        if epoch + 1 in epochs:
+            kept[epoch + 1] = trainer.state.network()
+
+    trainer.run(after_epoch)
+    return kept
 
 
 def _trained(candidate: Candidate) -> Trained:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
@@ -15,7 +14,6 @@ from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.splitting import split_people, stratified_folds
 from evenhand.inputs.validation import Groups, as_groups, as_labels, as_table, check_columns
-from evenhand.models.gradient import DifferentiableModel
 from evenhand.training.folds import ComparedFold, compare_fold, match_fold
 
 __all__ = ["EvaluationSettings", "SearchPeople"]
@@ -60,10 +58,6 @@ class EvaluationSettings:
                 raise InvalidInputError(f"`{name}` must be a whole number of at least 1, got {value!r}.")
         if not 0 < self.decision_threshold < 1:
             raise InvalidInputError(f"`decision_threshold` must be between 0 and 1, got {self.decision_threshold!r}.")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +135,7 @@ class SearchPeople:
     ) -> list[ComparedFold]:
         encoder = self.encoder(settings.encoding)
         x = encoder.transform(self.table)
-        model = DifferentiableModel(torch.nn.Identity(), "", encoder)
-        F = model.financial_table(self.table, list(self.financial_features))
+        F = encoder.as_matched(self.table[list(self.financial_features)])
         found = []
         for train, test in parts:
             fold = match_fold(

@@ -16,12 +16,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.validation import check_columns
 from evenhand.searching.choosing import Choice, ChoiceRule, honest_differences, reasons_of
 from evenhand.searching.comparing import Difference, front, mean_interval, paired_difference
+from evenhand.searching.constraints import check_metric
 from evenhand.searching.metrics import AXES, DIRECTIONS
 from evenhand.searching.people import EvaluationSettings, SearchPeople
-from evenhand.searching.space import Candidate, Family, shown
-from evenhand.system.files import write_atomically
+from evenhand.searching.space import Candidate, Family, in_a_cell
+from evenhand.system.files import json_ready, write_text
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
@@ -114,7 +116,7 @@ class SearchResult:
         for candidate in self.tried:
             k = candidate.number
             row: dict[str, Any] = {"candidate": k, "status": self._status(k), "is_on_front": k in self.front}
-            row |= {name: _in_a_cell(value) for name, value in candidate.parameters.items()}
+            row |= {name: in_a_cell(value) for name, value in candidate.parameters.items()}
             for name, values in self.metrics.items():
                 found = mean_interval(values[k], self.test_share)
                 row |= {name: found.value, f"{name}_low": found.ci_low, f"{name}_high": found.ci_high}
@@ -162,9 +164,6 @@ class SearchResult:
         InvalidInputError
             If a name is neither a parameter nor a metric.
         """
-        from evenhand.inputs.validation import check_columns
-        from evenhand.searching.constraints import check_metric
-
         check_metric(metric, "`metric`")
         check_columns((rows, columns), list(self.tried[0].parameters), "`rows` and `columns`")
         table = self.candidates
@@ -255,7 +254,7 @@ class SearchResult:
                 "groups": self.people.groups.counts,
                 "financial_features": list(self.people.financial_features),
             },
-            "settings": self.settings.to_dict(),
+            "settings": asdict(self.settings),
             "candidates": [_record(self, candidate) for candidate in self.tried],
             "cost_and_gain": _records(self.cost_and_gain) if has_choice else [],
             "confirmed": {who: dict(metrics) for who, metrics in self.confirmed.items()},
@@ -286,28 +285,21 @@ class SearchResult:
 
     def to_json(self, path: str | os.PathLike[str]) -> Path:
         """Write `to_dict` as JSON; NaN as null."""
-        target = Path(path)
-        content = json.dumps(_null_for_nan(self.to_dict()), allow_nan=False, indent=1)
-        with write_atomically(target) as temporary:
-            temporary.write_text(content, encoding="utf-8")
-        return target
+        return write_text(path, json.dumps(json_ready(self.to_dict()), allow_nan=False, indent=1))
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write one self-contained page that documents the search."""
         from evenhand.searching.page import search_page
 
-        target = Path(path)
-        with write_atomically(target) as temporary:
-            temporary.write_text(search_page(self.to_dict()), encoding="utf-8")
-        return target
+        return write_text(path, search_page(self.to_dict()))
 
     def to_excel(self, path: str | os.PathLike[str]) -> Path:
         """Write a workbook that documents the search."""
-        from evenhand.searching.workbook import write_workbook
+        from evenhand.report.workbook import sheet_of, write_sheets
+        from evenhand.searching.tables import workbook_tables
 
-        target = Path(path)
-        write_workbook(self.to_dict(), target)
-        return target
+        write_sheets(map(sheet_of, workbook_tables(self.to_dict())), Path(path), title="evenhand search")
+        return Path(path)
 
     def _status(self, k: int) -> str:
         if k == self.chosen:
@@ -361,17 +353,3 @@ def _reading(name: str, difference: Difference) -> str:
     if direction == 0:
         return "higher" if difference.value > 0 else "lower"
     return "gain" if difference.value * direction > 0 else "cost"
-
-
-def _in_a_cell(value: Any) -> Any:  # noqa: ANN401 - a parameter
-    return shown(value) if isinstance(value, (list, Mapping)) else value
-
-
-def _null_for_nan(value: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, Mapping):
-        return {str(key): _null_for_nan(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_null_for_nan(item) for item in value]
-    if isinstance(value, np.generic):
-        return _null_for_nan(value.item())
-    return None if isinstance(value, float) and not math.isfinite(value) else value

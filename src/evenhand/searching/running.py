@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,15 +14,20 @@ import torch
 from evenhand._version import __version__
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import Encoding
+from evenhand.inputs.fingerprints import fingerprint_plain
 from evenhand.searching.choosing import ChoiceRule
 from evenhand.searching.constraints import check_metric, parse_constraint
 from evenhand.searching.metrics import DIRECTIONS
-from evenhand.searching.networks import NetworkFamily, device_of
+from evenhand.searching.networks import NetworkFamily
 from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.result import SearchResult
+from evenhand.searching.scoring import score_model
 from evenhand.searching.space import Candidate, Family, Space, candidates_of
 from evenhand.searching.store import BlockStore, Scored
-from evenhand.system.progress import progress
+from evenhand.searching.trees import TreeFamily, make_tree_model
+from evenhand.system.progress import progress as shown_progress
+from evenhand.training.classifier import CECClassifier
+from evenhand.training.engine.loop import device_of
 from evenhand.training.folds import ComparedFold
 
 __all__ = ["search"]
@@ -36,7 +40,7 @@ class _Runs(Protocol):
 
     def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]: ...
 
-    def run(self, block: Sequence[Candidate], on_epoch: Callable[[int], None] | None = None) -> list[Scored]: ...
+    def run(self, block: Sequence[Candidate]) -> list[Scored]: ...
 
 
 def search(
@@ -59,9 +63,9 @@ def search(
     max_distance: float | None = None,
     n_compared: int = 1_000,
     device: str = "auto",
-    store: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     random_state: int = 0,
-    verbose: bool = False,
+    progress: bool = False,
 ) -> SearchResult:
     """Search for a model as useful as the unconstrained one whose reasoning is more alike between groups.
 
@@ -101,11 +105,11 @@ def search(
         Most test people of a fold whose reasoning is compared.
     device
         ``"auto"``, ``"cpu"`` or ``"cuda"``.
-    store
+    checkpoint
         Folder in which finished blocks are kept. The same search, called again, goes on from there.
     random_state
         Decides folds, draws and seeds.
-    verbose
+    progress
         Whether to show progress.
 
     Raises
@@ -141,8 +145,8 @@ def search(
     uses_placebo = family == "network" and any(_uses_placebo(candidate) for candidate in candidates)
     compared = people.compared_folds(settings, has_training_triples=uses_placebo)
     runs = _family(family, people, compared, settings, where)
-    run = _fingerprint(people, settings, family, where)
-    scored = _run_blocks(runs, candidates, BlockStore(store, run), settings, verbose)
+    run = fingerprint_plain([__version__, people.digest, asdict(settings), family, where.type])
+    scored = _run_blocks(runs, candidates, BlockStore(checkpoint, run), settings, progress)
     metrics, notes = _collated(scored, candidates, settings)
     if all(k in notes for k in range(len(candidates))):
         raise InvalidInputError(f"No candidate could be trained: {next(iter(notes.values()))}.")
@@ -164,16 +168,8 @@ def _family(
     device: torch.device,
 ) -> _Runs:
     if family == "trees":
-        from evenhand.searching.trees import TreeFamily
-
         return TreeFamily(people, compared, settings)
     return NetworkFamily(people, people.encoder(settings.encoding), compared, settings, device)
-
-
-def _fingerprint(people: SearchPeople, settings: EvaluationSettings, family: Family, device: torch.device) -> str:
-    """What a result depends on besides the candidate."""
-    data = [__version__, people.digest, settings.to_dict(), family, device.type]
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _run_blocks(
@@ -182,9 +178,9 @@ def _run_blocks(
     """Results of every block: those kept, and those run now and kept."""
     per_candidate = settings.folds * settings.seeds
     found: list[Scored] = []
-    with progress("models", len(candidates) * per_candidate, is_shown=is_shown) as advance:
+    with shown_progress("models", len(candidates) * per_candidate, is_shown=is_shown) as advance:
         for block in runs.blocks(candidates):
-            name = hashlib.sha256("".join(candidate.key for candidate in block).encode()).hexdigest()[:16]
+            name = fingerprint_plain([candidate.key for candidate in block])
             results = store.read(name)
             if results is None:
                 results = runs.run(block)
@@ -223,8 +219,6 @@ def _confirmed(
     choice = rule.choose(metrics)
     if not len(people.confirming) or choice.chosen is None:
         return {}
-    from evenhand.searching.scoring import score_model
-
     fold = people.confirming_fold(settings)
     return {
         who: score_model(fit(candidates[k]), people, fold, settings)
@@ -249,11 +243,7 @@ class _Fit:
         X = people.table.iloc[people.searched].reset_index(drop=True)
         y, group = people.labels[people.searched], people.groups.codes[people.searched]
         if self._family == "trees":
-            from evenhand.searching.trees import make_tree_model
-
             return make_tree_model(candidate, X, settings.random_state).fit(X, y)
-        from evenhand.training.classifier import CECClassifier
-
         parameters = {**candidate.parameters, "hidden": tuple(candidate.parameters["hidden"])}
         model = CECClassifier(
             **parameters,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +11,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.fingerprints import fingerprint_plain
 from evenhand.inputs.validation import did_you_mean
+from evenhand.system.files import json_ready
 
-__all__ = ["Candidate", "Family", "Space", "candidates_of", "default_space", "shown"]
+__all__ = ["Candidate", "Family", "Space", "candidates_of", "default_space", "in_a_cell", "shown"]
 
 Family = Literal["network", "trees"]
 Space: TypeAlias = Mapping[str, Sequence[Any]]
@@ -23,43 +23,47 @@ Space: TypeAlias = Mapping[str, Sequence[Any]]
 _MOST_COMBINATIONS = 5_000
 _MOST_PLAIN = 24  # unconstrained candidates
 
-_NETWORK_DEFAULTS: dict[str, Any] = {
-    "objective": "reasoning_gap",
-    "cec_weight": 0.0,
-    "equalized_odds_weight": 0.0,
-    "learning_rate": 3e-4,
-    "epochs": 30,
-    "hidden": (128, 64),
-    "dropout": 0.2,
-    "batch_size": 64,
-    "n_steps": 1,
-    "method": "segments",
-    "cec_every": 1,
+_DEFAULTS: dict[Family, dict[str, Any]] = {
+    "network": {
+        "objective": "reasoning_gap",
+        "cec_weight": 0.0,
+        "equalized_odds_weight": 0.0,
+        "learning_rate": 3e-4,
+        "epochs": 30,
+        "hidden": (128, 64),
+        "dropout": 0.2,
+        "batch_size": 64,
+        "n_steps": 1,
+        "method": "segments",
+        "cec_every": 1,
+    },
+    "trees": {
+        "learning_rate": 0.1,
+        "max_iter": 100,
+        "max_leaf_nodes": 31,
+        "max_depth": None,
+        "min_samples_leaf": 20,
+        "l2_regularization": 0.0,
+        "drop": (),
+        "monotone": (),
+        "library": "sklearn",
+    },
 }
-_TREE_DEFAULTS: dict[str, Any] = {
-    "learning_rate": 0.1,
-    "max_iter": 100,
-    "max_leaf_nodes": 31,
-    "max_depth": None,
-    "min_samples_leaf": 20,
-    "l2_regularization": 0.0,
-    "drop": (),
-    "monotone": (),
-    "library": "sklearn",
-}
-_NETWORK_SPACE: dict[str, Sequence[Any]] = {
-    "objective": ("reasoning_gap", "excess", "reasoning_excess"),
-    "cec_weight": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
-    "equalized_odds_weight": (0.0, 0.1, 0.3, 1.0),
-    "learning_rate": (3e-4, 1e-3),
-    "epochs": (10, 20, 30),
-}
-_TREE_SPACE: dict[str, Sequence[Any]] = {
-    "learning_rate": (0.03, 0.1),
-    "max_iter": (50, 100, 200),
-    "max_leaf_nodes": (4, 8, 16, 31),
-    "min_samples_leaf": (20, 50, 100),
-    "l2_regularization": (0.0, 1.0, 10.0),
+_SPACES: dict[Family, dict[str, Sequence[Any]]] = {
+    "network": {
+        "objective": ("reasoning_gap", "excess", "reasoning_excess"),
+        "cec_weight": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+        "equalized_odds_weight": (0.0, 0.1, 0.3, 1.0),
+        "learning_rate": (3e-4, 1e-3),
+        "epochs": (10, 20, 30),
+    },
+    "trees": {
+        "learning_rate": (0.03, 0.1),
+        "max_iter": (50, 100, 200),
+        "max_leaf_nodes": (4, 8, 16, 31),
+        "min_samples_leaf": (20, 50, 100),
+        "l2_regularization": (0.0, 1.0, 10.0),
+    },
 }
 # What makes a candidate more than plain training; all at these values is the unconstrained model.
 _CONSTRAINTS: dict[Family, dict[str, Any]] = {
@@ -89,7 +93,7 @@ class Candidate:
     @property
     def key(self) -> str:
         """Sixteen hexadecimal digits that differ when a parameter does."""
-        return hashlib.sha256(json.dumps(dict(self.parameters), sort_keys=True).encode()).hexdigest()[:16]
+        return fingerprint_plain(dict(self.parameters))
 
     def words(self, among: Sequence[Candidate] = ()) -> str:
         """The parameters that differ among the candidates, or all."""
@@ -108,7 +112,7 @@ def default_space(family: Family) -> dict[str, Sequence[Any]]:
     >>> sorted(default_space("network"))
     ['cec_weight', 'epochs', 'equalized_odds_weight', 'learning_rate', 'objective']
     """
-    return dict(_NETWORK_SPACE if family == "network" else _TREE_SPACE)
+    return dict(_SPACES[family])
 
 
 def candidates_of(
@@ -152,10 +156,9 @@ segments, cec_every 1'
     others = {name: options for name, options in values.items() if name not in plain}
     unconstrained = _drawn({**others, **_unused_of(family, plain)}, _MOST_PLAIN, rng)
     constrained = [p for p in _drawn(values, n_candidates, rng) if not _is_plain(family, p)]
-    defaults = _NETWORK_DEFAULTS if family == "network" else _TREE_DEFAULTS
     chosen: dict[str, Candidate] = {}
     for parameters in [*unconstrained, *constrained]:
-        full = _canonical({**defaults, **parameters})
+        full = _canonical({**_DEFAULTS[family], **parameters})
         candidate = Candidate(len(chosen), full, _is_plain(family, full))
         chosen.setdefault(candidate.key, candidate)
     return tuple(chosen.values())
@@ -168,7 +171,7 @@ def _unused_of(family: Family, plain: Mapping[str, Any]) -> dict[str, Sequence[A
 
 
 def _is_plain(family: Family, parameters: Mapping[str, Any]) -> bool:
-    defaults = _NETWORK_DEFAULTS if family == "network" else _TREE_DEFAULTS
+    defaults = _DEFAULTS[family]
     return all(
         _canonical({name: parameters.get(name, defaults[name])}) == _canonical({name: value})
         for name, value in _CONSTRAINTS[family].items()
@@ -176,7 +179,7 @@ def _is_plain(family: Family, parameters: Mapping[str, Any]) -> bool:
 
 
 def _checked(family: Family, space: Space) -> dict[str, list[Any]]:
-    defaults = _NETWORK_DEFAULTS if family == "network" else _TREE_DEFAULTS
+    defaults = _DEFAULTS[family]
     if not isinstance(space, Mapping) or not space:
         raise InvalidInputError(f"`space` must map parameters to the values to try, got {space!r}.")
     checked = {}
@@ -213,18 +216,8 @@ def _drawn(values: Mapping[str, Sequence[Any]], n: int | None, rng: np.random.Ge
 
 def _canonical(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Plain JSON values, so that the same parameters are the same candidate however they were written."""
-
-    def plain(value: Any) -> Any:  # noqa: ANN401
-        if isinstance(value, np.generic):
-            return plain(value.item())
-        if isinstance(value, Mapping):
-            return {str(k): plain(v) for k, v in sorted(value.items())}
-        if isinstance(value, (list, tuple)):
-            return [plain(v) for v in value]
-        return value
-
     weights = ("cec_weight", "equalized_odds_weight", "learning_rate", "dropout", "l2_regularization")
-    return {name: float(value) if name in weights else plain(value) for name, value in parameters.items()}
+    return {name: float(value) if name in weights else json_ready(value) for name, value in parameters.items()}
 
 
 def shown(value: Any) -> str:  # noqa: ANN401 - a parameter's value
@@ -241,3 +234,8 @@ def shown(value: Any) -> str:  # noqa: ANN401 - a parameter's value
         between = "-" if all(isinstance(part, int) for part in value) else " and "
         return between.join(str(part) for part in value) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def in_a_cell(value: Any) -> Any:  # noqa: ANN401 - a parameter's value
+    """A parameter as a cell of a table can hold it."""
+    return shown(value) if isinstance(value, (list, Mapping)) else value

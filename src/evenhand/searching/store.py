@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from evenhand.exceptions import DataFileError
-from evenhand.system.files import write_atomically
+from evenhand.system.files import json_ready, write_text
 
 __all__ = ["BlockStore", "Scored"]
 
@@ -89,18 +89,12 @@ class BlockStore:
         path = self._path(block)
         if path is None:
             return
-        rows = [_plain(row) for row in results]
+        rows = [json_ready(asdict(row)) for row in results]
         content = json.dumps({"format": _FORMAT, "run": self._run, "block": block, "results": rows}, allow_nan=False)
-        with write_atomically(path) as temporary:
-            temporary.write_text(content, encoding="utf-8")
+        write_text(path, content)
 
     def _path(self, block: str) -> Path | None:
         return None if self._folder is None else self._folder / f"search-{self._run}-{block}.json"
-
-
-def _plain(row: Scored) -> dict[str, Any]:
-    metrics = {name: None if math.isnan(value) else value for name, value in row.metrics.items()}
-    return {"candidate": row.candidate, "fold": row.fold, "seed": row.seed, "metrics": metrics, "note": row.note}
 
 
 def _scored(row: dict[str, Any]) -> Scored:

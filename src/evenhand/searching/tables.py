@@ -8,18 +8,9 @@ from typing import Any
 
 from evenhand.report.tables import Column, Highlight, Kind, Record, Table, estimate
 from evenhand.searching.metrics import DIRECTIONS
-from evenhand.searching.space import shown
+from evenhand.searching.space import in_a_cell
 
-__all__ = [
-    "METRIC_WORDS",
-    "candidate_table",
-    "capital",
-    "fold_table",
-    "gain_table",
-    "kind_of",
-    "limit_table",
-    "setting_table",
-]
+__all__ = ["METRIC_WORDS", "candidate_table", "capital", "gain_table", "kind_of", "workbook_tables"]
 
 METRIC_WORDS = {
     "auc": "AUC",
@@ -76,11 +67,7 @@ def candidate_table(data: Mapping[str, Any], *, is_ranked: bool = False) -> Tabl
 
 
 def _parameter(name: str) -> Callable[[Record], Any]:
-    def value(record: Record) -> Any:  # noqa: ANN401 - a parameter
-        found = record["parameters"].get(name, "")
-        return shown(found) if isinstance(found, (list, tuple, Mapping)) else found
-
-    return value
+    return lambda candidate: in_a_cell(candidate["parameters"].get(name, ""))
 
 
 def gain_table(gains: list[Record], axis: str | None = None) -> Table:
@@ -142,3 +129,10 @@ def limit_table(data: Mapping[str, Any]) -> Table:
     """What to know before using the choice."""
     records = tuple({"limit": limit} for limit in data["limits"])
     return Table("Limits", "What to know before using it.", (Column("limit", "long text"),), records)
+
+
+def workbook_tables(data: Mapping[str, Any]) -> list[Table]:
+    """The sheets of the workbook: candidates with their reasons, cost and gain, every fold, settings and limits."""
+    gains = data["cost_and_gain"]
+    cost_and_gain = [gain_table(gains)] if gains else []
+    return [candidate_table(data), *cost_and_gain, fold_table(data), setting_table(data), limit_table(data)]

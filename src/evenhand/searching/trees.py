@@ -6,7 +6,7 @@ columns they see.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,13 +17,14 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OrdinalEncoder
 
-from evenhand.exceptions import InvalidInputError, MissingExtraError
+from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import check_columns, is_number_column
 from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.scoring import score_model
 from evenhand.searching.space import Candidate
 from evenhand.searching.store import Scored
 from evenhand.system.files import write_atomically
+from evenhand.system.optional import optional_module
 from evenhand.training.folds import ComparedFold
 
 __all__ = ["TreeFamily", "make_tree_model", "save_tree_model"]
@@ -75,7 +76,7 @@ class TreeFamily:
         """One block for each candidate."""
         return [(candidate,) for candidate in candidates]
 
-    def run(self, block: Sequence[Candidate], on_epoch: Callable[[int], None] | None = None) -> list[Scored]:
+    def run(self, block: Sequence[Candidate]) -> list[Scored]:
         """Train and score a block."""
         return [
             Scored(candidate.key, fold, seed, self._metrics(candidate, compared, seed))
@@ -145,15 +146,10 @@ def save_tree_model(model: Any, path: Path) -> Path:  # noqa: ANN401 - a Pipelin
             f"The chosen trees are of {library}, and only those of scikit-learn are saved; take them from `best_model` "
             f"and save them as {library} does."
         )
-    try:
-        from skops.io import dump
-    except ImportError as error:
-        raise MissingExtraError(
-            "Saving trees needs skops, which is not installed: pip install 'evenhand[skops]'."
-        ) from error
+    skops_io = optional_module("skops.io", "Saving trees", "skops", "skops")
     file = path if path.suffix == ".skops" else path / "model.skops"
     with write_atomically(file) as temporary:
-        dump(model, temporary)
+        skops_io.dump(model, temporary)
     return file
 
 

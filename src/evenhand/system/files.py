@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["json_ready", "write_atomically"]
+__all__ = ["json_ready", "write_atomically", "write_text"]
 
 
 @contextmanager
@@ -37,6 +37,13 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> Path:
+    """Write a file of UTF-8 text, whole or not at all, and return its path."""
+    with write_atomically(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return Path(path)
 
 
 def json_ready(value: Any) -> Any:  # noqa: ANN401 - any plain data

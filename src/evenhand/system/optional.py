@@ -7,17 +7,7 @@ from typing import Any
 
 from evenhand.exceptions import MissingExtraError
 
-__all__ = ["cooper_module", "fairlearn_module", "optional_module"]
-
-
-def fairlearn_module(name: str) -> Any:  # noqa: ANN401
-    """Part `name` of fairlearn."""
-    return optional_module(f"fairlearn.{name}", "This method", "fairlearn", "methods")
-
-
-def cooper_module() -> Any:  # noqa: ANN401
-    """The cooper library."""
-    return optional_module("cooper", "This method", "cooper-optim", "methods")
+__all__ = ["optional_module"]
 
 
 def optional_module(module: str, what: str, package: str, extra: str) -> Any:  # noqa: ANN401

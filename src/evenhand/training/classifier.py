@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +27,7 @@ from evenhand.matching import MatchingSpace, match_pairs
 from evenhand.models.files import register_reader
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
-from evenhand.system.progress import progress
+from evenhand.system.progress import progress as shown_progress
 from evenhand.training.data import TrainingData, ValidationData
 from evenhand.training.engine.loop import Trainer
 from evenhand.training.engine.state import TrainerState
@@ -38,7 +38,6 @@ from evenhand.training.settings import Monitor, Procedure, TrainingMethod, Train
 __all__ = ["CECClassifier"]
 
 _CONSTANT_SHARE = 0.01
-_SECONDS_BETWEEN_CHECKPOINTS = 2.0
 
 
 class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -70,7 +69,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     max_distance
         Farthest match, or triple, that enters the term of `cec_weight`; None for no limit.
     validation_fraction
-        Share of the people held out of training, to follow the figures of each epoch; 0 for none.
+        Share of the people held out of training, to follow the metrics of each epoch; 0 for none.
     patience
         Stop after this many epochs without a better `monitor` on the held-out people, and keep the best epoch; None
         for all epochs and the last one.
@@ -82,7 +81,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``"auto"``, ``"cpu"`` or ``"cuda"``.
     random_state
         Seed. The same seed gives the same model on the same CPU, bit for bit.
-    verbose
+    progress
         Whether to show progress.
 
     Attributes
@@ -94,7 +93,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     encoder_
         The encoding learned at fit.
     history_
-        Figures of each epoch by name, each of shape (n_epochs,).
+        Metrics of each epoch by name, each of shape (n_epochs,).
     n_iter_
         Number of epochs trained.
     best_epoch_
@@ -138,7 +137,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checkpoint: str | os.PathLike[str] | None = None,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
-        verbose: bool = False,
+        progress: bool = False,
     ) -> None:
         self.financial_features = financial_features
         self.cec_weight = cec_weight
@@ -160,7 +159,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.checkpoint = checkpoint
         self.device = device
         self.random_state = random_state
-        self.verbose = verbose
+        self.progress = progress
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -208,8 +207,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             groups = as_groups(np.asarray(groups.names)[groups.codes[kept]], len(kept))
         seed = _seed(self.random_state)
         data = self._training_data(table, labels, groups, weight.astype(np.float32), seed)
-        trainer = self._train(data, seed)
-        self._keep(trainer.state, groups)
+        self._keep(self._train(data, seed), groups)
         self._warn_if_constant(table, labels)
         return self
 
@@ -312,7 +310,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.encoder_ = TableEncoder.fit(table.iloc[train], self.encoding)
         financial = self._financial_names(list(table.columns))
         x = self.encoder_.transform(table)
-        F = DifferentiableModel(torch.nn.Identity(), "", self.encoder_).financial_table(table, financial)
+        F = self.encoder_.as_matched(table[financial])
         match = self._matches(F, labels, groups, train, train)
         triples, of_held_out = self._triples(F, labels, groups, train, held_out)
         partner = match if triples is None else triples[:, :, 0, 0]
@@ -395,39 +393,17 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = [columns[int(f)] if isinstance(f, (int, np.integer)) else str(f) for f in wanted]
         return check_columns(names, columns, "financial_features")
 
-    def _train(self, data: TrainingData, seed: int) -> Trainer:
-        settings = TrainingSettings(
-            seed=seed,
-            cec_weight=self.cec_weight,
-            equalized_odds_weight=self.equalized_odds_weight,
-            objective=self.objective,
-            learning_rate=self.learning_rate,
-            hidden=tuple(self.hidden),
-            dropout=self.dropout,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            n_steps=self.n_steps,
-            method=self.method,
-            cec_every=self.cec_every,
-            patience=self.patience,
-            monitor=self.monitor,
-            device=self.device,
-        )
-        kept = _Checkpoint.of(self.checkpoint, data, settings)
-        trainer = Trainer(data, settings, kept.state())
-        with progress("epoch", self.epochs, is_shown=bool(self.verbose), done=trainer.state.epoch) as advance:
+    def _train(self, data: TrainingData, seed: int) -> TrainerState:
+        # Every setting but the seed and what concerns stacks is a parameter of the same name.
+        own = {f.name: getattr(self, f.name) for f in fields(TrainingSettings) if hasattr(self, f.name)}
+        settings = TrainingSettings(seed=seed, **own)
+        trainer = Trainer(data, settings, checkpoint=_checkpoint(self.checkpoint, data, settings))
+        with shown_progress("epoch", self.epochs, is_shown=self.progress, done=trainer.state.epoch) as advance:
 
-            def on_epoch(epoch: int, figures: dict[str, torch.Tensor]) -> None:
-                kept.save_now_and_then(trainer.state)
-                advance(", ".join(f"{k} {float(v):.4f}" for k, v in figures.items() if k in _SHOWN and not v.isnan()))
+            def on_epoch(epoch: int, metrics: dict[str, torch.Tensor]) -> None:
+                advance(", ".join(f"{k} {float(v):.4f}" for k, v in metrics.items() if k in _SHOWN and not v.isnan()))
 
-            try:
-                trainer.run(on_epoch)
-            except BaseException:  # an interrupt too: what was trained is kept
-                kept.save(trainer.state)
-                raise
-        kept.remove()
-        return trainer
+            return trainer.run(on_epoch)
 
     def _keep(self, state: TrainerState, groups: Groups) -> None:
         self.network_ = state.network().member(0)
@@ -453,41 +429,17 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 _SHOWN = ("bce", "equalized_odds", "cec", "validation_auc")
 
 
-class _Checkpoint:
-    """An unfinished fit on disk, under a name that only the same data and settings give."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._saved_at = time.monotonic()
-
-    @classmethod
-    def of(cls, folder: str | os.PathLike[str] | None, data: TrainingData, settings: TrainingSettings) -> _Checkpoint:
-        if folder is None:
-            return cls(None)
-        # Epochs may grow between the two calls, and where it runs changes nothing of what is learned.
-        decisive = {k: v for k, v in settings.to_dict().items() if k not in ("epochs", "device", "n_threads")}
-        digest = hashlib.sha256(repr(sorted(decisive.items())).encode())
-        for tensor in (data.X, data.y, data.group, data.match, data.baselines, data.weights, data.triples):
-            if tensor is not None:
-                digest.update(tensor.numpy().tobytes())
-        return cls(Path(folder) / f"fit-{digest.hexdigest()[:16]}.safetensors")
-
-    def state(self) -> TrainerState | None:
-        return TrainerState.load(self._path) if self._path is not None and self._path.is_file() else None
-
-    def save(self, state: TrainerState) -> None:
-        if self._path is not None and state.epoch:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            state.save(self._path)
-            self._saved_at = time.monotonic()
-
-    def save_now_and_then(self, state: TrainerState) -> None:
-        if time.monotonic() - self._saved_at >= _SECONDS_BETWEEN_CHECKPOINTS:
-            self.save(state)
-
-    def remove(self) -> None:
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+def _checkpoint(folder: str | os.PathLike[str] | None, data: TrainingData, settings: TrainingSettings) -> Path | None:
+    """The file of an unfinished fit, under a name that only the same data and settings give."""
+    if folder is None:
+        return None
+    # Epochs may grow between the two calls, and where it runs changes nothing of what is learned.
+    decisive = {k: v for k, v in settings.to_dict().items() if k not in ("epochs", "device", "n_threads")}
+    digest = hashlib.sha256(repr(sorted(decisive.items())).encode())
+    for tensor in (data.X, data.y, data.group, data.match, data.baselines, data.weights, data.triples):
+        if tensor is not None:
+            digest.update(tensor.numpy().tobytes())
+    return Path(folder) / f"fit-{digest.hexdigest()[:16]}.safetensors"
 
 
 def _one_table(values: NDArray[Any]) -> torch.Tensor:

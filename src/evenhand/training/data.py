@@ -69,7 +69,7 @@ class TrainingData:
         Matrix of shape (d, n_features) that sums attributions of encoded columns into features before they are
         compared; None to compare column by column.
     validation
-        People held out; needed for validation figures and early stopping.
+        People held out; needed for validation metrics and early stopping.
     triples
         For each person, other group and one of C triples, the row of someone of that group and of a placebo of the
         own, -1 for none; of shape (D, n, M, C, 2), as `training_triples` makes them. Needed by the objectives that

@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from evenhand._version import __version__
 from evenhand.exceptions import ModelFileError
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.system.files import write_atomically
+from evenhand.training.network import empty_network
 
 __all__ = ["FILE_NAME", "read_model", "write_model"]
 
@@ -50,8 +52,6 @@ Classifier = TypeVar("Classifier", bound=FittedClassifier)
 
 def write_model(path: str | os.PathLike[str], model: FittedClassifier) -> Path:
     """Write `model` to a file, or to a folder as ``model.safetensors``; return the file's path."""
-    from safetensors.torch import save
-
     target = Path(path)
     if target.suffix != ".safetensors":
         target = target / FILE_NAME
@@ -66,8 +66,6 @@ def write_model(path: str | os.PathLike[str], model: FittedClassifier) -> Path:
 
 def read_model(path: str | os.PathLike[str], kind: type[Classifier]) -> Classifier:
     """The model that `write_model` wrote, as an instance of `kind`."""
-    from safetensors import SafetensorError, safe_open
-
     file = Path(path)
     if file.is_dir():
         file = file / FILE_NAME
@@ -122,7 +120,7 @@ def _rebuilt(data: dict[str, Any], tensors: dict[str, Tensor], kind: type[Classi
     model = kind(**data["parameters"])
     model.classes_ = np.asarray(data["classes"])
     model.encoder_ = TableEncoder.from_dict(data["encoder"])
-    model.network_ = _network(data["widths"], data["dropout"])
+    model.network_ = empty_network(data["widths"], data["dropout"])
     model.network_.load_state_dict({k: v for k, v in tensors.items() if not k.startswith("history.")})
     model.history_ = {k.removeprefix("history."): v.numpy() for k, v in tensors.items() if k.startswith("history.")}
     if data["feature_names"] is not None:
@@ -140,14 +138,6 @@ def _rebuilt(data: dict[str, Any], tensors: dict[str, Tensor], kind: type[Classi
 def _widths(network: nn.Sequential) -> list[int]:
     layers = [layer for layer in network if isinstance(layer, nn.Linear)]
     return [layers[0].in_features, *(layer.out_features for layer in layers)]
-
-
-def _network(widths: list[int], dropout: float) -> nn.Sequential:
-    """An untrained network of the given widths, laid out as the trainer's are."""
-    layers: list[nn.Module] = []
-    for n_in, n_out in pairwise(widths):
-        layers += [nn.utils.skip_init(nn.Linear, n_in, n_out), nn.ReLU(), nn.Dropout(dropout)]
-    return nn.Sequential(*layers[:-2]).eval()
 
 
 def _digest(tensors: dict[str, Tensor], content: str) -> str:

@@ -13,7 +13,7 @@ from torch.nn import functional
 from evenhand.attribution.feed_forward import RELU, FeedForward
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["Layout", "StackedNetwork"]
+__all__ = ["Layout", "StackedNetwork", "empty_network"]
 
 
 @dataclass(frozen=True)
@@ -131,13 +131,21 @@ class StackedNetwork(nn.Module):
     def member(self, index: int) -> nn.Sequential:
         """Member `index` as a plain `nn.Sequential` with copied weights, in evaluation mode."""
         weights, biases = self.layout.views(self.flat.detach())
-        layers: list[nn.Module] = []
-        for weight, bias in zip(weights, biases, strict=True):
-            # Built without drawing numbers: making a copy must not move the caller's random state.
-            n_in, n_out = weight.shape[1:]
-            linear = nn.Linear(n_in, n_out, device="meta", dtype=weight.dtype).to_empty(device=weight.device)
-            with torch.no_grad():
+        network = empty_network(self.layout.widths, self.dropout).to(weights[0])
+        linears = [layer for layer in network if isinstance(layer, nn.Linear)]
+        with torch.no_grad():
+            for linear, weight, bias in zip(linears, weights, biases, strict=True):
                 linear.weight.copy_(weight[index].t())
                 linear.bias.copy_(bias[index])
-            layers += [linear, nn.ReLU(), nn.Dropout(self.dropout)]
-        return nn.Sequential(*layers[:-2]).eval()
+        return network
+
+
+def empty_network(widths: Sequence[int], dropout: float) -> nn.Sequential:
+    """A chain of linear layers with ReLU and dropout between them, its parameters not yet set.
+
+    No numbers are drawn: making a copy must not move the caller's random state.
+    """
+    layers: list[nn.Module] = []
+    for n_in, n_out in pairwise(widths):
+        layers += [nn.utils.skip_init(nn.Linear, n_in, n_out), nn.ReLU(), nn.Dropout(dropout)]
+    return nn.Sequential(*layers[:-2]).eval()

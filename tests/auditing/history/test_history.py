@@ -198,7 +198,7 @@ def test_a_jump_is_found_at_the_audit_that_made_it(data):
     monitoring = monitor(drawn_history(data, [0.02, 0.021, 0.019, 0.02, 0.09, 0.09]))
     (departure,) = monitoring.departures
     assert (departure.key, departure.audit, departure.rule) == ("excess", "m4", "single")
-    assert departure.sentence == "Excess left its past upwards at m4, by one audit alone."
+    assert departure.sentence == "Excess departed from its past upwards at m4, by one audit alone."
     assert monitoring.sentences == (departure.sentence,)
 
 
@@ -221,7 +221,7 @@ def test_after_an_alarm_the_past_is_kept(data):
 def test_an_excess_that_is_always_zero_raises_no_alarm(data):
     monitoring = monitor(drawn_history(data, [0.0, 0.0, 0.0], error=0.0))
     assert not monitoring.departures
-    assert "In 3 audits no monitored metric left its past" in monitoring.sentences[0]
+    assert "In 3 audits no monitored metric departed from its past" in monitoring.sentences[0]
 
 
 def test_ratios_are_judged_on_the_logarithm_and_shown_as_ratios(data):

@@ -92,7 +92,7 @@ def test_missing_and_infinite_values_are_named_with_their_batch(folder, people, 
         ("y", 2, r"\(batch 2\): `y` must be 0 or 1"),
         ("y", None, r"\(batch 2\): `y` has 1 missing labels"),
         ("sex", None, r"\(batch 2\): `sex` has 1 missing values"),
-        ("sex", "other", r"\(batch 2\): no one of the groups \['other'\] is in the reference, which has \['a', 'b'\]"),
+        ("sex", "other", r"\(batch 2\): No one of the groups \['other'\] is in the reference, which has \['a', 'b'\]"),
     ],
 )
 def test_labels_and_groups_are_checked_in_every_batch(folder, people, go, column, value, message):

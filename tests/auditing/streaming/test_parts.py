@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from evenhand.auditing.quantiles import quantiles_of_parts
 from evenhand.auditing.streaming import codec
-from evenhand.auditing.streaming.row_files import RowFile
 from evenhand.auditing.streaming.sampling import hash_limit, lowest_rows
 from evenhand.auditing.streaming.source import open_source
+from evenhand.auditing.streaming.triple_files import RowFile
 from evenhand.auditing.sums import ScoreCounts
 from evenhand.exceptions import StreamError
 from evenhand.system.hashing import person_hash

@@ -278,5 +278,5 @@ except MissingExtraError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout == "Tree models need numba, which is not installed: pip install 'evenhand[trees]'.\n"
+    assert done.stdout == "A tree model needs numba, which is not installed: pip install 'evenhand[trees]'.\n"
     assert issubclass(MissingExtraError, ImportError)

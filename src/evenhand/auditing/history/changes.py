@@ -13,9 +13,10 @@ import pandas as pd
 from scipy import special
 
 from evenhand.auditing.history.metrics import AuditMetric, Scale, audit_metrics
-from evenhand.auditing.history.records import Audit, described, summary_of, write_plain_json
+from evenhand.auditing.history.records import Audit, comparable, described, summary_of
 from evenhand.auditing.history.within_people import errors_within_people, is_same_people
 from evenhand.auditing.result import AuditResult
+from evenhand.auditing.summary import write_json
 from evenhand.exceptions import EvenhandWarning, InvalidInputError, InvalidTypeError
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.excess import ROUNDING
@@ -30,13 +31,13 @@ _LEVEL = 0.05
 _CONFIDENCE = 0.95
 _NORMAL_HALF = float(special.ndtri((1 + _CONFIDENCE) / 2))
 
-# What a metric means hangs on these; the others only on how finely it was computed.
+# What a metric means depends on these; the others change only how finely it is computed.
 _DEFINING = {
-    "financial_features": "people were matched on other features, so every metric of reasoning is another quantity",
+    "financial_features": "people were matched on other features, so every metric of reasoning measures something else",
     "consistency_threshold": "Regimes B and D are cut elsewhere",
     "max_distance": "other people have a match",
     "groups": "other groups were compared",
-    "attribution": "people were explained in another way, so every metric of reasoning is another quantity",
+    "attribution": "people were explained in another way, so every metric of reasoning measures something else",
 }
 _NOTED = {
     "decision_threshold": "decisions are cut elsewhere, which alone can move rates, gaps and regimes",
@@ -212,7 +213,7 @@ class Comparison:
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` as JSON, whole or not at all; a missing number is null."""
-        write_plain_json(self.to_dict(), path)
+        write_json(self.to_dict(), path)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the comparison as one HTML file that needs no network, whole or not at all."""
@@ -329,14 +330,10 @@ def _setting_differences(base: _Source, other: _Source) -> list[SettingDifferenc
     for setting, consequence in (_DEFINING | _NOTED).items():
         if setting not in ours or setting not in theirs:
             continue  # one of the audits is older than the setting
-        own, value = _comparable(ours[setting]), _comparable(theirs[setting])
+        own, value = comparable(ours[setting]), comparable(theirs[setting])
         if own != value:
             found.append(SettingDifference(other.name, setting, own, value, consequence, setting in _DEFINING))
     return found
-
-
-def _comparable(value: Any) -> Any:  # noqa: ANN401 - any setting
-    return sorted(value) if isinstance(value, (list, tuple)) else value
 
 
 def _check_settings(differences: Sequence[SettingDifference], allow: bool) -> None:
@@ -349,6 +346,7 @@ def _check_settings(differences: Sequence[SettingDifference], allow: bool) -> No
 
 
 def _pairing(base: _Source, other: _Source, same_people: bool | None) -> Pairing:
+    both = f"{other.name} and {base.name}"
     if base.result is not None and other.result is not None:
         is_same = is_same_people(base.result, other.result)
         if same_people and not is_same:
@@ -356,36 +354,32 @@ def _pairing(base: _Source, other: _Source, same_people: bool | None) -> Pairing
                 f"`same_people=True`, but {base.name!r} and {other.name!r} differ in number, label, group or features "
                 "of the people: give audits of the same people in the same order, or leave `same_people` out."
             )
-        if is_same and same_people is not False:
-            return Pairing(
-                other.name,
-                True,
-                f"{other.name} and {base.name} are of the same people: differences are taken within people. Only the "
-                "excess and its parts are not kept by person; for them independence was assumed, which overstates the "
-                "noise when both models err alike.",
-            )
-        return Pairing(
-            other.name, False, f"{other.name} and {base.name} are of different people: independence was assumed."
-        )
+        is_paired = is_same and same_people is not False
+        words = _WITHIN_PEOPLE if is_paired else _DIFFERENT_PEOPLE
+        return Pairing(other.name, is_paired, words.format(both))
     prints = [source.data["data"].get("fingerprint") for source in (base, other)]
     if same_people or (same_people is None and prints[0] is not None and prints[0] == prints[1]):
-        return Pairing(
-            other.name,
-            False,
-            f"{other.name} and {base.name} are of the same people, but files hold no metrics by person: independence "
-            "was assumed, which overstates the noise when the two models score people alike. Give the results "
-            "themselves to compare within people.",
-        )
-    if same_people is False or None not in prints:
-        return Pairing(
-            other.name, False, f"{other.name} and {base.name} are of different people: independence was assumed."
-        )
-    return Pairing(
-        other.name,
-        False,
-        f"Whether {other.name} and {base.name} share people is not known: independence was assumed, which is right for "
-        "different people and usually overstates the noise for the same.",
-    )
+        words = _SAME_PEOPLE_IN_FILES
+    elif same_people is False or None not in prints:
+        words = _DIFFERENT_PEOPLE
+    else:
+        words = _UNKNOWN_PEOPLE
+    return Pairing(other.name, False, words.format(both))
+
+
+_WITHIN_PEOPLE = (
+    "{} are of the same people: differences are taken within people. Only the excess and its parts are not kept by "
+    "person; for them independence was assumed, which overstates the noise when both models err alike."
+)
+_DIFFERENT_PEOPLE = "{} are of different people: independence was assumed."
+_SAME_PEOPLE_IN_FILES = (
+    "{} are of the same people, but files hold no metrics by person: independence was assumed, which overstates the "
+    "noise when the two models score people alike. Give the results themselves to compare within people."
+)
+_UNKNOWN_PEOPLE = (
+    "Whether {} share people is not known: independence was assumed, which is right for different people and usually "
+    "overstates the noise for the same."
+)
 
 
 def _reservations(base: _Source, others: Sequence[_Source], differences: Sequence[SettingDifference]) -> Iterable[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -118,8 +118,7 @@ def audit_metrics(
         *_reasoning(data["evidence"]),
         *_features(data["evidence"]),
         *_utility(data["outcome"]),
-        *_rates(groups),
-        *_gaps(groups, chosen),
+        *_rates(groups, chosen),
         *_ratios(groups, chosen),
         *_areas(data["outcome"]),
     ]
@@ -132,15 +131,8 @@ def _number(value: float | None) -> float:
 
 
 def _excess_metric(key: str, part: Part, words: str, estimate: Mapping[str, Any]) -> AuditMetric:
-    return AuditMetric(
-        key,
-        part,
-        words,
-        _number(estimate["value"]),
-        _number(estimate["standard_error"]),
-        _number(estimate["df"]),
-        note=estimate["note"],
-    )
+    value, error, df = (_number(estimate[name]) for name in ("value", "standard_error", "df"))
+    return AuditMetric(key, part, words, value, error, df, note=estimate["note"])
 
 
 def _reasoning(evidence: Mapping[str, Any] | None) -> list[AuditMetric]:
@@ -185,36 +177,23 @@ def _rate(row: Mapping[str, Any], rate: str) -> tuple[float, float]:
 def _utility(outcome: Mapping[str, Any]) -> list[AuditMetric]:
     n = sum(row["n"] for row in outcome["groups"])
     n_positive = sum(row["n_positive_label"] for row in outcome["groups"])
-    area = _number(outcome["auc"])
-    shares = (("accuracy", "accuracy"), ("positive rate", "positive_rate"))
+    area, accuracy, rate = (_number(outcome[name]) for name in ("auc", "accuracy", "positive_rate"))
     return [
         AuditMetric("auc", "outcome", "AUC", area, hanley_mcneil(area, n_positive, n - n_positive)),
-        *(
-            AuditMetric(key, "outcome", key, _number(outcome[name]), _share_error(_number(outcome[name]), n))
-            for key, name in shares
-        ),
+        AuditMetric("accuracy", "outcome", "accuracy", accuracy, _share_error(accuracy, n)),
+        AuditMetric("positive rate", "outcome", "positive rate", rate, _share_error(rate, n)),
     ]
 
 
-def _rates(groups: Mapping[str, Any]) -> list[AuditMetric]:
-    return [
-        AuditMetric(f"{rate}: {group}", "outcome", f"{rate}, {group}", *_rate(row, rate))
-        for rate in _RATES
-        for group, row in groups.items()
-    ]
-
-
-def _gaps(groups: Mapping[str, Any], reference: str) -> list[AuditMetric]:
-    found = []
-    for rate in _RATES:
-        base, base_error = _rate(groups[reference], rate)
-        for group, row in groups.items():
-            if group != reference:
-                value, error = _rate(row, rate)
-                words = f"{rate}, {group} minus {reference}"
-                found.append(
-                    AuditMetric(f"gap: {words}", "outcome", words, value - base, math.hypot(error, base_error))
-                )
+def _rates(groups: Mapping[str, Any], reference: str) -> list[AuditMetric]:
+    """Rates of each group, and their signed gaps to the reference group."""
+    rates = {(rate, group): _rate(row, rate) for rate in _RATES for group, row in groups.items()}
+    found = [AuditMetric(f"{r}: {group}", "outcome", f"{r}, {group}", *rates[r, group]) for r, group in rates]
+    for rate, group in rates:
+        if group != reference:
+            (value, error), (base, base_error) = rates[rate, group], rates[rate, reference]
+            words = f"{rate}, {group} minus {reference}"
+            found.append(AuditMetric(f"gap: {words}", "outcome", words, value - base, math.hypot(error, base_error)))
     return found
 
 
@@ -226,10 +205,8 @@ def _ratios(groups: Mapping[str, Any], reference: str) -> list[AuditMetric]:
             value, error = _log_rate(row)
             words = f"approval ratio, {group} over {reference}"
             note = "half an approval added: no one was approved" if not row["positive_rate"] else ""
-            metric = AuditMetric(
-                f"ratio: {words}", "outcome", words, math.exp(value - base), math.hypot(error, base_error)
-            )
-            found.append(replace(metric, scale="ratio", note=note))
+            ratio, error = math.exp(value - base), math.hypot(error, base_error)
+            found.append(AuditMetric(f"ratio: {words}", "outcome", words, ratio, error, scale="ratio", note=note))
     return found
 
 
@@ -313,9 +290,5 @@ def _from_people(result: AuditResult, metrics: Mapping[str, AuditMetric]) -> dic
     for key, (words, values) in columns.items():
         # Weighing people equally is weighing pairs equally when everyone has the same number of them.
         estimate = excess(values, np.zeros(len(values)), codes)
-        found.append(
-            AuditMetric(
-                key, "reasoning", words, estimate.value, estimate.standard_error, estimate.df, note=estimate.note
-            )
-        )
+        found.append(_excess_metric(key, "reasoning", words, asdict(estimate)))
     return {metric.key: metric for metric in found}

@@ -5,25 +5,23 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 from scipy.optimize import brentq
 
 from evenhand.auditing.history.metrics import AuditMetric, audit_metrics
-from evenhand.auditing.history.records import Audit, History, described, history_of, write_plain_json
+from evenhand.auditing.history.records import Audit, History, comparable, described, history_of
+from evenhand.auditing.summary import write_json
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import ROUNDING
 from evenhand.report.history_page import monitoring_page
 from evenhand.system.files import write_atomically
 
 __all__ = ["Departure", "Monitoring", "Trend", "TrendPoint", "cusum_limit", "monitor", "single_limit"]
-
-Floats: TypeAlias = NDArray[np.float64]
 
 _SLACK = 0.5  # the CUSUM is tuned to drifts of one standard error
 _STATES = 160
@@ -63,7 +61,7 @@ class TrendPoint:
 
 @dataclass(frozen=True)
 class Departure:
-    """The first audit at which a metric left its past.
+    """The first audit at which a metric departed from its past.
 
     Attributes
     ----------
@@ -90,7 +88,9 @@ class Departure:
             if self.began == self.audit
             else f"by drift that seems to have begun with {self.began}"
         )
-        return f"{self.words[:1].upper()}{self.words[1:]} left its past {self.direction} at {self.audit}, {how}."
+        return (
+            f"{self.words[:1].upper()}{self.words[1:]} departed from its past {self.direction} at {self.audit}, {how}."
+        )
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Monitoring:
 
     @property
     def departures(self) -> tuple[Departure, ...]:
-        """What left its past, earliest first."""
+        """What departed from its past, earliest first."""
         place = {audit.name: k for k, audit in enumerate(self.history.audits)}
         found = [trend.departure for trend in self.trends if trend.departure is not None]
         return tuple(sorted(found, key=lambda departure: place[departure.audit]))
@@ -142,7 +142,7 @@ class Monitoring:
         if n < 2:
             return ("One audit has no past to depart from.",)
         if not self.departures:
-            return (f"In {n} audits no monitored metric left its past by more than noise.",)
+            return (f"In {n} audits no monitored metric departed from its past by more than noise.",)
         return tuple(departure.sentence for departure in self.departures)
 
     def to_dict(self) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class Monitoring:
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` as JSON, whole or not at all; a missing number is null."""
-        write_plain_json(self.to_dict(), path)
+        write_json(self.to_dict(), path)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the history as one HTML file that needs no network, whole or not at all."""
@@ -180,7 +180,7 @@ def _plain(departure: Departure) -> dict[str, Any]:
 def monitor(
     history: History | Mapping[str, Audit] | str | os.PathLike[str], *, false_alarm_rate: float = 0.05
 ) -> Monitoring:
-    r"""Judge a history: which metrics left their past, and when.
+    r"""Judge a history: which metrics departed from their past, and when.
 
     Every audit is compared with the precision-weighted mean of all before it,
 
@@ -221,7 +221,7 @@ def monitor(
     ...     eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
     ...              financial_features=people.financial_features, evidence=False).to_json(folder / f"{month}.json")
     >>> monitor(read_history(folder)).sentences
-    ('In 3 audits no monitored metric left its past by more than noise.',)
+    ('In 3 audits no monitored metric departed from its past by more than noise.',)
     """
     if not 0 < false_alarm_rate < 1:
         raise InvalidInputError(f"`false_alarm_rate` must lie strictly between 0 and 1, got {false_alarm_rate}.")
@@ -346,8 +346,7 @@ def _trend(
 
 
 def _missing(audit: str) -> TrendPoint:
-    nan = math.nan
-    return TrendPoint(audit, nan, nan, nan, nan, nan, nan, nan, nan, nan, nan)
+    return TrendPoint(audit, *(math.nan for _ in fields(TrendPoint)[1:]))
 
 
 def _normal(deviation: float, spread: float, df: float) -> float:
@@ -364,7 +363,7 @@ def _reservations(history: History, common: set[str]) -> list[str]:
     first = history.audits[0]
     for before, after in zip(history.audits[:-1], history.audits[1:], strict=True):
         for setting in _DEFINING:
-            one, two = (_setting(audit.data, setting) for audit in (before, after))
+            one, two = (comparable(audit.data["settings"].get(setting)) for audit in (before, after))
             if one != two:
                 found.append(
                     f"{setting} changed from {one!r} to {two!r} with {after.name}: metrics before and after it may "
@@ -378,8 +377,3 @@ def _reservations(history: History, common: set[str]) -> list[str]:
     if without:
         found.append(f"Audited without evidence, so that their excess is missing: {without}.")
     return found
-
-
-def _setting(data: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - any setting
-    value = data["settings"].get(name)
-    return sorted(value) if isinstance(value, (list, tuple)) else value

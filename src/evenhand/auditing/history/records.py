@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,18 +14,17 @@ from typing import Any, TypeAlias
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.summary import SCHEMA
 from evenhand.exceptions import DataFileError, InvalidTypeError
-from evenhand.system.files import write_atomically
 
 __all__ = [
     "Audit",
     "History",
     "RecordedAudit",
+    "comparable",
     "described",
     "history_of",
     "read_audit",
     "read_history",
     "summary_of",
-    "write_plain_json",
 ]
 
 Audit: TypeAlias = "AuditResult | Mapping[str, Any] | str | os.PathLike[str]"
@@ -208,19 +207,9 @@ def described(name: str, summary: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def write_plain_json(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write plain data as JSON, whole or not at all; a missing number is null."""
-    text = json.dumps(_without_nan(data), indent=2, allow_nan=False, ensure_ascii=False)
-    with write_atomically(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
-
-
-def _without_nan(value: Any) -> Any:  # noqa: ANN401 - any plain data
-    if isinstance(value, Mapping):
-        return {str(key): _without_nan(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def comparable(value: Any) -> Any:  # noqa: ANN401 - any setting
+    """A setting as it is compared: lists without their order."""
+    return sorted(value) if isinstance(value, (list, tuple)) else value
 
 
 def _created(data: Mapping[str, Any]) -> datetime | None:
@@ -239,10 +228,5 @@ def _time(audit: RecordedAudit) -> tuple[float, str]:
 
 def _name(audit: RecordedAudit) -> list[tuple[bool, int, str]]:
     """Runs of digits as numbers, so that audit-10 follows audit-9."""
-    parts: list[str] = []
-    for character in audit.name:
-        if parts and parts[-1].isdecimal() == character.isdecimal():
-            parts[-1] += character
-        else:
-            parts.append(character)
+    parts = [part for part in re.split(r"(\d+)", audit.name) if part]
     return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

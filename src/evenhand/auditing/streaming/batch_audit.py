@@ -17,7 +17,6 @@ from evenhand.system.hashing import person_hash
 
 __all__ = ["BatchContext", "run_batch"]
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 

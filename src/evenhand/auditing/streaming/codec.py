@@ -12,6 +12,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from evenhand.auditing.finished import BatchRecord, PairNulls
 from evenhand.auditing.sums import AuditSums, ScoreCounts
 from evenhand.auditing.triples import EvidenceSums
 from evenhand.exceptions import StreamError
@@ -20,7 +21,9 @@ from evenhand.system.files import write_atomically
 
 __all__ = ["encode", "load", "save"]
 
-_KNOWN = {kind.__name__: kind for kind in (AuditSums, EvidenceSums, MatchSums, Moments, ScoreCounts)}
+_KNOWN = {
+    kind.__name__: kind for kind in (AuditSums, BatchRecord, EvidenceSums, MatchSums, Moments, PairNulls, ScoreCounts)
+}
 
 
 def encode(value: Any) -> bytes:  # noqa: ANN401 - sums and plain data

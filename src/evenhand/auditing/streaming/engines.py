@@ -7,20 +7,21 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from evenhand.auditing.streaming.batch_audit import BatchContext, run_batch
-from evenhand.auditing.streaming.batch_files import BatchFiles, encode_batch
 from evenhand.auditing.streaming.source import Batch, Source
-from evenhand.auditing.streaming.store import Store, writing
+from evenhand.auditing.streaming.store import BatchFiles, Store, encode_batch, writing
 from evenhand.exceptions import EvenhandError, InvalidInputError, StreamError
 from evenhand.system.memory import keep_freed_memory
+from evenhand.system.optional import optional_module
 from evenhand.system.threads import on_this_core, one_blas_thread, one_torch_thread
 
 __all__ = ["BatchWork", "run_on_dask", "run_on_threads"]
+
+T = TypeVar("T")
 
 _IN_FLIGHT_PER_THREAD = 2
 _CONNECT_SECONDS = "10s"
@@ -109,8 +110,10 @@ def run_on_dask(
 
     Raises
     ------
+    MissingExtraError
+        If Dask is not installed.
     InvalidInputError
-        If Dask is not installed, or no scheduler answers at the address.
+        If no scheduler answers at the address.
     StreamError
         If the scheduler is lost on the way, or a batch brings its workers down.
     """
@@ -202,38 +205,26 @@ def _audited(context: BatchContext, batch: Batch, table: pa.Table, where: str) -
 
 def _audit_on_worker(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles | _Refusal:
     """What a batch leaves, from a worker that sees no files."""
-    with _worker():
-        try:
-            return _audited(context, batch, table, where)
-        except EvenhandError as error:
-            return _Refusal(type(error), str(error))
+    return _on_worker(lambda: _audited(context, batch, table, where))
 
 
 def _keep_on_worker(work: BatchWork, batch: Batch) -> int | _Refusal:
     """The number of a batch that a worker of this machine has kept."""
-    with _worker():
-        try:
-            work.audit(batch)
-        except EvenhandError as error:
-            return _Refusal(type(error), str(error))
-    return batch.number
+    return _on_worker(lambda: work.audit(batch)) or batch.number
 
 
-@contextmanager
-def _worker() -> Iterator[None]:
+def _on_worker(work: Callable[[], T]) -> T | _Refusal:
     keep_freed_memory()
     with one_torch_thread(), one_blas_thread():
-        yield
+        try:
+            return work()
+        except EvenhandError as error:
+            return _Refusal(type(error), str(error))
 
 
 @contextmanager
 def _dask_client(scheduler: str | None, n_workers: int) -> Iterator[tuple[Any, Any]]:
-    try:
-        distributed: Any = import_module("distributed")
-    except ImportError:
-        raise InvalidInputError(
-            "`engine='dask'` needs Dask, which is not installed; install it with pip install 'evenhand[dask]'."
-        ) from None
+    distributed = optional_module("distributed", "`engine='dask'`", "Dask", "dask")
     cluster = None
     try:
         if scheduler is None:

@@ -1,4 +1,4 @@
-"""What a streamed audit is of, so that it is only gone on with where nothing has changed."""
+"""What a streamed audit is of, so that it is resumed only where nothing has changed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check_resumable(
     changed = _changes(before, now)
     if changed:
         raise InvalidInputError(
-            f"The audit in {str(store.folder)!r} cannot be gone on with, as {'; '.join(changed)}. Begin again in "
+            f"The audit in {str(store.folder)!r} cannot be resumed, as {'; '.join(changed)}. Begin again in "
             "another folder, or put back what it was begun with."
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,8 +56,7 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
     cells: dict[tuple[int, str], _Lowest] = {}
     n_usable = 0
     for batch in source.batches:
-        where = f"{str(source.files[batch.file])!r} (batch {batch.number})"
-        rows = only.rows_of(source.read(batch, only.needed), where)
+        rows = only.rows_of(source.read(batch, only.needed), source.where(batch))
         row = rows.kept + batch.first_row
         n_usable += len(row)
         hashes = person_hash(row, seed)
@@ -83,20 +81,12 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
 
 def lowest_rows(n_rows: int, n_wanted: int, seed: int) -> Ints:
     """Row numbers with the lowest hashes, ascending."""
-    found = _Lowest(n_wanted)
-    for rows in _row_numbers(n_rows):
-        found.add(person_hash(rows, seed), rows)
-    return np.sort(found.rows)
+    return np.sort(_lowest(n_rows, n_wanted, seed).rows)
 
 
 def hash_limit(n_rows: int, n_wanted: int, seed: int) -> int | None:
     """The hash up to which people are taken so that so many are; None for all."""
-    if n_wanted >= n_rows:
-        return None
-    found = _Lowest(n_wanted)
-    for rows in _row_numbers(n_rows):
-        found.add(person_hash(rows, seed), rows)
-    return int(found.hashes.max())
+    return None if n_wanted >= n_rows else int(_lowest(n_rows, n_wanted, seed).hashes.max())
 
 
 def read_rows(source: Source, rows: Ints, columns: list[str]) -> pa.Table:
@@ -128,9 +118,12 @@ class _Lowest:
         self.hashes, self.rows = hashes, rows
 
 
-def _row_numbers(n: int) -> Iterator[Ints]:
-    for first in range(0, n, _ROWS_AT_ONCE):
-        yield np.arange(first, min(n, first + _ROWS_AT_ONCE))
+def _lowest(n_rows: int, n_wanted: int, seed: int) -> _Lowest:
+    found = _Lowest(n_wanted)
+    for first in range(0, n_rows, _ROWS_AT_ONCE):
+        rows = np.arange(first, min(n_rows, first + _ROWS_AT_ONCE))
+        found.add(person_hash(rows, seed), rows)
+    return found
 
 
 def _check_cells(cells: dict[tuple[int, str], _Lowest], source: Source) -> None:

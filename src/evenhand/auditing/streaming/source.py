@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.csv_files import MISSING_WORDS, check_columns_differ, not_utf8, separator_of
@@ -95,9 +97,8 @@ class Source:
                 )
             if batch.skip == 0 and batch.n_rows == _n_rows(file, batch.row_groups):
                 return file.read_row_groups(list(batch.row_groups), columns=list(columns), use_threads=False)
-            return pa.Table.from_batches(
-                list(_slice_of(file, batch, list(columns))), schema=_schema_of(file.schema_arrow, columns)
-            )
+            schema = pa.schema([file.schema_arrow.field(name) for name in columns])
+            return pa.Table.from_batches(list(_slice_of(file, batch, list(columns))), schema=schema)
 
 
 def open_source(path: str | Path, batch_rows: int, spool: Path) -> Source:
@@ -164,7 +165,7 @@ def _parquet_files(path: Path) -> tuple[Path, ...]:
     if path.suffix.lower() != ".parquet":
         raise DataFileError(
             f"{str(path)!r} must be a .parquet file, a folder of such files, or a .csv or .csv.gz file; the ending "
-            "tells how to read it."
+            "decides how it is read."
         )
     return (path,)
 
@@ -200,11 +201,6 @@ def _slice_of(file: Any, batch: Batch, columns: list[str]) -> Iterator[Any]:  # 
         seen += len(piece)
         if seen >= last:
             return
-
-
-def _schema_of(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-
-    return pa.schema([schema.field(name) for name in columns])
 
 
 def _n_rows(file: Any, groups: tuple[int, ...]) -> int:  # noqa: ANN401
@@ -266,8 +262,6 @@ def _spooled(path: Path, spool: Path, batch_rows: int) -> Path:
 
 def _rewrite_csv(path: Path, separator: str, kinds: dict[str, Any], out: Path, batch_rows: int) -> None:
     """Write a CSV file as Parquet, and the kinds of its columns into `kinds`."""
-    import pyarrow.csv as csv
-
     reader = csv.open_csv(
         path,
         read_options=csv.ReadOptions(block_size=_CSV_BLOCK),
@@ -302,20 +296,13 @@ def _wider_kind(message: str, kinds: dict[str, Any]) -> dict[str, Any] | None:
     return None if pa.types.is_string(kinds[name]) else {name: pa.string()}
 
 
-class _reading:  # noqa: N801 - reads as a statement
-    """Turns whatever a reader raises into a sentence with the file's name."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-
-        is_write = isinstance(error, OSError) and error.errno is not None
-        if isinstance(error, (pa.ArrowException, OSError)) and not is_write and not isinstance(error, DataFileError):
-            reason = str(error).strip().split("\n")[0]
-            raise DataFileError(
-                f"{self.where} cannot be read: {reason.rstrip('.') or type(error).__name__}."
-            ) from error
+@contextmanager
+def _reading(where: str) -> Iterator[None]:
+    """Turn whatever a reader raises into a sentence with the file's name; what fails in writing passes."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, DataFileError) or (isinstance(error, OSError) and error.errno is not None):
+            raise
+        reason = str(error).strip().split("\n")[0]
+        raise DataFileError(f"{where} cannot be read: {reason.rstrip('.') or type(error).__name__}.") from error

@@ -1,4 +1,4 @@
-"""The folder of a streamed audit: what each finished batch left."""
+"""The folder of a streamed audit: what each finished batch leaves there, and how it is read back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from evenhand.auditing.finished import BatchRecord, PairNulls
+from evenhand.auditing.finished import BatchOutput, BatchRecord, PairNulls
 from evenhand.auditing.streaming import codec
-from evenhand.auditing.streaming.batch_files import BatchFiles, batch_file, pairs_file
-from evenhand.auditing.streaming.row_files import RowFile
-from evenhand.auditing.streaming.triple_files import Slice
+from evenhand.auditing.streaming.triple_files import RowFile, Slice, by_smallest_row, encode_index, encode_triples
 from evenhand.exceptions import InvalidInputError, StreamError
 from evenhand.system.files import write_atomically
 
-__all__ = ["Store", "writing"]
+__all__ = ["BatchFiles", "Store", "encode_batch", "writing"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -49,18 +47,66 @@ def writing(folder: Path, kept: str) -> Iterator[None]:
         raise StreamError(f"{str(folder)!r} cannot be written: {reason}; {kept}.") from error
 
 
+@dataclass(frozen=True, eq=False)
+class BatchFiles:
+    """Files of a batch by their paths in the folder of the audit; the last one marks the batch as finished."""
+
+    number: int
+    contents: Mapping[str, pa.Buffer]
+
+
+_PAIR_SCHEMA = pa.schema(
+    {
+        **dict.fromkeys(("person", "match"), pa.int64()),
+        "distance": pa.float64(),
+        **dict.fromkeys(("group", "other_group"), pa.string()),
+        "label": pa.int64(),
+        **dict.fromkeys(("score", "match_score"), pa.float64()),
+        **dict.fromkeys(("decision", "match_decision"), pa.int64()),
+        **dict.fromkeys(("cec", "placebo_cec", "input_gap", "reasoning_gap"), pa.float64()),
+        "regime": pa.string(),
+        **dict.fromkeys(("shared_reasons", "q_value"), pa.float64()),
+        "is_negligible": pa.bool_(),
+    }
+)
+
+
+def _name(number: int, ending: str) -> str:
+    """Path of a file of a batch; the pair tables have a folder of their own."""
+    return f"pairs/part-{number:06d}.parquet" if ending == "pairs" else f"batches/{number:06d}.{ending}"
+
+
+def encode_batch(output: BatchOutput) -> BatchFiles:
+    """The files of a batch, made where it is audited."""
+    record, contents = output.record, dict[str, pa.Buffer]()
+    if output.pairs is not None:
+        contents["pairs"] = _parquet(output.pairs, _PAIR_SCHEMA)
+    if output.screened is not None and len(output.screened):
+        contents["screened.parquet"] = _parquet(output.screened.assign(**{"": output.screened_groups}))
+    if output.triples is not None:
+        ordered, n_outside = by_smallest_row(output.triples)
+        record = replace(record, n_outside=n_outside)
+        contents["triples.npy"] = pa.py_buffer(encode_triples(ordered))
+        contents["index.npy"] = pa.py_buffer(encode_index(ordered))
+        contents["nulls.npz"] = pa.py_buffer(codec.encode(output.nulls))
+    contents["npz"] = pa.py_buffer(codec.encode(record))
+    return BatchFiles(record.number, {_name(record.number, ending): content for ending, content in contents.items()})
+
+
+def _parquet(table: pd.DataFrame, schema: pa.Schema | None = None) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pandas(table, schema, preserve_index=False, nthreads=1), sink)
+    return sink.getvalue()
+
+
 @dataclass(frozen=True)
 class Store:
     """The folder of a streamed audit."""
 
     folder: Path
 
-    def pairs_file(self, number: int) -> Path:
-        """The pair table of one batch."""
-        return self.folder / pairs_file(number)
-
     def _file(self, number: int, ending: str) -> Path:
-        return self.folder / batch_file(number, ending)
+        return self.folder / _name(number, ending)
 
     def is_finished(self, number: int) -> bool:
         """Whether a batch left everything that it has to."""
@@ -74,11 +120,13 @@ class Store:
 
     def record(self, number: int) -> BatchRecord:
         """What is kept of a batch."""
-        return BatchRecord(**codec.load(self._file(number, "npz")))
+        found: BatchRecord = codec.load(self._file(number, "npz"))
+        return found
 
     def nulls(self, number: int) -> PairNulls:
         """What the q-values of a batch's pairs are made from."""
-        return PairNulls(**codec.load(self._file(number, "nulls.npz")))
+        found: PairNulls = codec.load(self._file(number, "nulls.npz"))
+        return found
 
     def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
         """Features and groups of the people of a batch who are screened for proxies."""
@@ -90,22 +138,22 @@ class Store:
 
     def pair_column(self, number: int, *columns: str) -> list[NDArray[Any]]:
         """Columns of the pair table of a batch."""
-        table = pq.read_table(self.pairs_file(number), columns=list(columns))
+        table = pq.read_table(self._file(number, "pairs"), columns=list(columns))
         return [table.column(name).to_numpy() for name in columns]
 
     def pair_table(self, number: int) -> pd.DataFrame:
         """The pair table of a batch."""
-        return pd.read_parquet(self.pairs_file(number))
+        return pd.read_parquet(self._file(number, "pairs"))
 
     def write_q_values(self, number: int, q_value: Floats) -> None:
         """Put q-values into the pair table of a batch."""
-        path = self.pairs_file(number)
+        path = self._file(number, "pairs")
         table = pq.read_table(path)
         table = table.set_column(table.schema.get_field_index("q_value"), "q_value", pa.array(q_value))
         with write_atomically(path) as temporary:
             pq.write_table(table, temporary)
 
-    def triples(self, number: int, codes: Mapping[str, Ints]) -> Slice:
+    def slice_of(self, number: int, codes: Mapping[str, Ints]) -> Slice:
         """All triples of a batch; `codes` turns its codes of the columns to split by into those of all batches."""
         near = self._file(number, "near.npy")
         file = RowFile.open(self._file(number, "triples.npy"))

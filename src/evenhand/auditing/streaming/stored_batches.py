@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.auditing.finished import BatchRecord, Merged, PairNulls
+from evenhand.auditing.finished import BatchRecord, Merged
 from evenhand.auditing.streaming.store import Store
 from evenhand.auditing.streaming.triple_files import Slice, read_triples, taken
 from evenhand.auditing.triples import Triples
@@ -21,49 +19,29 @@ from evenhand.system.parallel import in_order
 
 __all__ = ["StoredBatches", "StoredTriples"]
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _ROWS_IN_RANGE = 200_000
 
 
 @dataclass(frozen=True, eq=False)
-class StoredBatches:
+class StoredBatches(Store):
     """The finished batches of a folder: a `FinishedBatches`.
 
     Attributes
     ----------
-    store
-        The folder.
     all_numbers
         Every batch, those without anyone included.
     n_threads
         Files read at the same time; the metrics are the same to the last bit for any number.
     """
 
-    store: Store
     all_numbers: Sequence[int]
     n_threads: int
 
     def records(self) -> Iterator[BatchRecord]:
         """The small things of every batch, in order."""
-        return in_order(self.store.record, self.all_numbers, self.n_threads)
-
-    def pair_column(self, number: int, *columns: str) -> list[NDArray[Any]]:
-        """Columns of the pair table of a batch."""
-        return self.store.pair_column(number, *columns)
-
-    def nulls(self, number: int) -> PairNulls:
-        """What the q-values of a batch's pairs are made from."""
-        return self.store.nulls(number)
-
-    def write_q_values(self, number: int, q_value: Floats) -> None:
-        """Put q-values into the pair table of a batch."""
-        self.store.write_q_values(number, q_value)
-
-    def distances(self, number: int) -> Floats:
-        """Distances of the triples of a batch."""
-        return self.store.distances(number)
+        return in_order(self.record, self.all_numbers, self.n_threads)
 
     def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts[Triples]:
         """The triples of all batches, with each person's number within limits of distance."""
@@ -78,16 +56,12 @@ class StoredBatches:
         }
 
         def write_near(number: int) -> None:
-            found = read_triples([self.store.triples(number, codes[number])])
-            self.store.write_near(number, found.within(limits).n_near)
+            found = read_triples([self.slice_of(number, codes[number])])
+            self.write_near(number, found.within(limits).n_near)
 
         for _ in in_order(write_near, merged.numbers, self.n_threads):
             pass
-        return StoredTriples(self.store, merged.n_outside, codes, n_reference, merged.sums.evidence.n_left_out)
-
-    def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
-        """Features and groups of the people of a batch who are screened for proxies; None for no one."""
-        return self.store.screened(number)
+        return StoredTriples(self, merged.n_outside, codes, n_reference, merged.sums.evidence.n_left_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +87,7 @@ class StoredTriples:
     @cached_property
     def _files(self) -> dict[int, Slice]:
         """All triples of each batch."""
-        return {number: self.store.triples(number, self.codes[number]) for number in self.n_outside}
+        return {number: self.store.slice_of(number, self.codes[number]) for number in self.n_outside}
 
     def parts(self) -> Iterator[Triples]:
         """The triples of each batch."""

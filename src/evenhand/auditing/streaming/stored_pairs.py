@@ -76,15 +76,8 @@ class StoredPairs:
 
 def save_sample(store: Store, sample: PairSample) -> None:
     """Keep a sample beside the pairs."""
-    parts = {"pairs": sample.pairs, "values": sample.values, "match_values": sample.match_values}
-    for name, table in parts.items():
-        store.write_table(f"sample/{name}.parquet", table)
-    rest = {
-        "attributions": sample.attributions,
-        "match_attributions": sample.match_attributions,
-        "n_pairs": sample.n_pairs,
-        "n_scored": sample.n_scored,
-        "n_strongest": sample.n_strongest,
-        "how": sample.how,
-    }
+    parts = ("pairs", "values", "match_values")
+    for name in parts:
+        store.write_table(f"sample/{name}.parquet", getattr(sample, name))
+    rest = {name: value for name, value in sample.to_dict().items() if name not in parts}
     codec.save(store.folder / "sample" / "sample.npz", rest)

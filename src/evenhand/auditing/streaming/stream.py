@@ -18,7 +18,7 @@ from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, StreamOptions
 from evenhand.auditing.people import People, people_of
-from evenhand.auditing.reference import AuditReference, audited_model
+from evenhand.auditing.reference import AuditReference, audited_model, input_columns
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.streaming.batch_audit import BatchContext
 from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_threads
@@ -34,7 +34,6 @@ from evenhand.inputs.roles import Columns
 from evenhand.inputs.tables import read_table
 from evenhand.inputs.validation import check_columns
 from evenhand.models.dispatch import AttributionChoice
-from evenhand.models.protocol import AuditedModel
 from evenhand.system.memory import return_freed_memory
 from evenhand.system.progress import progress as shown_progress
 from evenhand.system.threads import n_cores, one_blas_thread, one_torch_thread
@@ -142,6 +141,8 @@ def audit_stream(
         If the input cannot be audited, or `resume` finds another audit in `out`.
     DataFileError
         If a file cannot be read, or its columns differ from those of the first.
+    MissingExtraError
+        If `engine` is ``"dask"`` and Dask is not installed.
     StreamError
         If files cannot be written, or the cluster is lost; what was finished is kept.
 
@@ -192,7 +193,7 @@ def audit_stream(
         list(people.kinds),
         label=label,
         group=group,
-        features=_features(model, features),
+        features=input_columns(model) if features is None else features,
         drop=drop,
         keep_group=keep_group,
         by=by,
@@ -282,7 +283,7 @@ def _finished(
     """The result of batches that are all finished."""
     context, n = plan.context, len(people.batches)
     pool = context.reference.pool
-    batches = StoredBatches(store, [batch.number for batch in people.batches], _n_workers(how))
+    batches = StoredBatches(store.folder, [batch.number for batch in people.batches], _n_workers(how))
     with (
         one_blas_thread(),
         writing(store.folder, f"all {n} batches are kept: free space and go on with `resume=True` (--resume)"),
@@ -336,17 +337,6 @@ def _run(context: BatchContext, source: Source, store: Store, how: StreamOptions
             n_done = sum(store.is_finished(batch.number) for batch in source.batches)
             kept = f"{n_done} of {n} batches are finished and kept in {str(store.folder)!r}."
             raise type(error)(f"{str(error).rstrip('.')}. {kept}") from error
-
-
-def _features(model: Any, features: Sequence[str] | None) -> Sequence[str] | None:  # noqa: ANN401
-    """Columns that the model names, where it does and the user does not."""
-    if features is not None:
-        return features
-    encoder = getattr(model, "encoder_", None) or (model.encoder if isinstance(model, AuditedModel) else None)
-    if encoder is not None:
-        return list(encoder.names)
-    named = getattr(model, "feature_names_in_", None)
-    return None if named is None else [str(name) for name in named]
 
 
 def _reference_rows(

@@ -4,8 +4,14 @@ Group membership is either known (integer codes) or a matrix of probabilities wi
 difference carries its direction in its name, and a metric that cannot be estimated is NaN with the reason in its note.
 """
 
-from evenhand.metrics.disparity.approvals import FOUR_FIFTHS, ApprovalTable, GroupApproval, approval_disparity
-from evenhand.metrics.disparity.cutoffs import CutoffApprovals, approval_disparity_by_cutoff
+from evenhand.metrics.disparity.approvals import (
+    FOUR_FIFTHS,
+    ApprovalTable,
+    CutoffApprovals,
+    GroupApproval,
+    approval_disparity,
+    approval_disparity_by_cutoff,
+)
 from evenhand.metrics.disparity.errors import GroupErrorRates, error_rates
 from evenhand.metrics.disparity.gaps import GapEstimate, outcome_gaps
 from evenhand.metrics.disparity.scores import ScoreDisparity, score_disparity

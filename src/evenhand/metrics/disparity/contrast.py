@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from evenhand.metrics.disparity.intervals import cornfield, koopman, newcombe
-from evenhand.metrics.disparity.means import standard_error, weighted_mean
-from evenhand.metrics.disparity.membership import Membership, nobody_in
+from evenhand.metrics.disparity.membership import Membership, nobody_in, standard_error, weighted_mean
 from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
 
 __all__ = ["RateContrast", "Test", "contrast_counts", "contrast_groups", "no_contrast"]

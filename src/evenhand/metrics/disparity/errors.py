@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.metrics.checks import binary_values, check_open_fraction, check_same_length, finite_scores
-from evenhand.metrics.disparity.means import group_mean, group_rate
-from evenhand.metrics.disparity.membership import Membership, membership_of
+from evenhand.metrics.disparity.membership import Membership, group_mean, group_rate, membership_of
 from evenhand.metrics.estimate import Estimate, Plain, not_estimable
 from evenhand.metrics.roc import auc_interval
 

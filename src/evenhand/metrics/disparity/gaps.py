@@ -10,10 +10,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.checks import binary_values, check_open_fraction, check_same_length
-from evenhand.metrics.disparity.means import weighted_mean
-from evenhand.metrics.disparity.membership import SOFT_NOTE, Membership, membership_of
+from evenhand.metrics.checks import binary_values, check_at_least, check_open_fraction, check_same_length
+from evenhand.metrics.disparity.membership import SOFT_NOTE, Membership, membership_of, weighted_mean
 from evenhand.metrics.estimate import Plain, normal_quantile
 
 __all__ = ["GapEstimate", "outcome_gaps"]
@@ -73,8 +71,7 @@ def outcome_gaps(
     check_same_length({"y": labels, "decision": approved})
     members = membership_of(group, len(labels), names, frequency)
     check_open_fraction(confidence, "confidence")
-    if n_draws < 100:
-        raise InvalidInputError(f"`n_draws` must be at least 100 for an interval, got {n_draws}.")
+    check_at_least(n_draws, 100, "n_draws", "for an interval")
     rng = np.random.default_rng(random_state)
     cells = {
         "approval rate": (np.ones(len(labels), dtype=bool), ""),

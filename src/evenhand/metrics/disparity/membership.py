@@ -1,4 +1,4 @@
-"""Who is in which group: known, or with a probability for each group."""
+"""Who is in which group, known or with a probability for each; and a mean or a rate of one group with its interval."""
 
 from __future__ import annotations
 
@@ -9,11 +9,25 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.checks import group_codes
+from evenhand.metrics.disparity.intervals import wilson
+from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
 
-__all__ = ["SOFT_NOTE", "Membership", "frequencies", "membership_of", "nobody_in", "reference_code_of"]
+__all__ = [
+    "SOFT_NOTE",
+    "Membership",
+    "frequencies",
+    "group_mean",
+    "group_rate",
+    "membership_of",
+    "nobody_in",
+    "reference_code_of",
+    "standard_error",
+    "weighted_mean",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -135,3 +149,45 @@ def _check_names(names: tuple[str, ...]) -> None:
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InvalidInputError(f"`names` must differ from each other, got {repeated} more than once.")
+
+
+def weighted_mean(values: NDArray[Any], weights: Floats, times: Floats) -> tuple[float, Floats]:
+    """Weighted mean, and each person's influence on it; the root of the influences' sum of squares is its error."""
+    counted = times * weights
+    total = float(counted.sum())
+    mean = float(counted @ values) / total
+    return mean, weights * (values - mean) / total
+
+
+def standard_error(influence: Floats, times: Floats) -> float:
+    """Error of a metric from each person's influence on it."""
+    return float(np.sqrt(times @ influence**2))
+
+
+def group_mean(members: Membership, code: int, values: Floats, confidence: float) -> Estimate:
+    """Weighted mean of the group with Student's interval on the effective number of people."""
+    weights, times = members.column(code), members.times
+    if not weights.any():
+        return not_estimable(nobody_in(members, code))
+    mean, influence = weighted_mean(values, weights, times)
+    degrees = float(times @ weights) ** 2 / float(times @ weights**2) - 1
+    if degrees <= 1e-9:
+        return Estimate(mean, math.nan, math.nan, "no interval: one person")
+    error = standard_error(influence, times) * np.sqrt((degrees + 1) / degrees)
+    half = float(special.stdtrit(degrees, 0.5 + confidence / 2) * error)
+    return Estimate(mean, mean - half, mean + half)
+
+
+def group_rate(
+    members: Membership, code: int, values: Ints, subset: NDArray[np.bool_], absent: str, confidence: float
+) -> Estimate:
+    """Share of 1s among the group's people in `subset`."""
+    weights = members.column(code) * subset
+    total = float(members.times @ weights)
+    if total == 0:
+        return not_estimable(f"not estimable: {absent} in group {members.names[code]!r}")
+    rate, influence = weighted_mean(values, weights, members.times)
+    if not members.is_soft:
+        return Estimate(rate, *wilson(round(float((members.times * weights) @ values)), round(total), confidence))
+    half = normal_quantile(confidence) * standard_error(influence, members.times)
+    return Estimate(rate, max(0.0, rate - half), min(1.0, rate + half))

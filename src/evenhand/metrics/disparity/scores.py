@@ -12,8 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from evenhand.metrics.checks import check_open_fraction, finite_scores
-from evenhand.metrics.disparity.means import group_mean, standard_error, weighted_mean
-from evenhand.metrics.disparity.membership import Membership, membership_of, nobody_in, reference_code_of
+from evenhand.metrics.disparity.membership import (
+    Membership,
+    group_mean,
+    membership_of,
+    nobody_in,
+    reference_code_of,
+    standard_error,
+    weighted_mean,
+)
 from evenhand.metrics.estimate import Estimate, Plain, normal_quantile, not_estimable
 from evenhand.metrics.roc import ks_distance
 

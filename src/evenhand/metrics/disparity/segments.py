@@ -1,4 +1,7 @@
-"""Approvals of each group beside the reference group within segments, and over them."""
+"""Approvals of each group beside the reference group within segments, and over them.
+
+Over them: one odds ratio for all segments (Cochran-Mantel-Haenszel), and whether one describes them all (Breslow-Day).
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+from statsmodels.stats.contingency_tables import StratifiedTable
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.checks import binary_values, check_open_fraction
-from evenhand.metrics.disparity.common_odds_ratio import breslow_day, cochran_chi_square, mantel_haenszel
 from evenhand.metrics.disparity.intervals import cornfield, koopman, wilson
 from evenhand.metrics.disparity.membership import membership_of, reference_code_of
 from evenhand.metrics.estimate import Estimate, Plain, not_estimable
@@ -170,14 +173,14 @@ def _segmented(
         nothing = {"chi_square": math.nan, "p_value": math.nan, "homogeneity_p_value": math.nan, "note": reason}
         return {"common_odds_ratio_group_over_reference": not_estimable(reason), **nothing, **found}
     tables = np.stack([group[used, ::-1].T, reference[used, ::-1].T]).astype(np.float64)
-    chi_square = cochran_chi_square(tables)
-    common = mantel_haenszel(tables, confidence)
+    chi_square = _cochran_chi_square(tables)
+    common = _mantel_haenszel(tables, confidence)
     left_out = int((~used).sum())
     return {
         "common_odds_ratio_group_over_reference": common,
         "chi_square": chi_square,
         "p_value": float(stats.chi2.sf(chi_square, 1)),
-        "homogeneity_p_value": breslow_day(tables, common.value),
+        "homogeneity_p_value": _breslow_day(tables, common.value),
         "note": f"{left_out} of {len(rows)} segments are not informative and left out" if left_out else "",
         **found,
     }
@@ -210,3 +213,45 @@ def _segment_row(name: str, group: Ints, reference: Ints, confidence: float, sma
         is_informative=not reason,
         note=reason or small,
     )
+
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+# --- tables of shape (2, 2, n_segments): the group and the reference, approved and denied ---
+
+
+def _mantel_haenszel(tables: Floats, confidence: float) -> Estimate:
+    """Common odds ratio with the interval of Robins, Breslow and Greenland (1986)."""
+    (a, b), (c, d) = tables
+    if not (b * c).any():
+        return not_estimable(
+            "not estimable: infinite in the sample, no segment has the group denied and the reference approved"
+        )
+    if not (a * d).any():
+        return Estimate(0.0, 0.0, math.nan, "no upper end: no segment has the group approved and the reference denied")
+    pooled = StratifiedTable(tables)
+    low, high = pooled.oddsratio_pooled_confint(alpha=1 - confidence)
+    return Estimate(float(pooled.oddsratio_pooled), float(low), float(high))
+
+
+def _cochran_chi_square(tables: Floats) -> float:
+    """Statistic of equal rates within every segment: one degree of freedom, without continuity correction."""
+    return float(StratifiedTable(tables).test_null_odds(correction=False).statistic)
+
+
+def _breslow_day(tables: Floats, odds_ratio: float) -> float:
+    """p-value of one odds ratio for all segments, with Tarone's adjustment; NaN for a single segment."""
+    # Not statsmodels' `test_equal_odds`: it divides by zero at an odds ratio of 1, and is 0 for p below 1e-16.
+    (a, b), (c, d) = tables
+    if len(a) < 2 or not np.isfinite(odds_ratio) or odds_ratio == 0:
+        return math.nan
+    n1, n0, approved = a + b, c + d, a + c
+    # Fitted count under the common odds ratio: the smaller root of its quadratic, written without cancellation.
+    middle = n0 - approved + odds_ratio * (n1 + approved)
+    root = np.sqrt(middle**2 + 4 * (1 - odds_ratio) * odds_ratio * n1 * approved)
+    fitted = 2 * odds_ratio * n1 * approved / (middle + root)
+    variance = 1 / (1 / fitted + 1 / (approved - fitted) + 1 / (n1 - fitted) + 1 / (n0 - approved + fitted))
+    apart = a - fitted
+    statistic = float((apart**2 / variance).sum() - apart.sum() ** 2 / variance.sum())
+    return float(stats.chi2.sf(statistic, len(a) - 1))

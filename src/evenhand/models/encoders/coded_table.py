@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import is_number_column, text_columns
+from evenhand.models.encoders.named_columns import OneToOne
 
 __all__ = ["CodedTable", "has_categories"]
 
@@ -37,7 +37,7 @@ class ValueCodes:
     """The values of a column in the order of their codes.
 
     A value that was not met before, of people in a later batch or in a reference, gets the next code. A code stands for
-    its value and nothing else, so no figure depends on which value was met first.
+    its value and nothing else, so no metric depends on which value was met first.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class ValueCodes:
 
 
 @dataclass(frozen=True, eq=False)
-class CodedTable:
+class CodedTable(OneToOne):
     """Columns of a table as numbers: an encoding that can be undone.
 
     Attributes
@@ -146,16 +146,6 @@ class CodedTable:
                 "into numbers, such as days since a date, or into text."
             )
         return cls(names, tuple(ValueCodes.of(table[n]) if kinds[n] == "category" else None for n in names))
-
-    @property
-    def encoded_names(self) -> list[str]:
-        """The same names."""
-        return self.names
-
-    @cached_property
-    def join_matrix(self) -> Floats:
-        """The identity."""
-        return np.eye(len(self.names))
 
     @property
     def categorical(self) -> tuple[int, ...]:

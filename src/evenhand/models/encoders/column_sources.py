@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.models.encoders.named_columns import fitted_names
+
 __all__ = ["column_sources", "part_that_mixes"]
 
 Sources = list[int]
@@ -42,7 +44,7 @@ def part_that_mixes(transformer: Any, n_inputs: int) -> Any:  # noqa: ANN401
 def _parts(transformer: Any, n_inputs: int) -> list[tuple[Any, int]]:  # noqa: ANN401
     """Transformers inside a transformer, with the number of columns each takes, as far as that can be told."""
     if hasattr(transformer, "transformers_"):
-        names = _names(transformer)
+        names = fitted_names(transformer)
         return [(part, len(_positions(columns, names, n_inputs))) for _, part, columns in transformer.transformers_]
     if hasattr(transformer, "transformer_list"):
         return [(part, n_inputs) for _, part in transformer.transformer_list]
@@ -109,7 +111,7 @@ def _pipeline(transformer: Any, n_inputs: int) -> Sources | None:  # noqa: ANN40
 
 
 def _column_transformer(transformer: Any, n_inputs: int) -> Sources | None:  # noqa: ANN401
-    names = _names(transformer)
+    names = fitted_names(transformer)
     width = max((part.stop for part in transformer.output_indices_.values()), default=0)
     sources = [-1] * width
     for name, part, columns in transformer.transformers_:
@@ -131,11 +133,6 @@ def _feature_union(transformer: Any, n_inputs: int) -> Sources | None:  # noqa: 
 
 def _repeated(widths: Sequence[int]) -> Sources:
     return np.repeat(np.arange(len(widths)), widths).tolist()
-
-
-def _names(transformer: Any) -> list[str] | None:  # noqa: ANN401
-    names = getattr(transformer, "feature_names_in_", None)
-    return None if names is None else [str(name) for name in names]
 
 
 def _positions(columns: Any, names: list[str] | None, n_inputs: int) -> list[int]:  # noqa: ANN401

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,11 +11,33 @@ from numpy.typing import NDArray
 
 from evenhand.inputs.validation import as_matrix
 
-__all__ = ["NamedColumns"]
+__all__ = ["NamedColumns", "OneToOne", "fitted_names"]
+
+
+def fitted_names(model: Any) -> list[str] | None:  # noqa: ANN401 - any estimator
+    """Names of the columns that a model of scikit-learn was fitted on; None where they had none."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+class OneToOne:
+    """An encoding whose inputs are the table's columns, one for one."""
+
+    names: list[str]
+
+    @property
+    def encoded_names(self) -> list[str]:
+        """The same names."""
+        return self.names
+
+    @property
+    def join_matrix(self) -> NDArray[np.float64]:
+        """The identity."""
+        return np.eye(len(self.names))
 
 
 @dataclass(frozen=True)
-class NamedColumns:
+class NamedColumns(OneToOne):
     """Number columns as they are: an encoding that changes nothing but makes sure of the order.
 
     Attributes
@@ -27,16 +50,6 @@ class NamedColumns:
 
     names: list[str]
     takes_missing: bool = False
-
-    @property
-    def encoded_names(self) -> list[str]:
-        """The same names."""
-        return self.names
-
-    @property
-    def join_matrix(self) -> NDArray[np.float64]:
-        """The identity."""
-        return np.eye(len(self.names))
 
     def transform(self, table: pd.DataFrame) -> NDArray[np.floating]:
         """The columns as a float64 matrix."""

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.exceptions import InvalidInputError
+from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.inputs.validation import is_number_column, text_columns
 from evenhand.models.encoders.column_sources import column_sources, part_that_mixes
+from evenhand.models.encoders.named_columns import fitted_names
 
 __all__ = ["PipelineEncoder", "pipeline_encoder"]
 
@@ -82,17 +83,13 @@ def pipeline_encoder(transformer: Any, table: pd.DataFrame | None = None) -> Pip
     table
         People to try it out on: where one column changes, only the outputs that come from it may.
     """
-    fitted_names = getattr(transformer, "feature_names_in_", None)
-    if fitted_names is not None:
-        names = [str(name) for name in fitted_names]
-    elif table is not None:
-        names = [str(name) for name in table.columns]
-    else:
+    names = fitted_names(transformer)
+    takes_names = names is not None
+    if names is None:
         n_inputs = getattr(transformer, "n_features_in_", None)
-        if n_inputs is None:
+        if table is None and n_inputs is None:
             return None
-        names = [f"x{j}" for j in range(n_inputs)]
-    takes_names = fitted_names is not None
+        names = [f"x{j}" for j in range(n_inputs or 0)] if table is None else [str(name) for name in table.columns]
     sources = column_sources(transformer, len(names))
     if table is not None and set(names) <= set(table.columns):
         part = None if sources is not None else part_that_mixes(transformer, len(names))
@@ -129,7 +126,7 @@ def dense(values: Any) -> NDArray[np.float64]:  # noqa: ANN401 - a matrix of any
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise NotNumbersError(f"The pipeline's steps must end in numbers: {_first_line(error)}.") from None
+        raise NotNumbersError(f"The pipeline's steps must end in numbers: {first_line(error)}.") from None
 
 
 def _transformed(transformer: Any, table: pd.DataFrame, takes_names: bool) -> Any:  # noqa: ANN401
@@ -137,7 +134,7 @@ def _transformed(transformer: Any, table: pd.DataFrame, takes_names: bool) -> An
         return transformer.transform(table if takes_names else table.to_numpy())
     except ValueError as error:
         raise InvalidInputError(
-            f"The pipeline cannot encode the table: {_first_line(error)}.{_suspects(table)}"
+            f"The pipeline cannot encode the table: {first_line(error)}.{_suspects(table)}"
         ) from error
 
 
@@ -151,10 +148,6 @@ def _suspects(table: pd.DataFrame) -> str:
         f" Columns of text, with a value of each: {text}." if text else "",
     ]
     return "".join(sentences)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0].rstrip(".:")
 
 
 def _probed(transformer: Any, table: pd.DataFrame, takes_names: bool) -> NDArray[np.bool_]:  # noqa: ANN401

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from pathlib import Path
 
@@ -104,8 +105,6 @@ def _zipped(path: Path) -> str:
 
 def _json_kind(path: Path) -> str:
     """Which library's JSON it is, by the keys at its top."""
-    import json
-
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError):

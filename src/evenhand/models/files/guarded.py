@@ -35,18 +35,18 @@ def read_tree_file(path: Path, library: str, time_limit: float = TIME_LIMIT) -> 
     ModelFileError
         If the library cannot read it, or what it read is no model that can be explained.
     """
-    arrays, figures = opened_apart(path, library, time_limit)
-    if "takes_words" in figures:
+    arrays, rest = opened_apart(path, library, time_limit)
+    if "takes_words" in rest:
         return catboost_model(path)
-    figures["categories"] = {int(j): tuple(known) for j, known in figures["categories"].items()}
-    names = figures["feature_names"]
-    figures["feature_names"] = None if names is None else tuple(names)
-    figures["missing_value"] = math.nan if figures["missing_value"] is None else figures["missing_value"]
-    return TreeEnsemble(**arrays, **figures)
+    rest["categories"] = {int(j): tuple(known) for j, known in rest["categories"].items()}
+    names = rest["feature_names"]
+    rest["feature_names"] = None if names is None else tuple(names)
+    rest["missing_value"] = math.nan if rest["missing_value"] is None else rest["missing_value"]
+    return TreeEnsemble(**arrays, **rest)
 
 
 def opened_apart(path: Path, library: str, time_limit: float = TIME_LIMIT) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a process of its own read from a file: arrays, and figures by name.
+    """What a process of its own read from a file: arrays, and values by name.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def opened_apart(path: Path, library: str, time_limit: float = TIME_LIMIT) -> tu
             raise ModelFileError(f"{str(path)!r} is damaged: {library} crashed while reading it ({how}).")
         answer = json.loads(answer_file.read_text())
         if "error" in answer:
-            if answer["type"] in ("ImportError", "ModuleNotFoundError"):
+            if answer["type"] in ("ImportError", "ModuleNotFoundError", "MissingExtraError"):
                 raise ModelFileError(
                     f"{str(path)!r} needs {library}, which is not installed: pip install '{_PACKAGES[library]}'."
                 )
@@ -80,4 +80,4 @@ def opened_apart(path: Path, library: str, time_limit: float = TIME_LIMIT) -> tu
                 f"{str(path)!r} cannot be read as a model of {library}: {answer['error'].rstrip('.')}."
             )
         with np.load(Path(folder) / "arrays.npz", allow_pickle=False) as stored:
-            return dict(stored), answer["figures"]
+            return dict(stored), answer["rest"]

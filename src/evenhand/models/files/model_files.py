@@ -9,7 +9,7 @@ from typing import Any
 
 import joblib
 
-from evenhand.exceptions import ModelFileError
+from evenhand.exceptions import ModelFileError, first_line
 from evenhand.models.files.formats import PICKLES, file_format
 
 __all__ = ["load_model", "register_reader"]
@@ -51,12 +51,16 @@ def load_model(path: str | os.PathLike[str], *, trust_pickle: bool = False) -> A
             "the weights and call `evenhand.audit`, or export it with `torch.onnx.export`."
         )
     if kind == "skops":
-        return _read_skops(file)
+        from evenhand.models.files.skops_files import read_skops
+
+        return read_skops(file)
     if kind == "evenhand":
         return _read_evenhand(file)
     if kind == "onnx":
         return _read_onnx(file)
-    return _read_trees(file, kind.split()[0])
+    from evenhand.models.files.guarded import read_tree_file
+
+    return read_tree_file(file, kind.split()[0])
 
 
 _READERS: dict[str, Callable[[Path], Any]] = {}
@@ -81,18 +85,6 @@ def _read_onnx(file: Path) -> Any:  # noqa: ANN401
     return OnnxModel(file.read_bytes())
 
 
-def _read_trees(file: Path, library: str) -> Any:  # noqa: ANN401
-    from evenhand.models.files.guarded import read_tree_file
-
-    return read_tree_file(file, library)
-
-
-def _read_skops(file: Path) -> Any:  # noqa: ANN401
-    from evenhand.models.files.skops_files import read_skops
-
-    return read_skops(file)
-
-
 def _read_pickle(file: Path, trust_pickle: bool) -> Any:  # noqa: ANN401
     if not trust_pickle:
         raise ModelFileError(
@@ -104,9 +96,4 @@ def _read_pickle(file: Path, trust_pickle: bool) -> Any:  # noqa: ANN401
     try:
         return joblib.load(file)
     except Exception as error:  # unpickling may raise anything
-        raise _unreadable(file, "pickle", error) from error
-
-
-def _unreadable(file: Path, kind: str, error: Exception) -> ModelFileError:
-    reason = (str(error).strip().splitlines() or [""])[0].rstrip(".") or type(error).__name__
-    return ModelFileError(f"{str(file)!r} cannot be read as {kind}: {reason}.")
+        raise ModelFileError(f"{str(file)!r} cannot be read as pickle: {first_line(error)}.") from error

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from evenhand.exceptions import ModelFileError
+from evenhand.exceptions import ModelFileError, first_line
 from evenhand.models.files.sound_trees import check_trees
 
 __all__ = ["TRUSTED", "read_skops"]
@@ -50,7 +50,7 @@ def read_skops(file: Path) -> Any:  # noqa: ANN401 - any model
         untrusted = [name for name in skops_io.get_untrusted_types(data=content) if name not in TRUSTED]
         misused = _misused_types(content)
     except Exception as error:  # skops lets errors of zipfile, json and numpy through
-        raise _unreadable(file, error) from error
+        raise ModelFileError(f"{str(file)!r} cannot be read as skops: {first_line(error)}.") from error
     if untrusted:
         raise ModelFileError(
             f"{str(file)!r} holds types that are not trusted, because they may run code: {', '.join(untrusted)}; save "
@@ -64,7 +64,7 @@ def read_skops(file: Path) -> Any:  # noqa: ANN401 - any model
         model = skops_io.loads(content, trusted=list(TRUSTED))
         check_trees(model)
     except Exception as error:
-        raise _unreadable(file, error) from error
+        raise ModelFileError(f"{str(file)!r} cannot be read as skops: {first_line(error)}.") from error
     return model
 
 
@@ -83,8 +83,3 @@ def _misused_types(content: bytes) -> list[str]:
         elif isinstance(part, list):
             waiting.extend(part)
     return sorted(misused)
-
-
-def _unreadable(file: Path, error: Exception) -> ModelFileError:
-    reason = (str(error).strip().splitlines() or [""])[0].rstrip(".") or type(error).__name__
-    return ModelFileError(f"{str(file)!r} cannot be read as skops: {reason}.")

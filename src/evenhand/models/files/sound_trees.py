@@ -19,6 +19,7 @@ from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.models.trees.ensemble import levels
 
 __all__ = ["check_trees"]
 
@@ -120,7 +121,8 @@ def _is_sound_tree(model: Any) -> bool:  # noqa: ANN401 - a decision tree
     is_leaf = tree.children_left == -1
     if not _is_tree(tree.children_left, tree.children_right, tree.feature, is_leaf, _n_columns(model)):
         return False
-    return bool(tree.max_depth >= _depth(tree.children_left, tree.children_right, is_leaf))
+    depth = sum(1 for _ in levels(np.zeros(1, dtype=np.int64), tree.children_left, tree.children_right, is_leaf)) - 1
+    return bool(tree.max_depth >= depth)
 
 
 def _is_sound_histogram_model(model: Any, predictors: list[Any]) -> bool:  # noqa: ANN401
@@ -173,13 +175,3 @@ def _is_tree(
         and len(np.unique(children)) == len(children)
         and ((feature[asking] >= 0) & (feature[asking] < n_columns)).all()
     )
-
-
-def _depth(left: NDArray[np.integer[Any]], right: NDArray[np.integer[Any]], is_leaf: NDArray[np.bool_]) -> int:
-    """The longest way from the root, in steps, of nodes that form a tree."""
-    level, n_steps = np.zeros(1, dtype=np.int64), -1
-    while len(level):
-        n_steps += 1
-        level = level[~is_leaf[level]]
-        level = np.concatenate([left[level], right[level]])
-    return n_steps

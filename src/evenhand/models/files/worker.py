@@ -19,12 +19,12 @@ _MEMORY = 16 * 2**30  # address space: a damaged length may ask for anything
 
 
 def main(kind: str, source: str, folder: str) -> None:
-    """Read the file `source`; leave arrays and figures, or the reason why not, in `folder`."""
+    """Read the file `source`; leave arrays and plain values, or the reason why not, in `folder`."""
     _limit_resources()
     try:
-        arrays, figures = _READERS[kind](source)
+        arrays, rest = _READERS[kind](source)
         np.savez(Path(folder) / "arrays.npz", **arrays)
-        answer: dict[str, Any] = {"figures": figures}
+        answer: dict[str, Any] = {"rest": rest}
     except Exception as error:  # whatever a library raises, the caller needs the reason
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         answer = {"error": (lines or [type(error).__name__])[0][:300], "type": type(error).__name__}
@@ -99,7 +99,7 @@ def _score_anyone(model: Any) -> None:  # noqa: ANN401
 
 
 def _stored(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - a model of one of the libraries
-    """A tree ensemble as plain arrays and plain figures."""
+    """A tree ensemble as plain arrays and plain values."""
     from dataclasses import fields
 
     from evenhand.models.trees import read_trees
@@ -107,12 +107,12 @@ def _stored(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN40
     ensemble = read_trees(model)
     values = {field.name: getattr(ensemble, field.name) for field in fields(ensemble)}
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-    figures = {name: value for name, value in values.items() if name not in arrays}
-    figures["categories"] = {
+    rest = {name: value for name, value in values.items() if name not in arrays}
+    rest["categories"] = {
         str(j): [v if isinstance(v, (str, int, float)) else str(v) for v in known]
         for j, known in ensemble.categories.items()
     }
-    return arrays, figures
+    return arrays, rest
 
 
 def _read_onnx(source: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -16,6 +16,7 @@ from evenhand.models.encoders.named_columns import NamedColumns
 from evenhand.models.protocol import EncodesTables
 from evenhand.models.shapley import ShapleyModel
 from evenhand.models.trees import TreeEnsemble, contributions, read_trees
+from evenhand.models.trees.ensemble import levels
 from evenhand.models.trees.tree_columns import RecodedColumns, TreeColumns, column_names
 
 __all__ = ["TreeGame", "tree_model"]
@@ -71,10 +72,10 @@ def tree_model(
         TreeGame(ensemble),
         ensemble.source,
         _encoder(ensemble, encoder, columns),
-        explained=ensemble.output,
+        output=ensemble.output,
         takes_missing=True,
         attribution="tree_shap",
-        categorical=ensemble.categorical_features,
+        categorical_inputs=ensemble.categorical_features,
     )
 
 
@@ -110,11 +111,9 @@ def _check_walkable(ensemble: TreeEnsemble) -> None:
 
 def _comes_to_an_end(ensemble: TreeEnsemble) -> bool:
     """Whether the ways from the roots meet no more nodes than there are, as they would in a cycle."""
-    level, n_reached = ensemble.roots, 0
-    while len(level):
+    n_reached = 0
+    for level in levels(ensemble.roots, ensemble.left, ensemble.right, ensemble.feature < 0):
         n_reached += len(level)
         if n_reached > len(ensemble.feature):
             return False
-        level = level[ensemble.feature[level] >= 0]
-        level = np.concatenate([ensemble.left[level], ensemble.right[level]])
     return True

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.models.trees.ensemble import Tree, TreeEnsemble
+from evenhand.models.trees.ensemble import Tree, TreeEnsemble, unrolled
 
-__all__ = ["LOGISTIC", "read_catboost", "takes_words", "word_features"]
+__all__ = ["check_loss", "read_catboost", "takes_words", "word_features"]
 
 # Losses whose raw formula value is a log-odds.
 LOGISTIC = ("Logloss", "CrossEntropy")
@@ -45,7 +45,7 @@ def read_catboost(model: Any) -> TreeEnsemble:  # noqa: ANN401
 
 
 def _read_stored(stored: dict[str, Any], name: str, names: list[str]) -> TreeEnsemble:
-    _check_binary(stored, name)
+    check_loss(stored["model_info"].get("params", {}).get("loss_function", {}).get("type", "unknown"), name)
     features = stored["features_info"]["float_features"]
     column = {feature["feature_index"]: feature["flat_feature_index"] for feature in features}
     # A missing value fails `x > border`, unless the feature's missing values count as larger than any number.
@@ -95,8 +95,8 @@ def _check_numeric(model: Any, name: str) -> None:  # noqa: ANN401
             )
 
 
-def _check_binary(stored: dict[str, Any], name: str) -> None:
-    loss = stored["model_info"].get("params", {}).get("loss_function", {}).get("type", "unknown")
+def check_loss(loss: str, name: str) -> None:
+    """Refuse a model whose raw value is not a log-odds."""
     if loss not in LOGISTIC:
         raise InvalidInputError(
             f"This {name} was fitted with the loss {loss!r}, whose raw value is no log-odds of a decision; fit it with "
@@ -129,20 +129,13 @@ def _oblivious_tree(tree: dict[str, Any], column: dict[int, int], missing_left: 
 
 
 def _tree(root: dict[str, Any], column: dict[int, int], missing_left: dict[int, bool], scale: float) -> Tree:
-    nodes = [root]
-    left, right = [], []
-    for node in nodes:  # grows as it is read
-        is_split = "split" in node
-        left.append(len(nodes) if is_split else -1)
-        right.append(len(nodes) + 1 if is_split else -1)
-        if is_split:
-            nodes += [node["left"], node["right"]]
+    nodes, left, right = unrolled(root, "split", ("left", "right"))
     splits = [node.get("split") for node in nodes]
     return Tree(
         feature=np.array([-1 if split is None else column[split["float_feature_index"]] for split in splits]),
         threshold=np.array([0.0 if split is None else np.float32(split["border"]) for split in splits]),
-        left=np.array(left),
-        right=np.array(right),
+        left=left,
+        right=right,
         missing_left=np.array([split is not None and missing_left[split["float_feature_index"]] for split in splits]),
         value=scale * np.array([0.0 if "split" in node else node["value"] for node in nodes]),
     )

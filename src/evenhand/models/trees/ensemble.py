@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.exceptions import InvalidInputError, MissingExtraError
+from evenhand.exceptions import InvalidInputError
+from evenhand.system.optional import optional_module
 from evenhand.system.threads import n_cores
 
 __all__ = ["Tree", "TreeEnsemble"]
@@ -225,13 +225,7 @@ class TreeEnsemble:
     @cached_property
     def max_depth(self) -> int:
         """Splits on the longest way from a root to a leaf."""
-        level, depth = self.roots, 0
-        while True:
-            level = level[self.feature[level] >= 0]
-            if not len(level):
-                return depth
-            level = np.concatenate([self.left[level], self.right[level]])
-            depth += 1
+        return max(0, sum(1 for _ in levels(self.roots, self.left, self.right, self.feature < 0)) - 1)
 
     @property
     def categorical_features(self) -> tuple[int, ...]:
@@ -285,12 +279,35 @@ class TreeEnsemble:
 
 def kernel_module() -> Any:  # noqa: ANN401 - its functions are compiled
     """The compiled walks, imported when first needed."""
-    try:
-        return import_module("evenhand.models.trees.kernel")
-    except ImportError as error:
-        raise MissingExtraError(
-            "Tree models need numba, which is not installed: pip install 'evenhand[trees]'."
-        ) from error
+    return optional_module("evenhand.models.trees.kernel", "A tree model", "numba", "trees")
+
+
+def levels(
+    start: NDArray[Any], left: NDArray[Any], right: NDArray[Any], is_leaf: NDArray[np.bool_]
+) -> Iterator[NDArray[Any]]:
+    """Nodes level by level, from those of `start` on."""
+    level = start
+    while len(level):
+        yield level
+        level = level[~is_leaf[level]]
+        level = np.concatenate([left[level], right[level]])
+
+
+def unrolled(root: dict[str, Any], split: str, children: tuple[str, str]) -> tuple[list[dict[str, Any]], Any, Any]:
+    """Nodes of a tree of nested nodes, and the places of the two children of each; -1 where a node has no `split`."""
+    nodes, left = [root], []
+    for node in nodes:  # grows as it is read
+        left.append(len(nodes) if split in node else -1)
+        nodes += [node[child] for child in children if split in node]
+    places = np.array(left)
+    return nodes, places, np.where(places < 0, -1, places + 1)
+
+
+def flags_of(codes: Sequence[int]) -> BoolArray:
+    """Codes of categories as one flag per code up to the largest."""
+    flags = np.zeros(max(codes, default=-1) + 1, dtype=bool)
+    flags[list(codes)] = True
+    return flags
 
 
 def checked_rows(ensemble: TreeEnsemble, values: ArrayLike, name: str) -> NDArray[np.floating[Any]]:

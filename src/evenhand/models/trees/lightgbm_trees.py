@@ -7,10 +7,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.models.trees.ensemble import Tree, TreeEnsemble
+from evenhand.models.trees.ensemble import Tree, TreeEnsemble, flags_of, unrolled
 
 __all__ = ["read_lightgbm"]
 
@@ -83,18 +82,11 @@ def _sigmoid(objective: str, name: str) -> float:
 
 
 def _tree(root: dict[str, Any], scale: float, name: str) -> Tree:
-    nodes = [root]
-    left, right = [], []
-    for node in nodes:  # grows as it is read
-        if "leaf_const" in node:
-            raise InvalidInputError(
-                f"This {name} has linear models in its leaves (`linear_tree`), which are not constant; fit it without."
-            )
-        is_split = "split_feature" in node
-        left.append(len(nodes) if is_split else -1)
-        right.append(len(nodes) + 1 if is_split else -1)
-        if is_split:
-            nodes += [node["left_child"], node["right_child"]]
+    nodes, left, right = unrolled(root, "split_feature", ("left_child", "right_child"))
+    if any("leaf_const" in node for node in nodes):
+        raise InvalidInputError(
+            f"This {name} has linear models in its leaves (`linear_tree`), which are not constant; fit it without."
+        )
     asks_category = [node.get("decision_type") == "==" for node in nodes]
     numbers = zip(nodes, asks_category, strict=True)
     threshold = np.array([0.0 if category else node.get("threshold", 0.0) for node, category in numbers])
@@ -103,22 +95,17 @@ def _tree(root: dict[str, Any], scale: float, name: str) -> Tree:
     return Tree(
         feature=np.array([node.get("split_feature", -1) for node in nodes]),
         threshold=np.where(threshold == -ZERO_REACH, np.nextafter(-ZERO_REACH, -1.0), threshold),
-        left=np.array(left),
-        right=np.array(right),
+        left=left,
+        right=right,
         # Without missing values in training, a missing value is read as zero; in a set of categories, as none of it.
         missing_left=np.where(asks_category, False, np.where(missing == "None", threshold >= 0.0, stated)),
         value=scale * np.array([node.get("leaf_value", 0.0) for node in nodes]),
-        left_categories={i: _set(nodes[i]["threshold"]) for i in np.flatnonzero(asks_category).tolist()},
+        left_categories={
+            i: flags_of([int(code) for code in nodes[i]["threshold"].split("||")])
+            for i in np.flatnonzero(asks_category).tolist()
+        },
         zero_is_missing=(missing == "Zero") & ~np.array(asks_category),
     )
-
-
-def _set(codes: str) -> NDArray[np.bool_]:
-    """The codes in "0||3||6" as one flag per code up to the largest."""
-    numbers = [int(code) for code in codes.split("||")]
-    flags = np.zeros(max(numbers) + 1, dtype=bool)
-    flags[numbers] = True
-    return flags
 
 
 def _categories(dump: dict[str, Any]) -> dict[int, tuple[Any, ...]]:

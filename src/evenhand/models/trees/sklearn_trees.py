@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.models.encoders.named_columns import fitted_names
 from evenhand.models.trees.ensemble import Tree, TreeEnsemble
 
 __all__ = ["read_sklearn"]
@@ -83,7 +84,7 @@ def _read_averaged(model: Any) -> TreeEnsemble:  # noqa: ANN401
         input_dtype="float32",
         output="probability",
         source=words,
-        feature_names=_names(model),
+        feature_names=fitted_names(model),
     )
 
 
@@ -99,7 +100,7 @@ def _read_gradient_boosting(model: Any) -> TreeEnsemble:  # noqa: ANN401
         input_dtype="float32",
         output="log-odds",
         source=f"scikit-learn GradientBoostingClassifier ({len(trees)} trees)",
-        feature_names=_names(model),
+        feature_names=fitted_names(model),
     )
 
 
@@ -138,7 +139,7 @@ def _read_hist_gradient_boosting(model: Any) -> TreeEnsemble:  # noqa: ANN401
         input_dtype="float64",
         output="log-odds",
         source=f"scikit-learn HistGradientBoostingClassifier ({len(trees)} trees)",
-        feature_names=_names(model),
+        feature_names=fitted_names(model),
         categories=categories,
     )
 
@@ -173,8 +174,3 @@ def _hist_tree(predictor: Any, columns: NDArray[np.intp], categories: dict[int, 
         },
         other_left=nodes["missing_go_to_left"].astype(bool),
     )
-
-
-def _names(model: Any) -> list[str] | None:  # noqa: ANN401
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else [str(name) for name in names]

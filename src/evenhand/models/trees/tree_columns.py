@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from evenhand.models.encoders.named_columns import OneToOne
 from evenhand.models.protocol import EncodesTables
 from evenhand.models.trees import TreeEnsemble, coded_matrix, coded_values
 
@@ -16,7 +17,7 @@ __all__ = ["RecodedColumns", "TreeColumns", "column_names"]
 
 
 @dataclass(frozen=True, eq=False)
-class TreeColumns:
+class TreeColumns(OneToOne):
     """A table for an ensemble that knows categories by value.
 
     Attributes
@@ -39,16 +40,6 @@ class TreeColumns:
 
     ensemble: TreeEnsemble
     names: list[str]
-
-    @property
-    def encoded_names(self) -> list[str]:
-        """The same names."""
-        return self.names
-
-    @property
-    def join_matrix(self) -> NDArray[np.float64]:
-        """The identity."""
-        return np.eye(len(self.names))
 
     def transform(self, table: pd.DataFrame) -> NDArray[np.float64]:
         """Numbers as they are and categories as their codes."""

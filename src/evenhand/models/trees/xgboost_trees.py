@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.models.trees.ensemble import Tree, TreeEnsemble
+from evenhand.models.trees.ensemble import Tree, TreeEnsemble, flags_of
 
 __all__ = ["read_xgboost"]
 
@@ -126,14 +126,8 @@ def _tree(tree: dict[str, Any], weight: float) -> Tree:
 
 def _category_sets(tree: dict[str, Any]) -> dict[int, NDArray[np.bool_]]:
     """The codes in each categorical node's set, as one flag per code up to the largest."""
-    sets = {}
     parts = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"], strict=True)
-    for node, start, size in parts:
-        codes = tree["categories"][start : start + size]
-        flags = np.zeros(max(codes, default=-1) + 1, dtype=bool)
-        flags[codes] = True
-        sets[int(node)] = flags
-    return sets
+    return {int(node): flags_of(tree["categories"][start : start + size]) for node, start, size in parts}
 
 
 def _categories(stored: dict[str, Any]) -> dict[int, tuple[Any, ...]]:

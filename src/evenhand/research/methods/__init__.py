@@ -7,9 +7,8 @@ from evenhand.research.methods.disparate_impact_remover import DisparateImpactRe
 from evenhand.research.methods.hardt import HardtPostProcessing
 from evenhand.research.methods.lagrangian import LagrangianConstraints
 from evenhand.research.methods.method import Method, RepairsTable
-from evenhand.research.methods.network import NetworkMethod, NetworkSettings
+from evenhand.research.methods.network import NetworkMethod, NetworkSettings, Unconstrained
 from evenhand.research.methods.registry import make_method, method_names, register_method
-from evenhand.research.methods.unconstrained import Unconstrained
 
 __all__ = [
     "CEC",

@@ -17,8 +17,15 @@ from evenhand.attribution.gradients import Method as Integration
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
 from evenhand.research.methods.hardt import drawn_decisions
-from evenhand.research.methods.network import NetworkMethod, NetworkSettings, train_network, two_columns
-from evenhand.system.optional import fairlearn_module
+from evenhand.research.methods.network import (
+    NetworkMethod,
+    NetworkSettings,
+    logits_of,
+    new_network,
+    train_network,
+    two_columns,
+)
+from evenhand.system.optional import optional_module
 
 __all__ = ["AgarwalReduction", "AverageLogit"]
 
@@ -61,7 +68,7 @@ class AgarwalReduction(NetworkMethod):
         self.tolerance, self.max_iterations = tolerance, max_iterations
 
     def _learn(self, x: NDArray[np.float32], y: Ints, group: Ints) -> None:
-        reductions = fairlearn_module("reductions")
+        reductions = optional_module("fairlearn.reductions", "This method", "fairlearn", "methods")
         reduction = reductions.ExponentiatedGradient(
             WeightedNetwork(self.settings),
             # The bound of the constraint and the scale of the multipliers are both of the tolerance's size.
@@ -84,9 +91,8 @@ class AgarwalReduction(NetworkMethod):
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Floats:  # noqa: ANN401
         """Expected decisions, of shape (n, 2)."""
-        encoded = torch.from_numpy(self.encoder_.transform(self.audited_table(X)))
-        with torch.no_grad():
-            decisions = np.stack([(member(encoded).squeeze(-1) >= 0).numpy() for member in self.network_.members])
+        encoded = self.encoder_.transform(self.audited_table(X))
+        decisions = np.stack([logits_of(member, encoded) >= 0 for member in self.network_.members])
         return two_columns((self.weights_ @ decisions).clip(0, 1))
 
     def predict(self, X: Any, sensitive_features: Any = None) -> Ints:  # noqa: ANN401
@@ -154,10 +160,7 @@ class WeightedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Ints:  # noqa: ANN401
         """The more probable label of each row."""
-        with torch.no_grad():
-            logits = self.network_(torch.from_numpy(np.asarray(X, dtype=np.float32))).squeeze(-1)
-        decisions: Ints = (logits >= 0).numpy().astype(np.int64)
-        return decisions
+        return (logits_of(self.network_, np.asarray(X, dtype=np.float32)) >= 0).astype(np.int64)
 
 
 def _network_of(predictor: Any, n_inputs: int, n_rows: int, settings: NetworkSettings) -> nn.Module:  # noqa: ANN401
@@ -168,11 +171,7 @@ def _network_of(predictor: Any, n_inputs: int, n_rows: int, settings: NetworkSet
     if isinstance(predictor, WeightedNetwork):
         return predictor.network_
     constant = int(predictor.predict(np.zeros((1, n_inputs)))[0])
-    network = train_network(
-        np.zeros((1, n_inputs), dtype=np.float32),
-        np.array([constant]),
-        NetworkSettings(hidden=settings.hidden, dropout=settings.dropout, epochs=0),
-    )
+    network = new_network(n_inputs, settings).cpu()
     for parameter in network.parameters():
         nn.init.zeros_(parameter)
     last = network[-1]

@@ -52,15 +52,7 @@ class CEC:
             equalized_odds_weight=equalized_odds_weight,
             n_steps=n_steps,
             method=integration,
-            cec_every=1,
-            hidden=settings.hidden,
-            dropout=settings.dropout,
-            epochs=settings.epochs,
-            learning_rate=settings.learning_rate,
-            batch_size=settings.batch_size,
-            encoding=settings.encoding,
-            device=settings.device,
-            random_state=settings.random_state,
+            **vars(settings),
         )
 
     def fit(self, X: Any, y: ArrayLike, *, sensitive_features: Any) -> Self:  # noqa: ANN401

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import as_table, is_number_column
-from evenhand.research.methods.network import NetworkMethod, NetworkSettings, train_network
+from evenhand.research.methods.network import NetworkMethod, NetworkSettings
 
 __all__ = ["DisparateImpactRemover", "QuantileRepair"]
 
@@ -122,6 +122,3 @@ class DisparateImpactRemover(NetworkMethod):
                 column: QuantileRepair.fit(values, group, self.repair_level) for column, values in numbers.items()
             }
         return table.assign(**{column: self.repairs_[column](values, group) for column, values in numbers.items()})
-
-    def _learn(self, x: NDArray[np.float32], y: Ints, group: Ints) -> None:
-        self.network_ = train_network(x, y, self.settings)

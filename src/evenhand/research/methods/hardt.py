@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from evenhand.research.methods.network import NetworkMethod, sigmoid, train_network, two_columns
-from evenhand.system.optional import fairlearn_module
+from evenhand.research.methods.network import NetworkMethod, logits_of, sigmoid, train_network, two_columns
+from evenhand.system.optional import optional_module
 
 __all__ = ["HardtPostProcessing"]
 
@@ -28,9 +27,9 @@ class HardtPostProcessing(NetworkMethod):
     rule_: Any
 
     def _learn(self, x: NDArray[np.float32], y: Ints, group: Ints) -> None:
-        postprocessing = fairlearn_module("postprocessing")
+        postprocessing = optional_module("fairlearn.postprocessing", "This method", "fairlearn", "methods")
         self.network_ = train_network(x, y, self.settings)
-        score = sigmoid(_logits(self.network_, x))
+        score = sigmoid(logits_of(self.network_, x))
         rule = postprocessing.ThresholdOptimizer(
             estimator=_GivenScore().fit(),
             constraints="equalized_odds",
@@ -72,10 +71,3 @@ class _GivenScore(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401
         return two_columns(np.asarray(X, dtype=np.float64)[:, 0])
-
-
-def _logits(network: Any, x: NDArray[np.float32]) -> Floats:  # noqa: ANN401
-
-    with torch.no_grad():
-        logits: Floats = network(torch.from_numpy(x)).squeeze(-1).double().numpy()
-    return logits

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from evenhand.research.methods.network import NetworkMethod, NetworkSettings, batches, new_network, seeded
-from evenhand.system.optional import cooper_module
+from evenhand.system.optional import optional_module
 from evenhand.training.losses import cell_shares
 
 __all__ = ["LagrangianConstraints", "rate_differences"]
@@ -45,7 +45,7 @@ class LagrangianConstraints(NetworkMethod):
         self.dual_learning_rate = dual_learning_rate
 
     def _learn(self, x: NDArray[np.float32], y: NDArray[np.int64], group: NDArray[np.int64]) -> None:
-        cooper = cooper_module()
+        cooper = optional_module("cooper", "This method", "cooper-optim", "methods")
         n_groups, device = len(self.group_names_), self.settings.device
         network = new_network(x.shape[1], self.settings)
         multiplier = cooper.multipliers.DenseMultiplier(num_constraints=2 * (n_groups - 1), device=device)

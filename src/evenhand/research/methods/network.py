@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,17 @@ from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
 from evenhand.training import StackedNetwork, TrainingData, TrainingSettings, train
 
-__all__ = ["NetworkMethod", "NetworkSettings", "batches", "new_network", "seeded", "sigmoid", "train_network"]
+__all__ = [
+    "NetworkMethod",
+    "NetworkSettings",
+    "Unconstrained",
+    "batches",
+    "logits_of",
+    "new_network",
+    "seeded",
+    "sigmoid",
+    "train_network",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -53,7 +62,7 @@ class NetworkSettings:
     random_state: int = 0
 
 
-class NetworkMethod(ABC):
+class NetworkMethod:
     """A method whose decisions are one network's: favorable from probability 0.5 on.
 
     Parameters
@@ -104,19 +113,16 @@ class NetworkMethod(ABC):
         """The table that the network takes."""
         return as_table(X)
 
-    @abstractmethod
     def _learn(self, x: NDArray[np.float32], y: Ints, group: Ints) -> None:
-        """Set `network_` from encoded people, labels and group codes."""
+        """Set `network_` from encoded people, labels and group codes; plain training where a method has no other."""
+        self.network_ = train_network(x, y, self.settings)
 
     def _repaired(self, table: pd.DataFrame, group: Ints, *, is_fit: bool) -> pd.DataFrame:
         """The table as the network shall see it."""
         return table
 
     def _logits(self, X: Any, sensitive_features: Any) -> Floats:  # noqa: ANN401
-        encoded = torch.from_numpy(self.encoder_.transform(self.audited_table(X, sensitive_features)))
-        with torch.no_grad():
-            logits: Floats = self.network_(encoded).squeeze(-1).double().numpy()
-        return logits
+        return logits_of(self.network_, self.encoder_.transform(self.audited_table(X, sensitive_features)))
 
     def _group_codes(self, sensitive_features: Any, n: int) -> Ints:  # noqa: ANN401
         """Codes, as at fit, of people of whom perhaps all are in one group."""
@@ -133,6 +139,19 @@ class NetworkMethod(ABC):
                 f"got {len(given)} values{f' and the unknown groups {unknown}' if unknown else ''}."
             )
         return groups.codes[: len(given)]
+
+
+class Unconstrained(NetworkMethod):
+    """The plain network, what every other method is measured against.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.load_dataset("synthetic", n=200)
+    >>> method = Unconstrained(NetworkSettings(epochs=1)).fit(data.X, data.y, sensitive_features=data.group)
+    >>> method.predict(data.X).shape
+    (200,)
+    """
 
 
 def train_network(
@@ -201,6 +220,13 @@ def seeded(settings: NetworkSettings) -> Iterator[None]:
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(settings.random_state)
         yield
+
+
+def logits_of(network: nn.Module, x: NDArray[np.float32]) -> Floats:
+    """Logits of a network on the CPU, of shape (n,)."""
+    with torch.no_grad():
+        logits: Floats = network(torch.from_numpy(x)).squeeze(-1).double().numpy()
+    return logits
 
 
 def sigmoid(logits: Floats) -> Floats:

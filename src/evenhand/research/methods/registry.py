@@ -12,8 +12,7 @@ from evenhand.research.methods.disparate_impact_remover import DisparateImpactRe
 from evenhand.research.methods.hardt import HardtPostProcessing
 from evenhand.research.methods.lagrangian import LagrangianConstraints
 from evenhand.research.methods.method import Method
-from evenhand.research.methods.network import NetworkSettings
-from evenhand.research.methods.unconstrained import Unconstrained
+from evenhand.research.methods.network import NetworkSettings, Unconstrained
 
 __all__ = ["MethodFactory", "make_method", "method_names", "register_method"]
 

@@ -13,7 +13,14 @@ import numpy as np
 from evenhand.report.drawing import save, specification, svg_of
 from evenhand.research.reproduction.settings import GRID_WEIGHTS, ProtocolSettings
 from evenhand.research.reproduction.store import ResultRow
-from evenhand.research.reproduction.tables import DATASET_NAMES, METHOD_NAMES, METRIC_NAMES, by_method, by_variant
+from evenhand.research.reproduction.tables import (
+    METHOD_NAMES,
+    METRIC_NAMES,
+    by_method,
+    by_variant,
+    dataset_name,
+    method_name,
+)
 
 __all__ = [
     "HEATMAP_METRICS",
@@ -47,8 +54,8 @@ def chart_pfr_cec(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:
     values = []
     for (dataset, method), found in by_method(rows, settings).items():
         point: dict[str, Any] = {
-            "dataset": DATASET_NAMES.get(dataset, dataset),
-            "method": METHOD_NAMES.get(method, method),
+            "dataset": dataset_name(dataset),
+            "method": method_name(method),
         }
         for name in ("pfr", "cec"):
             mean, std = _mean_std(found, name)
@@ -69,7 +76,7 @@ def chart_pfr_cec(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:
         base.mark_rule().encode(x=x, y=alt.Y("cec_low:Q", title="Mean CEC score"), y2="cec_high:Q", color=color),
         base.mark_point(size=70, filled=True, opacity=0.85).encode(x=x, y=y, color=color, shape=shape),
     ]
-    return _styled(alt.layer(*layers).properties(width=230, height=200), "dataset", columns=2)
+    return _by_dataset(alt.layer(*layers).properties(width=230, height=200))
 
 
 def chart_regimes(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401
@@ -82,15 +89,14 @@ def chart_ablation_regimes(rows: Iterable[ResultRow], settings: ProtocolSettings
     return _regime_bars(by_variant(rows, settings))
 
 
-def chart_lambda_heatmaps(rows: Iterable[ResultRow], settings: ProtocolSettings, dataset: str = "german") -> Any:  # noqa: ANN401
-    """Six metrics over the 6 x 6 lambda settings on one dataset, means over folds."""
-    grid: dict[tuple[float, float], list[ResultRow]] = {}
+def chart_lambda_heatmaps(rows: Iterable[ResultRow]) -> Any:  # noqa: ANN401
+    """Six metrics over the 6 x 6 lambda settings on German Credit, means over folds."""
+    grid: dict[tuple[float | None, float | None], list[ResultRow]] = {}
     for row in rows:
-        if row.dataset != dataset:
-            continue
-        if row.cec_weight in GRID_WEIGHTS and row.equalized_odds_weight in GRID_WEIGHTS:
-            grid.setdefault((row.cec_weight, row.equalized_odds_weight), []).append(row)
-    weights = [f"{weight:g}" for weight in GRID_WEIGHTS]
+        weights = (row.cec_weight, row.equalized_odds_weight)
+        if row.dataset == "german" and set(weights) <= set(GRID_WEIGHTS):
+            grid.setdefault(weights, []).append(row)
+    levels = [f"{weight:g}" for weight in GRID_WEIGHTS]
     panels = []
     for metric in HEATMAP_METRICS:
         values: list[dict[str, Any]] = []
@@ -99,8 +105,8 @@ def chart_lambda_heatmaps(rows: Iterable[ResultRow], settings: ProtocolSettings,
             values.append({"cec": f"{cec_weight:g}", "odds": f"{odds_weight:g}", "value": mean})
         middle = (min(v["value"] for v in values) + max(v["value"] for v in values)) / 2 if values else 0.0
         base = alt.Chart(alt.InlineData(values=values), title=METRIC_NAMES[metric]).encode(
-            x=alt.X("cec:O", title="λ CEC", sort=weights, axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("odds:O", title="λ EO", sort=weights[::-1]),
+            x=alt.X("cec:O", title="λ CEC", sort=levels, axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("odds:O", title="λ EO", sort=levels[::-1]),
         )
         squares = base.mark_rect().encode(
             color=alt.Color("value:Q", scale=alt.Scale(scheme="viridis"), legend=None),
@@ -118,20 +124,20 @@ def to_svg(chart: Any) -> str:  # noqa: ANN401
     return svg_of(specification(chart))
 
 
-def save_chart(chart: Any, folder: Path, name: str, formats: Sequence[str] = ("svg", "png", "pdf")) -> list[Path]:  # noqa: ANN401
-    """Write the chart in each format, without a browser or the network, and return the paths."""
-    paths = [folder / f"{name}.{kind}" for kind in formats]
+def save_chart(chart: Any, folder: Path, name: str) -> list[Path]:  # noqa: ANN401
+    """Write the chart as SVG, PNG and PDF, without a browser or the network, and return the paths."""
+    paths = [folder / f"{name}.{kind}" for kind in ("svg", "png", "pdf")]
     for path in paths:
         save(chart, path, palette=None, ppi=300)
     return paths
 
 
 def _regime_bars(cells: Mapping[tuple[str, str], list[ResultRow]]) -> Any:  # noqa: ANN401
-    order = list(dict.fromkeys(METHOD_NAMES.get(method, method) for _, method in cells))
+    order = list(dict.fromkeys(method_name(method) for _, method in cells))
     values = [
         {
-            "dataset": DATASET_NAMES.get(dataset, dataset),
-            "method": METHOD_NAMES.get(method, method),
+            "dataset": dataset_name(dataset),
+            "method": method_name(method),
             "regime": _REGIME_MEANINGS[letter],
             "place": place,
             "share": _mean_std(found, f"regime_{letter.lower()}")[0],
@@ -155,12 +161,12 @@ def _regime_bars(cells: Mapping[tuple[str, str], list[ResultRow]]) -> Any:  # no
         )
         .properties(width=260, height=alt.Step(20))
     )
-    return _styled(chart, "dataset", columns=2)
+    return _by_dataset(chart)
 
 
-def _styled(chart: Any, facet: str, columns: int) -> Any:  # noqa: ANN401
+def _by_dataset(chart: Any) -> Any:  # noqa: ANN401
     header = alt.Header(title=None, labelFontSize=13, labelFontWeight="bold")
-    return _configured(chart.facet(alt.Facet(f"{facet}:N", header=header, sort=None), columns=columns))
+    return _configured(chart.facet(alt.Facet("dataset:N", header=header, sort=None), columns=2))
 
 
 def _configured(chart: Any) -> Any:  # noqa: ANN401

@@ -15,26 +15,11 @@ from evenhand.models.explaining import Explainer
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.scoring import joined, score_pairs
+from evenhand.research.methods.network import logits_of
 from evenhand.research.reproduction.folds import Fold
 from evenhand.research.reproduction.settings import ProtocolSettings
 
-__all__ = ["METRICS", "Decisions", "evaluate", "evaluate_network"]
-
-METRICS = (
-    "auc",
-    "f1",
-    "eo",
-    "sp",
-    "cec",
-    "pfr",
-    "regime_a",
-    "regime_b",
-    "regime_c",
-    "regime_d",
-    "positive_rate",
-    "reasoning_gap",
-    "input_gap",
-)
+__all__ = ["Decisions", "evaluate", "evaluate_network"]
 
 Ints = NDArray[np.int64]
 
@@ -63,13 +48,7 @@ def evaluate_network(fold: Fold, network: nn.Module, settings: ProtocolSettings)
     -------
     Each of `METRICS`, and counts of people and of pairs without a match.
     """
-
-    def logits(x: NDArray[np.float32]) -> NDArray[np.float64]:
-        with torch.no_grad():
-            values: NDArray[np.float64] = network(torch.from_numpy(x)).squeeze(-1).double().numpy()
-        return values
-
-    test, train = logits(fold.x_test), logits(fold.x_train)
+    test, train = logits_of(network, fold.x_test), logits_of(network, fold.x_train)
     decisions = Decisions(test, (test >= 0).astype(np.int64), (train >= 0).astype(np.int64))
     return evaluate(fold, DifferentiableModel(network, ""), fold.x_train, fold.x_test, decisions, settings)
 

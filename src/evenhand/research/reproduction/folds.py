@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
-from evenhand.exceptions import DataFileError
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.inputs.splitting import stratified_folds
-from evenhand.models.gradient import DifferentiableModel
-from evenhand.system.files import write_atomically
 from evenhand.training.folds import Fold, match_fold
 
 if TYPE_CHECKING:
     from evenhand.datasets import Dataset
     from evenhand.research.reproduction.settings import ProtocolSettings
 
-__all__ = ["Fold", "Prepared", "load_folds", "prepare_folds", "save_folds"]
+__all__ = ["Fold", "Prepared", "prepare_folds"]
 
 Ints = NDArray[np.int64]
 
@@ -57,7 +52,7 @@ def prepare_folds(data: Dataset, settings: ProtocolSettings) -> Prepared:
 
 def _prepare(data: Dataset, group: Ints, train: Ints, test: Ints, settings: ProtocolSettings) -> Fold:
     encoder = TableEncoder.fit(data.X.iloc[train], settings.encoding)
-    F = DifferentiableModel(torch.nn.Identity(), "", encoder).financial_table(data.X, list(data.financial_features))
+    F = encoder.as_matched(data.X[list(data.financial_features)])
     return match_fold(encoder.transform(data.X), F, data.y, group, train, test, encoder.join_matrix)
 
 
@@ -68,29 +63,3 @@ def _digest(data: Dataset) -> str:
     content.update(data.y.tobytes())
     content.update("\0".join(data.group.astype(str)).encode())
     return content.hexdigest()[:16]
-
-
-def save_folds(prepared: Prepared, path: str | os.PathLike[str]) -> None:
-    """Write the arrays of all folds into one ``.npz`` file, to train them on another machine."""
-    arrays: dict[str, Any] = {
-        "dataset": np.array(prepared.dataset),
-        "digest": np.array(prepared.digest),
-        "n_folds": np.array(len(prepared.folds)),
-    }
-    for number, fold in enumerate(prepared.folds):
-        arrays |= {f"{number}.{field.name}": getattr(fold, field.name) for field in fields(Fold)}
-    with write_atomically(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, **arrays)
-
-
-def load_folds(path: str | os.PathLike[str]) -> Prepared:
-    """Read what `save_folds` wrote."""
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            folds = tuple(
-                Fold(**{field.name: arrays[f"{number}.{field.name}"] for field in fields(Fold)})
-                for number in range(int(arrays["n_folds"]))
-            )
-            return Prepared(str(arrays["dataset"]), str(arrays["digest"]), folds)
-    except (KeyError, ValueError, OSError, EOFError) as error:
-        raise DataFileError(f"{os.fspath(path)} is not a file of prepared folds: {error}.") from error

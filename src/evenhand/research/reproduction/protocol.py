@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evenhand.inputs.fingerprints import fingerprint_plain
 from evenhand.research.methods import Method, RepairsTable, make_method
 from evenhand.research.reproduction.evaluation import Decisions, evaluate
 from evenhand.research.reproduction.folds import Prepared, prepare_folds
-from evenhand.research.reproduction.settings import ProtocolSettings, fingerprint, versions
+from evenhand.research.reproduction.settings import ProtocolSettings, versions
 from evenhand.research.reproduction.stacks import ablation_weights, grid_weights, run_stacks
 from evenhand.research.reproduction.store import ResultRow, ResultStore
-from evenhand.system.progress import progress
+from evenhand.system.progress import progress as shown_progress
 
 if TYPE_CHECKING:
     from evenhand.datasets import Dataset
@@ -25,7 +26,7 @@ __all__ = ["ProtocolSettings", "method_parameters", "results_of", "run_fingerpri
 
 def run_fingerprint(prepared: Prepared, settings: ProtocolSettings) -> str:
     """What a result depends on besides method and fold: every setting, every value of the data."""
-    return fingerprint({"settings": settings.to_dict(), "data": prepared.digest})
+    return fingerprint_plain({"settings": settings.to_dict(), "data": prepared.digest})
 
 
 def run_protocol(
@@ -37,8 +38,7 @@ def run_protocol(
     device: str = "cpu",
     has_ablation: bool = False,
     has_grid: bool = False,
-    is_shown: bool = False,
-    prepared: Prepared | None = None,
+    progress: bool = False,
 ) -> str:
     """Run what the store lacks, and return the run's fingerprint.
 
@@ -56,12 +56,10 @@ def run_protocol(
         ``"cpu"`` or ``"cuda"``; no part of the fingerprint.
     has_ablation, has_grid
         Also train the ablation's variants, and the 36 lambda settings.
-    is_shown
+    progress
         Whether to show progress.
-    prepared
-        Folds of these data and settings, where they are at hand.
     """
-    prepared = prepare_folds(data, settings) if prepared is None else prepared
+    prepared = prepare_folds(data, settings)
     run = run_fingerprint(prepared, settings)
     store.describe_run(
         run,
@@ -86,7 +84,7 @@ def run_protocol(
     n_done = sum(
         (row.cec_weight, row.equalized_odds_weight) in weights or row.method in others for row in store.of_run(run)
     )
-    with progress(data.name, total, is_shown=is_shown, done=n_done) as advance:
+    with shown_progress(data.name, total, is_shown=progress, done=n_done) as advance:
         run_stacks(prepared, weights, settings, store, run, device, advance)
         for name in others:
             for number in range(n_folds):

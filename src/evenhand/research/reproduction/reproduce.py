@@ -25,7 +25,7 @@ from evenhand.research.reproduction.protocol import results_of, run_protocol
 from evenhand.research.reproduction.settings import ProtocolSettings, versions
 from evenhand.research.reproduction.store import ResultRow, ResultStore
 from evenhand.research.reproduction.tables import PaperTable, table_ablation, table_comparison, table_main, table_pareto
-from evenhand.system.files import write_atomically
+from evenhand.system.files import write_text
 
 __all__ = ["Reproduction", "reproduce", "write_outputs"]
 
@@ -72,8 +72,8 @@ def reproduce(
     year: int | None = None,
     include_post_decision: bool = False,
     random_state: int = 0,
-    n_threads: int | None = None,
-    is_shown: bool = True,
+    n_jobs: int | None = None,
+    progress: bool = False,
 ) -> Reproduction:
     """Run the comparison, and write tables, charts and a page into `out`.
 
@@ -105,9 +105,9 @@ def reproduce(
         Of HMDA: which applications, and whether to put back what is known only after the decision.
     random_state
         Seed.
-    n_threads
+    n_jobs
         CPU threads; None for torch's own number.
-    is_shown
+    progress
         Whether to show progress.
 
     Raises
@@ -126,8 +126,8 @@ def reproduce(
     folder = Path(out)
     store = ResultStore(folder / "results.jsonl")
     threads = torch.get_num_threads()
-    if n_threads is not None:
-        torch.set_num_threads(n_threads)
+    if n_jobs is not None:
+        torch.set_num_threads(n_jobs)
     runs, rows = [], []
     try:
         for name in names:
@@ -144,7 +144,7 @@ def reproduce(
                 device=device,
                 has_ablation=is_german and ("cec" in chosen and not quick if has_ablation is None else has_ablation),
                 has_grid=is_german and has_grid,
-                is_shown=is_shown,
+                progress=progress,
             )
             runs.append(run)
             rows += results_of(store, run, chosen, settings, data.financial_features)
@@ -192,7 +192,7 @@ def write_outputs(
         chart = chart_ablation_regimes(ablation, settings)
         charts["ablation_regimes"] = ("Regimes of each part of the objective", chart)
     if grid:
-        chart = chart_lambda_heatmaps(rows, settings)
+        chart = chart_lambda_heatmaps(rows)
         charts["lambda_heatmaps"] = ("Lambda settings on German Credit", chart)
     for table in tables:
         table.write(folder / "tables")
@@ -207,8 +207,7 @@ def write_outputs(
         _facts(settings, runs),
         notes,
     )
-    with write_atomically(page) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(page, text)
     return Reproduction(tuple(rows), tuple(tables), folder, page, tuple(notes))
 
 

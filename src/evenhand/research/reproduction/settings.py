@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evenhand.attribution.gradients import Method as Integration
 from evenhand.inputs.encoding import Encoding
+from evenhand.research.methods.network import NetworkSettings
 from evenhand.training.settings import TrainingMethod, TrainingSettings
 
-if TYPE_CHECKING:
-    from evenhand.research.methods.network import NetworkSettings
-
-__all__ = ["GRID_WEIGHTS", "ProtocolSettings", "fingerprint", "versions"]
+__all__ = ["GRID_WEIGHTS", "ProtocolSettings", "versions"]
 
 GRID_WEIGHTS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -81,20 +77,15 @@ class ProtocolSettings:
         """The same with this library's own way of integrating in training."""
         return replace(self, training_integration="segments", training_steps=1)
 
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """What all networks have in common."""
+        return {name: getattr(self, name) for name in ("hidden", "dropout", "epochs", "learning_rate", "batch_size")}
+
     def network(self, fold: int, device: str = "cpu") -> NetworkSettings:
         """Network settings of a method in one fold."""
-        # The methods need scikit-learn, which stacks trained on a bare machine do not.
-        from evenhand.research.methods.network import NetworkSettings
-
         return NetworkSettings(
-            hidden=self.hidden,
-            dropout=self.dropout,
-            epochs=self.epochs,
-            learning_rate=self.learning_rate,
-            batch_size=self.batch_size,
-            encoding=self.encoding,
-            device=device,
-            random_state=self.random_state + fold,
+            **self._shared, encoding=self.encoding, device=device, random_state=self.random_state + fold
         )
 
     def training(self, members: list[tuple[int, float, float]], device: str) -> TrainingSettings:
@@ -105,11 +96,7 @@ class ProtocolSettings:
             seed=tuple(self.random_state + fold for fold in folds),
             cec_weight=cec,
             equalized_odds_weight=odds,
-            learning_rate=self.learning_rate,
-            hidden=self.hidden,
-            dropout=self.dropout,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
+            **self._shared,
             n_steps=self.training_steps,
             method=self.training_integration,
             cec_every=self.cec_every,
@@ -119,17 +106,6 @@ class ProtocolSettings:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
-
-
-def fingerprint(data: object) -> str:
-    """Sixteen hexadecimal digits that differ when JSON-able `data` does.
-
-    Examples
-    --------
-    >>> fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1}) != fingerprint({"a": 2})
-    True
-    """
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def versions() -> dict[str, str]:

@@ -1,14 +1,7 @@
-"""Our own trainer on all folds, and all lambda settings, at once: the search's stack, over two weights.
-
-Folds that were prepared elsewhere can be trained on another machine::
-
-    python -m evenhand.research.reproduction.stacks folds.npz results.jsonl --run RUN --device cuda --grid --ablation
-"""
+"""Our own trainer on all folds, and all lambda settings, at once: the search's stack, over two weights."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -16,15 +9,15 @@ from typing import TypeAlias
 
 from torch import nn
 
+from evenhand.inputs.fingerprints import fingerprint_plain
 from evenhand.research.reproduction.evaluation import evaluate_network
-from evenhand.research.reproduction.folds import Prepared, load_folds
-from evenhand.research.reproduction.settings import GRID_WEIGHTS, ProtocolSettings, fingerprint, versions
+from evenhand.research.reproduction.folds import Prepared
+from evenhand.research.reproduction.settings import GRID_WEIGHTS, ProtocolSettings, versions
 from evenhand.research.reproduction.store import ResultRow, ResultStore
-from evenhand.training import TrainingData
-from evenhand.training.engine.stack import train_stack
+from evenhand.training import Trainer, TrainingData
 from evenhand.training.folds import stack_tables
 
-__all__ = ["Member", "ablation_weights", "grid_weights", "main", "run_stacks", "train_members", "training_data"]
+__all__ = ["Member", "ablation_weights", "grid_weights", "run_stacks", "train_members"]
 
 Member: TypeAlias = tuple[int, float, float]
 """Fold, cec_weight and equalized_odds_weight of one model."""
@@ -47,18 +40,12 @@ def ablation_weights(settings: ProtocolSettings) -> dict[str, tuple[float, float
     return {"pred": (0.0, 0.0), "pred+eo": (0.0, odds), "pred+cec": (cec, 0.0), "pred+eo+cec": (cec, odds)}
 
 
-def training_data(prepared: Prepared) -> TrainingData:
-    """All training folds as the tables of one stack."""
-    return stack_tables(prepared.folds)
-
-
 def train_members(
     data: TrainingData,
     members: Sequence[Member],
     settings: ProtocolSettings,
     device: str = "cpu",
     checkpoint: Path | None = None,
-    on_epoch: Callable[[int], None] | None = None,
 ) -> list[nn.Sequential]:
     """Trained networks, one for each member, on the CPU.
 
@@ -72,11 +59,9 @@ def train_members(
         How and where.
     checkpoint
         File in which an unfinished stack is kept, and from which the same stack goes on.
-    on_epoch
-        Called after each epoch with its number.
     """
     training = settings.training(list(members), device)
-    stack = train_stack(data, training, checkpoint=checkpoint, on_epoch=on_epoch)[training.epochs]
+    stack = Trainer(data, training, checkpoint=checkpoint).run().network()
     return [stack.member(index) for index in range(len(members))]
 
 
@@ -88,25 +73,23 @@ def run_stacks(
     run: str,
     device: str = "cpu",
     advance: Callable[[str], None] | None = None,
-    *,
-    has_checkpoint: bool = True,
 ) -> None:
     """Train and evaluate every lambda setting on every fold, leaving out what the store has.
 
-    An unfinished stack is kept beside the store unless told otherwise, and the same call goes on from it. Models
+    An unfinished stack is kept beside the store, and the same call goes on from it. Models
     without the CEC term train in a stack of their own, so that the term is not computed for them.
     """
     wanted = [(fold, *pair) for pair in dict.fromkeys(weights) for fold in range(len(prepared.folds))]
     missing = [member for member in wanted if _row(prepared, member, run).key not in store]
-    data = training_data(prepared) if missing else None
+    data = stack_tables(prepared.folds) if missing else None
     for has_cec in (False, True):
         members = [member for member in missing if (member[1] > 0) == has_cec]
         if not members:
             continue
         assert data is not None
         started = time.monotonic()
-        checkpoint = store.path.with_name(f".stack-{fingerprint([run, members])}.safetensors")
-        networks = train_members(data, members, settings, device, checkpoint if has_checkpoint else None)
+        checkpoint = store.path.with_name(f".stack-{fingerprint_plain([run, members])}.safetensors")
+        networks = train_members(data, members, settings, device, checkpoint)
         seconds = (time.monotonic() - started) / len(members)
         for member, network in zip(members, networks, strict=True):
             began = time.monotonic()
@@ -136,33 +119,3 @@ def _row(
         seconds=seconds,
         versions=versions() if metrics else {},
     )
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Train stacks from a file of prepared folds; see the module's docstring."""
-    parser = argparse.ArgumentParser(description="Train CEC and unconstrained models on prepared folds, as stacks.")
-    parser.add_argument("folds", type=Path, help="file written by `evenhand.research.reproduction.folds.save_folds`")
-    parser.add_argument("results", type=Path, help="JSON-lines file to append to")
-    parser.add_argument("--run", required=True, help="fingerprint of the run, as `run_fingerprint` gives it")
-    parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
-    parser.add_argument("--grid", action="store_true", help="also the 6 x 6 lambda settings")
-    parser.add_argument("--ablation", action="store_true", help="also the ablation's variants")
-    parser.add_argument("--settings", default="{}", help="JSON of settings that are not the paper's")
-    options = parser.parse_args(arguments)
-    changes = json.loads(options.settings)
-    if "hidden" in changes:
-        changes["hidden"] = tuple(changes["hidden"])
-    settings = ProtocolSettings(**changes)
-    prepared = load_folds(options.folds)
-    weights = [(0.0, 0.0), (settings.cec_weight, settings.equalized_odds_weight)]
-    weights += ablation_weights(settings).values() if options.ablation else []
-    weights += grid_weights() if options.grid else []
-    store = ResultStore(options.results)
-    started = time.monotonic()
-    # A checkpoint needs safetensors, and a stack on a GPU takes seconds.
-    run_stacks(prepared, weights, settings, store, options.run, options.device, has_checkpoint=False)
-    print(f"{prepared.dataset}: {len(store.rows)} results in {options.results}, {time.monotonic() - started:.1f} s.")
-
-
-if __name__ == "__main__":
-    main()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.exceptions import DataFileError
+from evenhand.system.files import json_ready
 
 __all__ = ["ResultRow", "ResultStore"]
 
@@ -56,7 +57,7 @@ class ResultRow:
 
     def to_json(self) -> str:
         """One line; NaN as null."""
-        return json.dumps({"kind": "result", **_null_for_nan(asdict(self))}, allow_nan=False)
+        return json.dumps({"kind": "result", **json_ready(asdict(self))}, allow_nan=False)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ResultRow:
@@ -157,9 +158,3 @@ def _cut_to_last_line_break(file: Any) -> None:  # noqa: ANN401 - a binary file
     file.seek(0)
     file.truncate(file.read().rfind(b"\n") + 1)
     file.seek(0, os.SEEK_END)
-
-
-def _null_for_nan(value: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, dict):
-        return {key: _null_for_nan(item) for key, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

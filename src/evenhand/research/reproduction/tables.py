@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from evenhand.research.reproduction.settings import ProtocolSettings
 from evenhand.research.reproduction.stacks import ablation_weights
 from evenhand.research.reproduction.store import ResultRow
-from evenhand.system.files import write_atomically
+from evenhand.searching.comparing import mean_interval
+from evenhand.system.files import write_text
 
 __all__ = [
-    "DATASET_NAMES",
     "METHOD_NAMES",
     "METRIC_NAMES",
     "PaperTable",
     "by_method",
     "by_variant",
-    "corrected_interval",
+    "dataset_name",
+    "method_name",
     "non_dominated",
     "paper_value",
     "table_ablation",
@@ -66,7 +66,6 @@ METRIC_NAMES = {
     "positive_rate": "Positive rate",
     "reasoning_gap": "Reasoning gap",
     "input_gap": "Input gap",
-    "non_dominated": "Non-dominated folds",
 }
 
 _MAIN_METRICS = ("auc", "f1", "eo", "sp", "cec", "regime_b", "pfr", "positive_rate", "reasoning_gap", "input_gap")
@@ -132,29 +131,21 @@ class PaperTable:
     def write(self, folder: Path) -> None:
         """Write ``name.csv``, ``name.md`` and ``name.tex``."""
         for suffix, text in (("csv", self.to_csv()), ("md", self.to_markdown()), ("tex", self.to_latex())):
-            with write_atomically(folder / f"{self.name}.{suffix}") as temporary:
-                temporary.write_text(text, encoding="utf-8")
+            write_text(folder / f"{self.name}.{suffix}", text)
 
 
 def by_method(rows: Iterable[ResultRow], settings: ProtocolSettings) -> dict[tuple[str, str], list[ResultRow]]:
     """Rows of the main comparison by dataset and method, folds ascending; other lambda settings are left out."""
     full = (settings.cec_weight, settings.equalized_odds_weight)
-    kept: dict[tuple[str, str], list[ResultRow]] = {}
-    for row in rows:
-        if row.method != "cec" or (row.cec_weight, row.equalized_odds_weight) == full:
-            kept.setdefault((row.dataset, row.method), []).append(row)
-    return _in_order({key: sorted(found, key=lambda row: row.fold) for key, found in kept.items()})
+    kept = (row for row in rows if row.method != "cec" or (row.cec_weight, row.equalized_odds_weight) == full)
+    return _in_order((row.dataset, row.method, row) for row in kept)
 
 
 def by_variant(rows: Iterable[ResultRow], settings: ProtocolSettings) -> dict[tuple[str, str], list[ResultRow]]:
     """Rows of the ablation by dataset and variant, folds ascending."""
     names = {weights: name for name, weights in ablation_weights(settings).items()}
-    kept: dict[tuple[str, str], list[ResultRow]] = {}
-    for row in rows:
-        name = names.get((row.cec_weight, row.equalized_odds_weight))  # type: ignore[arg-type]
-        if name is not None:
-            kept.setdefault((row.dataset, name), []).append(row)
-    return _in_order({key: sorted(found, key=lambda row: row.fold) for key, found in kept.items()})
+    named = ((names.get((row.cec_weight, row.equalized_odds_weight)), row) for row in rows)  # type: ignore[arg-type]
+    return _in_order((row.dataset, name, row) for name, row in named if name is not None)
 
 
 def table_main(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
@@ -172,7 +163,7 @@ def table_ablation(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Pap
 def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
     """On how many folds no other method is strictly better in F1, EO gap and CEC at once."""
     cells = by_method(rows, settings)
-    datasets, methods = _distinct(cells, 0), _distinct(cells, 1)
+    datasets, methods = _datasets(cells), _methods(cells)
     counts: dict[tuple[str, str], tuple[int, int]] = {}
     for dataset in datasets:
         present = {
@@ -197,11 +188,11 @@ def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Paper
         cells_of = [counts.get((dataset, method)) for dataset in datasets]
         texts = [_pareto_cell(dataset, method, cell) for dataset, cell in zip(datasets, cells_of, strict=True)]
         total = [cell for cell in cells_of if cell is not None]
-        body.append((_method_name(method), *texts, f"{sum(c for c, _ in total)}/{sum(n for _, n in total)}"))
+        body.append((method_name(method), *texts, f"{sum(c for c, _ in total)}/{sum(n for _, n in total)}"))
     return PaperTable(
         "table_pareto",
         "Folds on which a method is not dominated in (F1, EO gap, CEC)",
-        ("Method", *map(_dataset_name, datasets), "Total"),
+        ("Method", *map(dataset_name, datasets), "Total"),
         tuple(body),
         tuple(records),
         (
@@ -222,13 +213,14 @@ def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> P
             continue
         differences = [own.metrics["cec"] - other.metrics["cec"] for own, other in pairs]
         test_share = float(np.mean([own.metrics["n_test"] / own.metrics["n_train"] for own, _ in pairs]))
-        mean, low, high = corrected_interval(differences, test_share)
+        found_difference = mean_interval(np.asarray(differences), test_share)
+        mean, low, high = found_difference.value, found_difference.ci_low, found_difference.ci_high
         verdict = "lower" if high < 0 else "higher" if low > 0 else "no difference shown"
         records.append(
             {"dataset": dataset, "method": method, "difference": mean, "low": low, "high": high, "verdict": verdict}
         )
         interval = f"[{_number(low, '+')}, {_number(high, '+')}]"
-        body.append((_dataset_name(dataset), _method_name(method), _number(mean, "+"), interval, verdict))
+        body.append((dataset_name(dataset), method_name(method), _number(mean, "+"), interval, verdict))
     return PaperTable(
         "table_comparison",
         "CEC score of each method minus that of the unconstrained network",
@@ -241,36 +233,6 @@ def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> P
             *_settings_notes(settings),
         ),
     )
-
-
-def corrected_interval(differences: Sequence[float], test_share: float) -> tuple[float, float, float]:
-    """Mean of paired fold differences and its 95 % interval, corrected for overlapping training folds.
-
-    The variance of the mean is taken to be s² (1/k + n_test / n_train): folds share most of their training people,
-    so their differences are not k independent ones (Nadeau and Bengio, 2003).
-
-    Parameters
-    ----------
-    differences
-        One per fold.
-    test_share
-        n_test / n_train.
-
-    Returns
-    -------
-    Mean, low and high; the last two NaN with fewer than two folds.
-
-    Examples
-    --------
-    >>> [round(value, 3) for value in corrected_interval([0.1, 0.2, 0.3], test_share=0.5)]
-    [0.2, -0.193, 0.593]
-    """
-    values = np.asarray(differences, dtype=np.float64)
-    mean, n = float(values.mean()), len(values)
-    if n < 2:
-        return mean, math.nan, math.nan
-    half = float(stats.t.ppf(0.975, n - 1)) * float(values.std(ddof=1)) * math.sqrt(1 / n + test_share)
-    return mean, mean - half, mean + half
 
 
 def non_dominated(metrics: dict[str, dict[str, float]]) -> set[str]:
@@ -320,7 +282,7 @@ def _metrics_table(
     metrics: Sequence[str],
     settings: ProtocolSettings,
 ) -> PaperTable:
-    datasets, methods = _distinct(cells, 0), _distinct(cells, 1)
+    datasets, methods = _datasets(cells), _methods(cells)
     records = []
     text: dict[tuple[str, str, str], str] = {}
     constant = []
@@ -348,16 +310,16 @@ def _metrics_table(
             text[dataset, method, metric] = f"{_number(mean)} ± {_number(std)}{beside}"
         rate = float(np.mean([row.metrics["positive_rate"] for row in found]))
         if min(rate, 1 - rate) < _ALMOST_CONSTANT:
-            constant.append(f"{_method_name(method)} on {_dataset_name(dataset)} ({rate:.1%} favorable)")
+            constant.append(f"{method_name(method)} on {dataset_name(dataset)} ({rate:.1%} favorable)")
     body = tuple(
-        (_dataset_name(dataset), METRIC_NAMES[metric], *(text.get((dataset, method, metric), "") for method in methods))
+        (dataset_name(dataset), METRIC_NAMES[metric], *(text.get((dataset, method, metric), "") for method in methods))
         for dataset in datasets
         for metric in metrics
     )
     notes = ["Mean ± standard deviation over folds; in parentheses the paper's mean, and ours less the paper's."]
     if constant:
         notes.append(f"Decisions are (almost) constant, so small gaps follow from that alone: {'; '.join(constant)}.")
-    header = ("Dataset", "Metric", *(_method_name(method) for method in methods))
+    header = ("Dataset", "Metric", *(method_name(method) for method in methods))
     return PaperTable(name, title, header, body, tuple(records), (*notes, *_settings_notes(settings)))
 
 
@@ -367,30 +329,32 @@ def _settings_notes(settings: ProtocolSettings) -> list[str]:
     return []
 
 
-def _in_order(cells: dict[tuple[str, str], list[ResultRow]]) -> dict[tuple[str, str], list[ResultRow]]:
-    """Datasets as first met, methods in the paper's order, others after them."""
-    datasets = _distinct(cells, 0)
+def _in_order(named: Iterable[tuple[str, str, ResultRow]]) -> dict[tuple[str, str], list[ResultRow]]:
+    """Rows by dataset and method, folds ascending: datasets as first met, methods in the paper's order, then others."""
+    cells: dict[tuple[str, str], list[ResultRow]] = {}
+    for dataset, method, row in named:
+        cells.setdefault((dataset, method), []).append(row)
+    order = [(dataset, method) for dataset in _datasets(cells) for method in _methods(cells)]
+    return {key: sorted(cells[key], key=lambda row: row.fold) for key in order if key in cells}
+
+
+def _datasets(cells: Iterable[tuple[str, str]]) -> list[str]:
+    return list(dict.fromkeys(dataset for dataset, _ in cells))
+
+
+def _methods(cells: Iterable[tuple[str, str]]) -> list[str]:
     known = list(METHOD_NAMES)
-
-    def place(key: tuple[str, str]) -> tuple[int, int]:
-        return datasets.index(key[0]), known.index(key[1]) if key[1] in known else len(known)
-
-    return {key: cells[key] for key in sorted(cells, key=place)}
-
-
-def _distinct(cells: dict[tuple[str, str], list[ResultRow]], place: int) -> list[str]:
-    names = dict.fromkeys(key[place] for key in cells)
-    if place == 0:
-        return list(names)
-    known = list(METHOD_NAMES)
+    names = dict.fromkeys(method for _, method in cells)
     return sorted(names, key=lambda name: known.index(name) if name in known else len(known))
 
 
-def _dataset_name(dataset: str) -> str:
+def dataset_name(dataset: str) -> str:
+    """What readers know a dataset by."""
     return DATASET_NAMES.get(dataset, dataset)
 
 
-def _method_name(method: str) -> str:
+def method_name(method: str) -> str:
+    """What readers know a method, or a part of the objective, by."""
     return METHOD_NAMES.get(method, method)
 
 

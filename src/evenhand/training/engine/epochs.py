@@ -29,11 +29,6 @@ class Engine:
         self._replay: _Replay | None = None
         self._may_capture = stepper.parameters.is_cuda
 
-    @property
-    def is_captured(self) -> bool:
-        """Whether steps are replays of a captured CUDA graph."""
-        return self._replay is not None
-
     @torch.no_grad()
     def run_epoch(
         self, epoch: int, n_done: Tensor, is_training: Tensor, gain: Tensor | None = None

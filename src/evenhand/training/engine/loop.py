@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,7 +26,7 @@ from evenhand.training.excess_objective import excess_gain
 from evenhand.training.network import Layout
 from evenhand.training.settings import TrainingSettings
 
-__all__ = ["EpochCallback", "Trainer", "TrainingDivergedError", "train"]
+__all__ = ["EpochCallback", "Trainer", "TrainingDivergedError", "device_of", "train"]
 
 EpochCallback = Callable[[int, dict[str, Tensor]], None]
 
@@ -34,6 +36,8 @@ _TRAINING_METRICS = ("bce", "equalized_odds", "cec", "equalized_odds_left_out", 
 # many threads, would wait for each other more than they compute: starting an operation is one thread's work at a time.
 _MEMBERS_PER_PART = 10
 _MOST_THREADS = 8
+
+_SECONDS_BETWEEN_CHECKPOINTS = 10.0
 
 # The excess of a network that has not learned anything is that of its random weights. Large gradients at the start
 # would also hold Adam's steps small long after.
@@ -53,6 +57,8 @@ class Trainer:
         What to learn from, and how.
     state
         Go on from here instead of from the start. The result is the same as of an uninterrupted run.
+    checkpoint
+        File in which an unfinished training is kept, and from which the same training goes on; removed at the end.
 
     Attributes
     ----------
@@ -65,10 +71,20 @@ class Trainer:
         If settings and data, or a state and settings, do not go together.
     """
 
-    def __init__(self, data: TrainingData, settings: TrainingSettings, state: TrainerState | None = None) -> None:
+    def __init__(
+        self,
+        data: TrainingData,
+        settings: TrainingSettings,
+        state: TrainerState | None = None,
+        *,
+        checkpoint: Path | None = None,
+    ) -> None:
         _check(data, settings)
+        self._checkpoint = checkpoint
+        if state is None and checkpoint is not None and checkpoint.is_file():
+            state = TrainerState.load(checkpoint)
         self.data, self.settings = data, settings
-        self._device = _device(settings.device)
+        self._device = device_of(settings.device)
         self._layout = Layout((data.n_columns, *settings.hidden, 1))
         self.state = _initial_state(self._layout, data, settings) if state is None else state
         if state is not None:
@@ -94,12 +110,26 @@ class Trainer:
         TrainingDivergedError
             If a member's loss is no longer finite; `state` is that of the epoch before.
         """
-        with _one_thread_an_operation(self._device):
-            while self.state.epoch < self.settings.epochs and not self.state.is_stopped.all():
-                self.state = self._next_state()
-                if on_epoch is not None:
-                    on_epoch(self.state.epoch - 1, {name: rows[-1] for name, rows in self.state.history.items()})
+        saved_at = time.monotonic()
+        try:
+            with one_torch_thread() if self._device.type == "cpu" else nullcontext():
+                while self.state.epoch < self.settings.epochs and not self.state.is_stopped.all():
+                    self.state = self._next_state()
+                    if on_epoch is not None:
+                        on_epoch(self.state.epoch - 1, {name: rows[-1] for name, rows in self.state.history.items()})
+                    if time.monotonic() - saved_at >= _SECONDS_BETWEEN_CHECKPOINTS:
+                        self._save()
+                        saved_at = time.monotonic()
+        except BaseException:  # an interrupt too: what was trained is kept
+            self._save()
+            raise
+        if self._checkpoint is not None:
+            self._checkpoint.unlink(missing_ok=True)
         return self.state
+
+    def _save(self) -> None:
+        if self._checkpoint is not None and self.state.epoch:
+            self.state.save(self._checkpoint)
 
     def _split(self) -> list[slice]:
         """Parts of the stack that are run one after another, or each on its own thread."""
@@ -316,7 +346,8 @@ def _check_resumed(state: TrainerState, layout: Layout, settings: TrainingSettin
         raise InvalidInputError(f"The state to go on from was trained with other settings: {differing}.")
 
 
-def _device(name: str) -> torch.device:
+def device_of(name: str) -> torch.device:
+    """The device of that name; "auto" for CUDA where there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -326,12 +357,3 @@ def _device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InvalidInputError(f"`device` is {name!r}, but this machine has no CUDA device that torch can use.")
     return device
-
-
-def _one_thread_an_operation(device: torch.device) -> AbstractContextManager[None]:
-    """Keep torch from sharing out single operations inside the block.
-
-    Threads that meet after every small operation cost more than they save, and far more on a busy machine. Parts of
-    the stack on threads of their own do not meet before the epoch's end.
-    """
-    return one_torch_thread() if device.type == "cpu" else nullcontext()

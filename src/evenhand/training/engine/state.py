@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor
 
 from evenhand.exceptions import ModelFileError
@@ -122,8 +124,6 @@ class TrainerState:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file; a file of that name is replaced whole or not at all."""
-        from safetensors.torch import save
-
         tensors, metadata = self.to_dict()
         content = save({k: v.contiguous() for k, v in tensors.items()}, {"evenhand": json.dumps(metadata)})
         with write_atomically(path) as temporary:
@@ -138,8 +138,6 @@ class TrainerState:
         ModelFileError
             If the file is truncated, altered or of another kind.
         """
-        from safetensors import SafetensorError, safe_open
-
         try:
             with safe_open(path, framework="pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
