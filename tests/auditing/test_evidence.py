@@ -236,10 +236,10 @@ def test_leaving_a_financial_feature_out(biased):
 def test_an_excess_that_depends_on_one_choice_is_named(biased):
     from dataclasses import replace
 
-    evidence = replace(biased[1].evidence, by_distance=())
+    evidence = replace(biased[1].evidence, by_distance=(), by_matches=((1, biased[1].evidence.cec),))
     assert evidence.depends_on == ()
     far = replace(evidence.cec, value=evidence.cec.value + 5 * evidence.cec.standard_error)
-    changed = replace(evidence, by_matches=((1, far), *evidence.by_matches[1:]))
+    changed = replace(evidence, by_matches=((1, far),))
     assert changed.depends_on == ("the nearest 1 triples of each person",)
     assert replace(evidence, cec=replace(evidence.cec, value=float("nan"))).depends_on == ()
 

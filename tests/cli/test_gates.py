@@ -42,3 +42,16 @@ def test_a_limit_that_is_no_number_is_refused():
 def test_gates_on_no_single_known_metric_are_refused(gate, message):
     with pytest.raises(InvalidInputError, match=message):
         crossed_gates([parse_gate(gate)], FIGURES)
+
+
+@pytest.mark.parametrize(
+    ("gate", "is_crossed"),
+    [("score_gap > 0.1", True), ("score_gap > 0.3", False), ("weighing_p < 0.01", True), ("excess_p < 0.01", False)],
+)
+def test_the_findings_have_short_names(gate, is_crossed):
+    findings = [
+        {"key": "score_gap", "estimate": -0.2, "p_adjusted": 0.02},
+        {"key": "weighing", "estimate": 0.05, "p_adjusted": 0.001},
+        {"key": "excess", "estimate": 0.01, "p_adjusted": 0.3},
+    ]
+    assert bool(crossed_gates([parse_gate(gate)], {**FIGURES, "findings": findings})) is is_crossed

@@ -22,8 +22,8 @@ from evenhand.report import workbook as module
 HOSTILE = ["=cmd|' /C calc'!A0", "+1+1", "-2-2", "@SUM(A1)", "\t=1", "\r=1", "https://example.org", "<b>&\x01"]
 SHEETS = [
     "Summary", "Audited", "Verdict and warnings", "Findings", "Score gap", "Regimes", "Excess", "Splits", "Features",
-    "Weights", "Proxies", "Matching", "Coverage", "Distances", "Balance", "Groups", "Gaps", "Approvals", "Scores", "Error rates", "Cutoffs",
-    "Segments", "Cases", "Pairs", "Glossary",
+    "Weights", "Proxies", "Matching", "Coverage", "Distances", "Balance", "Groups", "Gaps", "Approvals", "Scores",
+    "Error rates", "Cutoffs", "Segments", "Cases", "Pairs", "Glossary",
 ]  # fmt: skip
 
 
@@ -219,7 +219,7 @@ def test_without_evidence_the_sheets_say_that_it_was_not_asked_for(tmp_path):
     audited(evidence=False, n=60).to_excel(tmp_path / "audit.xlsx")
     book = openpyxl.load_workbook(tmp_path / "audit.xlsx")
     assert book.sheetnames == SHEETS
-    for name in ("Excess", "Splits", "Weights", "Proxies"):
+    for name in ("Findings", "Score gap", "Excess", "Splits", "Weights", "Proxies"):
         assert "evidence=False" in book[name]["A2"].value
     assert "no column was named" in book["Segments"]["A2"].value
 

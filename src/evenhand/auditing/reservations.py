@@ -68,7 +68,8 @@ def reservations_of(
     if singular:
         grave.append(
             f"Text columns with a value of its own for most people, such as an identifier, a date or a number written "
-            f"as text: {singular}; a model cannot learn from them. Leave them out, or turn them into numbers."
+            f"as text: {', '.join(singular)}; a model cannot learn from them. Leave them out, or turn them into "
+            "numbers."
         )
     if diagnostics.coverage < _LOW_COVERAGE:
         grave.append(f"Only {diagnostics.coverage:.1%} of people have a match in another group.")
@@ -93,15 +94,16 @@ def reservations_of(
         )
     small = {name: n for name, n in provenance.groups.items() if n < _SMALL_GROUP}
     if small:
-        other.append(f"Groups with fewer than {_SMALL_GROUP} people, whose metrics are unstable: {small}.")
+        shown = ", ".join(f"{name} ({n})" for name, n in small.items())
+        other.append(f"Groups with fewer than {_SMALL_GROUP} people, whose metrics are unstable: {shown}.")
     protected = [
         f for f in settings.financial_features if _PROTECTED_WORDS & set(f.lower().replace("-", "_").split("_"))
     ]
     if protected:
-        other.append(f"Financial features that may be protected characteristics themselves: {protected}.")
+        other.append(f"Financial features that may be protected characteristics themselves: {', '.join(protected)}.")
     if diagnostics.constant_features:
         constant = list(diagnostics.constant_features)
-        other.append(f"Financial features that are constant, and so play no part in matching: {constant}.")
+        other.append(f"Financial features that are constant, and so play no part in matching: {', '.join(constant)}.")
     if evidence is not None:
         other += _on_evidence(evidence)
     for message in grave:

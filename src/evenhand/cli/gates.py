@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,14 +61,16 @@ def crossed_gates(gates: list[Gate], summary: Mapping[str, Any]) -> list[str]:
         The limits.
     summary
         `AuditResult.to_dict()`. A gate names a metric in full (``outcome.eo_gap``) or by its last part (``eo_gap``),
-        which stands for the metric nearest to the top.
+        which stands for the metric nearest to the top. The four findings have short names: ``score_gap`` and
+        ``inputs`` (their size, whichever side they favor), ``weighing``, ``excess``, and each with ``_p`` for its
+        adjusted p-value.
 
     Raises
     ------
     InvalidInputError
         If a gate names no metric, several, or one that could not be estimated.
     """
-    known = dict(_numbers(summary))
+    known = {**dict(_numbers(summary)), **dict(_of_findings(summary.get("findings", ())))}
     values = [(gate, _metric(gate.metric, known)) for gate in gates]
     return [
         f"{gate} is crossed: {gate.metric} is {value:.4g}"
@@ -90,6 +92,13 @@ def _metric(name: str, known: Mapping[str, float]) -> float:
     if math.isnan(value):
         raise InvalidInputError(f"The gate on {name!r} cannot be judged: the metric could not be estimated.")
     return value
+
+
+def _of_findings(findings: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
+    for found in findings:
+        has_side = found["key"] in ("score_gap", "inputs")
+        yield found["key"], abs(found["estimate"]) if has_side else found["estimate"]
+        yield f"{found['key']}_p", found["p_adjusted"]
 
 
 def _numbers(summary: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -11,6 +11,7 @@ from evenhand.report.formatting import is_number
 from evenhand.report.tables import FLAGGED, NOTE, Column, Highlight, Record, Table, estimate, flag, joined, text
 
 __all__ = [
+    "NO_EVIDENCE",
     "SIGNIFICANT",
     "audited_table",
     "balance_table",
@@ -38,7 +39,7 @@ Summary = Mapping[str, Any]
 
 SIGNIFICANT = 0.05
 _BALANCED = 0.1  # a standardized mean difference below this is commonly read as balanced
-_NO_EVIDENCE = "Not there: the audit was made with evidence=False."
+NO_EVIDENCE = "Not there: the audit was made with evidence=False."
 _EVERYONE = "all pairs"
 _BINS = 10
 
@@ -327,7 +328,7 @@ def excess_table(summary: Summary, *, with_choices: bool = False) -> Table:
         flag(lambda r: significance_flag(r["p_value"], "p-value")),
         NOTE,
     )
-    return Table("Excess", "Excess over placebo pairs with 95 % intervals", columns, records, [FLAGGED], _NO_EVIDENCE)
+    return Table("Excess", "Excess over placebo pairs with 95 % intervals", columns, records, [FLAGGED], NO_EVIDENCE)
 
 
 def sensitivity_table(summary: Summary) -> Table:
@@ -356,13 +357,13 @@ def split_table(summary: Summary) -> Table:
     )
     caption = "Excess of the CEC score within parts of the people; p-values adjusted (Holm) within a column"
     records = (summary["evidence"] or {"splits": []})["splits"]
-    return Table("Splits", caption, columns, records, [FLAGGED], _NO_EVIDENCE)
+    return Table("Splits", caption, columns, records, [FLAGGED], NO_EVIDENCE)
 
 
 def feature_table(summary: Summary) -> Table:
     """Each feature's part of score and excess."""
     found = {f["feature"]: f["estimate"] for f in (summary["evidence"] or {"features": []})["features"]}
-    nothing = {"p_value": None, "note": "" if found else _NO_EVIDENCE}
+    nothing = {"p_value": None, "note": "" if found else NO_EVIDENCE}
     records = [{**row, **found.get(row["feature"], nothing), "row": row} for row in summary["features"]]
 
     def excess_of(record: Record) -> Mapping[str, Any]:
@@ -404,7 +405,7 @@ def weight_table(summary: Summary) -> Table:
     )
     evidence = summary["evidence"]
     caption = "How differently a feature is weighed in comparable people of two groups, over placebo pairs"
-    missing = "No feature has a weight: the model takes all as categories." if evidence else _NO_EVIDENCE
+    missing = "No feature has a weight: the model takes all as categories." if evidence else NO_EVIDENCE
     return Table("Weights", caption, columns, (evidence or {"weights": []})["weights"], (), missing)
 
 

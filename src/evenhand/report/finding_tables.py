@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evenhand.report.audit_tables import NO_EVIDENCE
 from evenhand.report.drawing import NothingToDrawError
 from evenhand.report.tables import NOTE, Column, Record, Table, estimate, text
 
@@ -39,7 +40,7 @@ def finding_table(summary: Summary) -> Table:
         Column("sentence", "long text", where="workbook"),
     )
     caption = "Four questions about the model, with 95 % intervals; p-values are adjusted over the four (Holm)."
-    return Table("Findings", caption, columns, summary["findings"])
+    return Table("Findings", caption, columns, summary["findings"], if_empty=NO_EVIDENCE)
 
 
 def score_gap_table(summary: Summary) -> Table:
@@ -69,4 +70,4 @@ def score_gap_table(summary: Summary) -> Table:
         NOTE,
     )
     caption = "Score gap at equal finances, group minus reference group, in all and by input, with 95 % intervals."
-    return Table("Score gap", caption, columns, records)
+    return Table("Score gap", caption, columns, records, if_empty=NO_EVIDENCE)

@@ -268,16 +268,22 @@ def key_metrics(data: Mapping[str, Any]) -> tuple[KeyMetric, ...]:
     if found is None:
         mean = KeyMetric("Mean CEC score", decimal(cec["mean"]), "not compared with placebo pairs")
         return (mean, regime_b, flips, *outcome)
-    estimate = found["cec"]
-    excess = KeyMetric("Excess", decimal(estimate["value"]), estimate_interval(estimate) or estimate["note"])
-    mean = KeyMetric(
-        "CEC score, compared pairs", decimal(found["compared_mean"]), f"placebo pairs {decimal(found['placebo_mean'])}"
-    )
     over = found["regime_b"]["value"]
     if is_number(over):
         beside = f"{decimal(abs(100 * over), 1)} points {'over' if over >= 0 else 'under'} placebo pairs"
         regime_b = KeyMetric(regime_b.name, regime_b.value, beside)
-    return (excess, mean, regime_b, flips, *outcome[:2])
+    return (*(_finding_metric(one) for one in data["findings"]), regime_b, flips)
+
+
+def _finding_metric(found: Mapping[str, Any]) -> KeyMetric:
+    """A card for one of the four questions."""
+    names = {"score_gap": "Score gap", "inputs": "Largest input", "weighing": "Weighing", "excess": "Excess"}
+    low, high = found["ci"]
+    beside = estimate_interval({"value": found["estimate"], "low": low, "high": high}) or "not estimated"
+    if found["key"] == "inputs":
+        named = next((row["feature"] for row in found["features"] if row["estimate"] == found["estimate"]), "")
+        beside = f"{shortened(named, 24)}, {beside}" if named else beside
+    return KeyMetric(names[found["key"]], decimal(found["estimate"]), beside)
 
 
 def _matching(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
