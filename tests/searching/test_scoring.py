@@ -104,12 +104,12 @@ def test_the_adjusted_mean_is_the_audits_estimate():
     weight = 1 / (count[code] * len(count))
     nodes = np.column_stack([person, 100 + np.arange(200), 400 + np.arange(200)])
     expected = excess(values, np.zeros(200), nodes, control=control).value
-    found = adjusted_mean(*(torch.from_numpy(v) for v in (values, control, weight)))
+    found = adjusted_mean(*(torch.from_numpy(v) for v in (values, weight, control)))
     assert float(found) == pytest.approx(expected, abs=1e-12)
     nothing = torch.zeros(200, dtype=torch.float64)
-    plain = adjusted_mean(torch.from_numpy(values), nothing, torch.from_numpy(weight))
+    plain = adjusted_mean(torch.from_numpy(values), torch.from_numpy(weight), nothing)
     assert float(plain) == pytest.approx(float(weight @ values))
-    assert torch.isnan(adjusted_mean(torch.zeros(2, 0), torch.zeros(2, 0), torch.zeros(0))).all()
+    assert torch.isnan(adjusted_mean(torch.zeros(2, 0), torch.zeros(0), torch.zeros(2, 0))).all()
 
 
 def test_the_adverse_impact_ratio_is_the_lowest_approval_rate_over_the_highest(judged):

@@ -128,28 +128,31 @@ def fold_procedure(
     return {
         "cec": _mean(cec),
         "reasoning_gap": _mean(reasoning_gap),
-        "excess": adjusted_mean(pair - placebo, control, weight),
-        "reasoning_excess": adjusted_mean(reasoning, control, weight),
-        "excess_regime_b": adjusted_mean(regime_b(pair, placebo), regime_b(gap, placebo_gap), weight),
+        "excess": adjusted_mean(pair - placebo, weight, control),
+        "reasoning_excess": adjusted_mean(reasoning, weight, control),
+        "excess_regime_b": adjusted_mean(
+            regime_b(pair, placebo), weight, regime_b(gap, placebo_gap), control, same.double() - same_placebo.double()
+        ),
     }
 
 
-def adjusted_mean(values: Tensor, control: Tensor, weight: Tensor) -> Tensor:
-    """Weighted mean of values where the control is 0, as `metrics.excess.excess` does; (...,) of (..., n).
+def adjusted_mean(values: Tensor, weight: Tensor, *controls: Tensor) -> Tensor:
+    """Weighted mean of values where the controls are 0, as `metrics.excess.excess` does; (...,) of (..., n).
 
     Examples
     --------
     >>> values, control = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-1.0, 0.0, 2.0])
-    >>> round(float(adjusted_mean(values, control, torch.full((3,), 1 / 3))), 4)
+    >>> round(float(adjusted_mean(values, torch.full((3,), 1 / 3), control)), 4)
     1.7857
     """
     if not len(weight):
         return values.new_full(values.shape[:-1], float("nan"))
-    mean, center = (values * weight).sum(-1), (control * weight).sum(-1)
-    spread = control - center.unsqueeze(-1)
-    variance = (spread.square() * weight).sum(-1)
-    slope = torch.where(variance > 1e-12, (spread * values * weight).sum(-1) / variance.clamp_min(1e-12), 0.0)
-    return mean - slope * center
+    regressors = torch.stack([torch.ones_like(values), *(control.to(values) for control in controls)], dim=-2)
+    weighted = regressors * weight.to(values)
+    design = weighted @ regressors.transpose(-1, -2)
+    product = weighted @ values.unsqueeze(-1)
+    found: Tensor = (torch.linalg.pinv(design, hermitian=True) @ product)[..., 0, 0]
+    return found
 
 
 def _person_weights(person: Ints) -> NDArray[np.float64]:
