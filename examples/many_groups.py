@@ -59,7 +59,7 @@ def main():
     if worst is not None:
         found = worst.estimate
         print(
-            f"\nLargest excess over placebo pairs: {worst.value}, {found.value:.3f} ({found.ci_low:.3f} to "
+            f"\nStrongest evidence of an excess: {worst.value}, {found.value:.3f} ({found.ci_low:.3f} to "
             f"{found.ci_high:.3f}), p = {worst.p_adjusted:.3f} after adjusting for the number of pairs of groups."
         )
     for warning in result.warnings:

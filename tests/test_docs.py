@@ -179,9 +179,12 @@ def test_every_field_of_the_json_is_documented():
     ).to_dict()
     page = (ROOT / "docs" / "auditing.md").read_text("utf-8")
     documented = set(re.findall(r"[\w.]+", page))
-    for section in ("settings", "data", "cec", "outcome", "matching", "evidence"):
+    for section in ("settings", "data", "cec", "outcome", "matching", "evidence", "score_gap", "verdict"):
         unknown = {name for name in found[section] if not {name, f".{name}", f"{section}.{name}"} & documented}
         assert not unknown, f"{section}: {unknown}"
+    (inputs,) = (finding for finding in found["findings"] if finding["key"] == "inputs")
+    for record in (inputs, inputs["features"][0], found["score_gaps"][0], found["score_gaps"][0]["total"]):
+        assert {name for name in record if not {name, f".{name}"} & documented} == set()
     assert set(found) <= {token.partition(".")[0] for token in documented}
 
 
