@@ -131,7 +131,7 @@ class Evidence:
     @property
     def largest_score_gap(self) -> ScoreGap:
         """Of all pairs of groups, the score gap with the smallest adjusted p-value."""
-        return min(self.score_gaps, key=lambda gap: (np.nan_to_num(gap.p_adjusted, nan=2.0), gap.group))
+        return min(self.score_gaps, key=lambda gap: (np.nan_to_num(gap.p_adjusted, nan=2.0), gap.group, gap.reference))
 
     @property
     def worst_pair(self) -> SplitExcess | None:

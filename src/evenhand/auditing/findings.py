@@ -22,10 +22,10 @@ _LEVEL = 0.05
 _PERFECT = 0.9  # an input with a higher area under the ROC curve all but names the group
 _ORDER = {"yes": 0, "no": 1, "open": 2}
 NAMES: dict[Key, str] = {
-    "score_gap": "Scores",
+    "score_gap": "Score gap",
     "inputs": "Inputs",
-    "weighing": "Weights",
-    "excess": "Explanations",
+    "weighing": "Weighing",
+    "excess": "Excess",
 }
 """A word for each question."""
 
@@ -74,10 +74,9 @@ def findings_of(summary: Data) -> tuple[Finding, ...]:
     """The four findings of an audit's summary, strongest first; none where it was run without evidence."""
     if summary["evidence"] is None:
         return ()
-    gap = _largest_gap(summary["score_gaps"])
-    found = [_score_gap(gap), _inputs(gap, summary["proxies"]), _weighing(summary), _excess(summary)]
+    found = [_score_gap(summary), _inputs(summary), _weighing(summary), _excess(summary)]
     adjusted = holm([one["p_value"] for one in found])
-    answered = [_answered(one, float(p), gap) for one, p in zip(found, adjusted, strict=True)]
+    answered = [_answered({**one, "p_adjusted": float(p)}) for one, p in zip(found, adjusted, strict=True)]
     return tuple(sorted(answered, key=lambda one: (_ORDER[one.answer], _last(one.p_adjusted), one.key != "inputs")))
 
 
@@ -85,11 +84,6 @@ def headline_of(findings: Sequence[Finding]) -> str:
     """The strongest finding in a few words; where there is none, that none of the four was found."""
     found = [one for one in findings if one.answer == "yes"]
     return found[0].headline if found else "None of the four questions was answered with yes"
-
-
-def _largest_gap(gaps: list[Data]) -> Data:
-    """The pair of groups with the smallest adjusted p-value."""
-    return min(gaps, key=lambda gap: (_last(gap["p_adjusted"]), _last(gap["smallest_p"])))
 
 
 def _last(p: float | None) -> float:
@@ -107,12 +101,19 @@ def _estimate(key: Key, estimate: Data, unit: str, p: float) -> dict[str, Any]:
     }
 
 
-def _score_gap(gap: Data) -> dict[str, Any]:
-    return _estimate("score_gap", gap["total"], gap["unit"], gap["p_adjusted"])
+def _score_gap(summary: Data) -> dict[str, Any]:
+    named = summary["score_gap"]["group"], summary["score_gap"]["reference"]
+    gap = next(gap for gap in summary["score_gaps"] if (gap["group"], gap["reference"]) == named)
+    return {**_estimate("score_gap", gap["total"], gap["unit"], gap["p_adjusted"]), "gap": gap}
 
 
-def _inputs(gap: Data, proxies: Data | None) -> dict[str, Any]:
-    """The input with the smallest adjusted p-value; an input that all but names the group comes before it."""
+def _inputs(summary: Data) -> dict[str, Any]:
+    """The largest input that stands out, of the two groups for which one does most clearly.
+
+    An input that all but names the group, and moves scores, stands out whatever its p-value.
+    """
+    gap = min(summary["score_gaps"], key=lambda gap: _last(gap["smallest_p"]))
+    proxies = summary["proxies"]
     auc = {} if proxies is None else {row["feature"]: row["auc"] for row in proxies["features"]}
     features = [
         {
@@ -125,10 +126,23 @@ def _inputs(gap: Data, proxies: Data | None) -> dict[str, Any]:
         for row in gap["features"]
     ]
     telling = [row for row in features if _last(-_known(row["tells_group_auc"])) < -_PERFECT and _moves(row)]
-    tested = sorted(features, key=lambda row: _last(row["p_adjusted"]))
-    first = max(telling, key=lambda row: abs(row["estimate"])) if telling else tested[0]
-    named = next(row for row in gap["features"] if row["feature"] == first["feature"])
-    return {**_estimate("inputs", named, gap["unit"], gap["smallest_p"]), "features": features, "telling": telling}
+    clear = [row for row in features if row in telling or _last(row["p_adjusted"]) <= _LEVEL]
+    clear.sort(key=lambda row: (row not in telling, -abs(row["estimate"])))
+    first = clear[0] if clear else min(features, key=lambda row: _last(row["p_adjusted"]))
+    of = next(row for row in gap["features"] if row["feature"] == first["feature"])
+    # The groups were chosen for their input: Bonferroni over the pairs of groups.
+    p = (
+        gap["smallest_p"]
+        if not is_number(gap["smallest_p"])
+        else min(1.0, gap["smallest_p"] * len(summary["score_gaps"]))
+    )
+    return {
+        **_estimate("inputs", of, gap["unit"], p),
+        "gap": gap,
+        "features": features,
+        "clear": clear,
+        "telling": telling,
+    }
 
 
 def _known(value: float) -> float:
@@ -158,13 +172,13 @@ _QUESTIONS: dict[Key, str] = {
 }
 
 
-def _answered(one: dict[str, Any], p_adjusted: float, gap: Data) -> Finding:
-    key: Key = one["key"]
+def _answered(one: dict[str, Any]) -> Finding:
+    key, p_adjusted = one["key"], one["p_adjusted"]
     telling = one.get("telling", [])
     is_found = bool(telling) or (is_number(p_adjusted) and p_adjusted <= _LEVEL)
     answer: Answer = "yes" if is_found else "open" if not is_number(p_adjusted) else "no"
     words = {"score_gap": _score_words, "inputs": _input_words, "weighing": _weighing_words, "excess": _excess_words}
-    headline, sentence = words[key](one, gap, answer)
+    headline, sentence = words[key](one, answer)
     return Finding(
         key=key,
         question=_QUESTIONS[key],
@@ -182,13 +196,16 @@ def _answered(one: dict[str, Any], p_adjusted: float, gap: Data) -> Finding:
 
 def _sure(one: Data) -> str:
     low, high = one["ci"]
-    shown = p_value(one["p_value"])
-    return f"95 % interval {decimal(low)} to {decimal(high)}, p {shown if shown[0] in '<>' else f'= {shown}'}"
+    shown = p_value(one["p_adjusted"])
+    return f"95 % interval {decimal(low)} to {decimal(high)}, adjusted p {shown if shown[0] in '<>' else f'= {shown}'}"
 
 
-def _score_words(one: Data, gap: Data, answer: Answer) -> tuple[str, str]:
+def _score_words(one: Data, answer: Answer) -> tuple[str, str]:
+    gap = one["gap"]
     if answer == "open":
         return "Score gap not estimated", f"Whether scores differ cannot be said: {one['of']['note']}."
+    if one["of"]["standard_error"] == 0:
+        return "No score gap", "At equal finances and label, the model gives comparable people the same score."
     size, side = decimal(abs(one["estimate"])), "lower" if one["estimate"] < 0 else "higher"
     if answer == "no":
         return (
@@ -210,20 +227,17 @@ def _score_words(one: Data, gap: Data, answer: Answer) -> tuple[str, str]:
     )
 
 
-def _input_words(one: Data, gap: Data, answer: Answer) -> tuple[str, str]:
-    features = {row["feature"]: row for row in one["features"]}
+def _input_words(one: Data, answer: Answer) -> tuple[str, str]:
+    gap = one["gap"]
     if answer == "open":
         return "Inputs not tested", "No input is carried by enough people to be tested."
     if answer == "no":
         return (
             "No input stands out",
             f"No single input makes a difference between {gap['group']} and {gap['reference']} at equal finances that "
-            f"chance would not (smallest adjusted p {p_value(gap['smallest_p'])} over {len(features)} inputs).",
+            f"chance would not (smallest p {p_value(gap['smallest_p'])}, adjusted for {len(one['features'])} inputs).",
         )
-    named = one["telling"] or [
-        row for row in one["features"] if is_number(row["p_adjusted"]) and row["p_adjusted"] <= _LEVEL
-    ]
-    named = sorted(named, key=lambda row: -abs(row["estimate"]))[:3]
+    named = one["clear"][:3]
     shown = [f"{row['feature']} ({decimal(row['estimate'])} {gap['unit']}{_telling(row)})" for row in named]
     first = named[0]
     headline = f"{first['feature']} moves scores by {decimal(abs(first['estimate']))} {gap['unit']} between groups"
@@ -241,7 +255,7 @@ def _telling(row: Data) -> str:
     return f", predicts the group with AUC {decimal(auc, 2)}" if is_number(auc) and auc > _PERFECT else ""
 
 
-def _weighing_words(one: Data, gap: Data, answer: Answer) -> tuple[str, str]:
+def _weighing_words(one: Data, answer: Answer) -> tuple[str, str]:
     if answer == "open":
         return "Weights not compared", f"Whether weights differ cannot be said: {one['of']['note']}."
     value, error, df = one["estimate"], one["of"]["standard_error"], one["of"]["df"]
@@ -258,12 +272,12 @@ def _weighing_words(one: Data, gap: Data, answer: Answer) -> tuple[str, str]:
     return (
         "The model weighs the same inputs differently for different groups",
         f"The same inputs are weighed differently for comparable people of different groups: by {decimal(value)} more "
-        f"than within a group ({_sure(one)}), as if explanations were turned by {decimal(angle, 0)} degrees. It does "
+        f"than within a group ({_sure(one)}), as if explanations were turned by {decimal(angle, 1)} degrees. It does "
         "not show which weights are right.",
     )
 
 
-def _excess_words(one: Data, gap: Data, answer: Answer) -> tuple[str, str]:
+def _excess_words(one: Data, answer: Answer) -> tuple[str, str]:
     if answer == "open":
         return "Explanations not compared", f"Whether explanations differ cannot be said: {one['of']['note']}."
     value = one["estimate"]

@@ -17,6 +17,10 @@ GLOSSARY: dict[str, str] = {
     "placebo pair": "A person and someone of their own group and label as far away as the match: what the score is "
     "when the group plays no part.",
     "excess": "What pairs score over placebo pairs, adjusted for what unlike finances explain: the evidence.",
+    "score gap": "Difference in score between comparable people of two groups at equal finances and label, group minus "
+    "reference group.",
+    "weighing": "Whether the same inputs count alike for both groups: the reasoning gap of pairs over that of placebo "
+    "pairs.",
     "lower, upper": "Ends of the 95 % confidence interval.",
     "p-value": "How often chance alone would give as much, were there nothing to find. It is one-sided for an excess.",
     "adjusted p-value": "A p-value that allows for the number of tests made (Holm).",

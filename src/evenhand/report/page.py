@@ -116,8 +116,7 @@ _LIMITS_OF_ALL = {
         "Repayment is known only of those who got a loan, and errors in the group blur every difference."
     ),
     "Thresholds are conventions": (
-        "The consistency threshold, 0.02 for practical size, 0.8 for approval ratios and 0.1 for balance were not "
-        "made for this case."
+        "The consistency threshold, 0.8 for approval ratios and 0.1 for balance were not made for this case."
     ),
 }
 

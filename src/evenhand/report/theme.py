@@ -23,7 +23,7 @@ class Palette:
     accent, floor
         The audit's pairs, and the placebo pairs they are held against.
     band
-        The range of sizes that have no practical weight.
+        The range of earlier values in a history.
     regimes, groups
         Of the regimes A to D; of groups in order.
     """
