@@ -14,6 +14,8 @@ from sklearn.preprocessing import StandardScaler
 
 import evenhand as eh
 
+pytestmark = pytest.mark.integration  # models of every kind are trained
+
 KINDS = {
     "trees": (lambda: HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=8), "tree_shap"),
     "network": (lambda: MLPClassifier((16,), alpha=0.1, max_iter=150, random_state=0), "integrated_gradients"),

@@ -14,6 +14,8 @@ from evenhand.searching.page import search_page
 from evenhand.searching.space import shown
 from evenhand.searching.tables import METRIC_WORDS
 
+pytestmark = pytest.mark.integration  # whole searches are trained
+
 QUICK = {"cec_weight": [1.0], "epochs": [1, 2], "hidden": [(8,)], "batch_size": [32]}
 SECTIONS = ["verdict", "question", "cost", "candidates", "reasons", "limits"]
 

@@ -13,6 +13,8 @@ from evenhand.training import TrainingDivergedError
 
 from .conftest import SPACE
 
+pytestmark = pytest.mark.integration  # whole searches are trained
+
 QUICK = {"cec_weight": [1.0], "learning_rate": [3e-3], "epochs": [1, 2], "hidden": [(8,)]}
 
 

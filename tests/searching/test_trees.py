@@ -12,6 +12,8 @@ from evenhand.searching import search
 from evenhand.searching.space import candidates_of
 from evenhand.searching.trees import make_tree_model, save_tree_model
 
+pytestmark = pytest.mark.integration  # whole searches are trained
+
 
 def candidate(**parameters):
     return candidates_of("trees", {name: [value] for name, value in parameters.items()}, None, 0)[-1]

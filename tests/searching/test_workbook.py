@@ -6,6 +6,8 @@ import pytest
 
 from evenhand.searching.tables import METRIC_WORDS
 
+pytestmark = pytest.mark.integration  # whole searches are trained
+
 openpyxl = pytest.importorskip("openpyxl")
 
 
