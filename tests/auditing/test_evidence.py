@@ -189,7 +189,8 @@ def test_a_separate_reference_gives_evidence_too():
 def test_sensitivity_to_distance_and_number_of_matches(biased):
     evidence = biased[1].evidence
     assert [k for k, _ in evidence.by_matches] == [1, 2, 3, 4]
-    assert evidence.by_matches[-1][1].value == pytest.approx(evidence.cec.value)
+    # The main estimate has farther triples, too, and is the more precise for it.
+    assert evidence.by_matches[-1][1].standard_error > evidence.cec.standard_error
     assert evidence.by_distance[-1][1].value == pytest.approx(evidence.cec.value)
     assert all(e.p_value < 0.05 for _, e in evidence.by_matches)
 

@@ -6,7 +6,9 @@ import torch
 
 from evenhand.attribution.baselines import label_group_baselines
 from evenhand.exceptions import InvalidInputError
+from evenhand.matching.identity import Identity
 from evenhand.matching.placebos import (
+    N_NEAR,
     NO_ONE_IN_OTHER_GROUP,
     NO_ONE_IN_OWN_GROUP,
     NO_PLACEBO_AT_DISTANCE,
@@ -59,11 +61,12 @@ def test_triples_are_ordered_and_at_most_as_many_as_asked_and_no_one_serves_twic
 def test_pairs_are_mutually_nearest_in_distance_among_the_candidates():
     points, label, group = _people(n=60, minority=0.5)
     label[:] = 1
-    found = placebo_pairs(points, label, group, n_neighbors=60, n_pairs=60, tolerance=0.05)
+    found = placebo_pairs(points, label, group, n_neighbors=16, n_pairs=60, tolerance=0.05)
     distance = np.linalg.norm(points[:, None] - points[None], axis=2)
     for i in range(60):
         others = np.flatnonzero(group != group[i])
         own = np.setdiff1d(np.flatnonzero(group == group[i]), [i])
+        others, own = (rows[np.argsort(distance[i, rows])[:16]] for rows in (others, own))
         gap = np.abs(distance[i, others][:, None] - distance[i, own][None])
         expected = {
             (int(others[a]), int(own[b]))
@@ -239,9 +242,77 @@ def test_whom_a_person_is_compared_with_does_not_depend_on_who_else_is():
     points, label, group = _people(n=200)
     points = points.round(0)
     reference = PlaceboReference.of(*_people(n=300, seed=1))
-    whole = reference.compare(points, label, group)
-    part = reference.compare(points[50:], label[50:], group[50:], number=np.arange(50, 200))
+    everyone = Identity.by_number(200)
+    whole = reference.compare(points, label, group, identity=everyone)
+    part = reference.compare(points[50:], label[50:], group[50:], identity=everyone.rows(np.arange(50, 200)))
     kept = whole.person >= 50
     np.testing.assert_array_equal(whole.person[kept] - 50, part.person)
     np.testing.assert_array_equal(whole.other[kept], part.other)
     np.testing.assert_array_equal(whole.own[kept], part.own)
+
+
+def _repeated(n=120, seed=0):
+    """Everyone twice, with rounded finances."""
+    points, label, group = _people(n=n, seed=seed)
+    points = points.round(0)
+    return tuple(np.concatenate([column, column]) for column in (points, label, group))
+
+
+def test_rows_of_the_same_person_are_never_compared_with_each_other():
+    points, label, group = _repeated()
+    person = np.tile(np.arange(120), 2).astype(np.uint64)
+    who = Identity(person, Identity.by_number(240).content, is_given=True)
+    alone = placebo_pairs(points, label, group)
+    assert (alone.own % 120 == alone.person % 120).any()
+    reference = PlaceboReference.of(points, label, group, identity=who)
+    found = reference.compare(points, label, group, np.arange(240), identity=who)
+    assert len(found) > 400
+    assert not (found.own % 120 == found.person % 120).any()
+    assert not (found.other % 120 == found.person % 120).any()
+    assert set(np.unique(found.nodes)) <= set(range(120))
+    outside = reference.compare(points[:5], label[:5], group[:5], identity=who.rows(np.arange(5)))
+    assert outside.person_unit.tolist() == [0, 1, 2, 3, 4]
+    assert not (outside.own % 120 == outside.person).any()
+
+
+def test_a_household_larger_than_the_number_of_neighbors_is_left_out_whole():
+    points, label, group = _people(n=300)
+    household = np.where(np.arange(300) < 60, 0, np.arange(300)).astype(np.uint64)
+    points[:60] = 0.0
+    who = Identity(household, Identity.by_number(300).content, is_given=True)
+    reference = PlaceboReference.of(points, label, group, identity=who)
+    found = reference.compare(points, label, group, np.arange(300), identity=who)
+    inside = found.person < 60
+    assert inside.any()
+    assert found.other[inside].min() >= 60
+    assert found.own[inside].min() >= 60
+
+
+def test_triples_do_not_depend_on_the_order_of_rows():
+    points, label, group = _people(n=300)
+    points = points.round(0)  # ties
+    content = np.random.default_rng(1).normal(size=(300, 2))
+    order = np.random.default_rng(2).permutation(300)
+
+    def found(rows):
+        who = Identity.of(content[rows], label[rows], group[rows], None)
+        reference = PlaceboReference.of(points[rows], label[rows], group[rows], 0, identity=who)
+        pairs = reference.compare(points[rows], label[rows], group[rows], np.arange(300), identity=who, n_pairs=6)
+        columns = (rows[pairs.person], pairs.other_group, pairs.rank, rows[pairs.other], rows[pairs.own])
+        return sorted(zip(*(column.tolist() for column in columns), strict=True))
+
+    assert found(np.arange(300)) == found(order)
+
+
+def test_near_triples_are_those_of_few_neighbors_and_come_first():
+    points, label, group = _people(n=2000)
+    near = placebo_pairs(points, label, group)
+    wide = placebo_pairs(points, label, group, n_neighbors=64, n_pairs=12)
+    assert near.rank.max() == N_NEAR
+    assert wide.rank.max() > N_NEAR
+    first = wide.where(wide.rank <= N_NEAR)
+    triples = [set(zip(p.person.tolist(), p.other.tolist(), p.own.tolist(), strict=True)) for p in (near, first)]
+    assert triples[0] == triples[1]
+    assert np.bincount(wide.person).max() <= 12
+    ordered = np.lexsort((wide.rank, wide.other_group, wide.person))
+    assert (ordered == np.arange(len(wide))).all()

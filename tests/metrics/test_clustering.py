@@ -23,6 +23,10 @@ class Some:
     def __len__(self):
         return len(self.person)
 
+    @property
+    def unit(self):
+        return self.person
+
     def take(self, rows):
         return Some(*(values[rows] for values in vars(self).values()))
 

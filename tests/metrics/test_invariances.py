@@ -161,6 +161,10 @@ class Part:
     def __len__(self):
         return len(self.person)
 
+    @property
+    def unit(self):
+        return self.person
+
 
 def estimate_excesses(people):
     """As a part of people outside a reference of 100."""

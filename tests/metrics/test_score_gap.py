@@ -20,6 +20,14 @@ class Pairs:
     finances: np.ndarray
     score_gaps: np.ndarray
 
+    @property
+    def unit(self):
+        return self.person
+
+    @property
+    def match(self):
+        return self.other
+
     def taken(self, rows):
         return Pairs(**{name: values[rows] for name, values in vars(self).items()})
 

@@ -21,7 +21,7 @@ from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
-from evenhand.inputs.validation import as_groups, as_labels, as_table, check_columns
+from evenhand.inputs.validation import as_clusters, as_groups, as_labels, as_table, check_columns
 from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.protocol import AuditedModel
 
@@ -35,12 +35,13 @@ def audit(
     *,
     sensitive_features: Any,  # noqa: ANN401 - any column or table
     financial_features: Sequence[str],
-    reference: tuple[Any, Any, Any] | None = None,
+    reference: tuple[Any, ...] | None = None,
     decision_threshold: float = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
     attribution: AttributionChoice = AuditOptions.attribution,
     by: Any = None,  # noqa: ANN401 - any column or table
+    clusters: Any = None,  # noqa: ANN401 - any column
     evidence: bool = AuditOptions.evidence,
     random_state: int = AuditOptions.random_state,
     settings: AuditSettings | None = None,
@@ -67,7 +68,7 @@ def audit(
         Columns of `X` on which people are comparable.
     reference
         `(X, y, sensitive_features)` of the people to match in and to take baselines from, usually the training data;
-        by default the audited people themselves.
+        by default the audited people themselves. With `clusters`, a fourth column holds theirs.
     decision_threshold
         Probability from which the decision is favorable.
     consistency_threshold
@@ -79,6 +80,10 @@ def audit(
         ``"tree_shap"`` and ``"sampled_shapley"``. The result's settings say which was used.
     by
         Further columns of the audited people within whose values the excess is wanted, such as product or state.
+    clusters
+        Which rows are the same applicant, or the same household: one value per row. They are never compared with each
+        other, and count as one in every standard error. By default rows alike in all inputs are taken for one
+        applicant, up to four of them.
     evidence
         Whether to compare with placebo pairs and to screen for proxies. Without, the audit takes less than half the
         time and says nothing of noise.
@@ -121,8 +126,8 @@ def audit(
     table = audited.aligned(table)
     financial = check_columns(financial_features, list(table.columns), "financial_features")
     options = replace(options, financial_features=tuple(financial), attribution=audited.attribution)
-    people, pool = _checked_people(audited, table, y, sensitive_features, reference)
-    fitted = AuditReference.of(audited, options, pool)
+    people, pool = _checked_people(audited, table, y, sensitive_features, clusters, reference)
+    fitted = AuditReference.of(audited, options, pool, len(people))
     found = audit_batch(fitted, people, _by_columns(by, len(people)))
     return _assembled(fitted, found)
 
@@ -186,15 +191,19 @@ def _checked_people(
     table: pd.DataFrame,
     y: Any,  # noqa: ANN401
     sensitive_features: Any,  # noqa: ANN401
-    reference: tuple[Any, Any, Any] | None,
+    clusters: Any,  # noqa: ANN401
+    reference: tuple[Any, ...] | None,
 ) -> tuple[People, People]:
     """The audited people and the pool they are matched in, with one coding of the groups."""
     labels, groups = as_labels(y, len(table)), as_groups(sensitive_features, len(table))
+    who = None if clusters is None else as_clusters(clusters, len(table))
     if reference is None:
-        people = People(table, model.encode(table), labels, groups)
+        people = People(table, model.encode(table), labels, groups, who)
         return people, people
-    if not isinstance(reference, (tuple, list)) or len(reference) != 3:
-        raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")
+    n_columns = 3 if clusters is None else 4
+    if not isinstance(reference, (tuple, list)) or len(reference) != n_columns:
+        names = "(X, y, sensitive_features" + ("" if clusters is None else ", clusters") + ")"
+        raise InvalidInputError(f"`reference` must be {names} of the people to match in.")
     pool_table = model.aligned(as_table(reference[0], "reference X"), "reference X")
     if list(pool_table.columns) != list(table.columns):
         missing = [c for c in table.columns if c not in pool_table.columns]
@@ -206,8 +215,9 @@ def _checked_people(
     pool_labels = as_labels(reference[1], len(pool_table), "reference y")
     pool_groups = as_groups(reference[2], len(pool_table), "reference sensitive_features")
     check_known_groups(groups, pool_groups.names)
-    people = People(table, model.encode(table), labels, groups.recoded(pool_groups.names))
-    return people, People(pool_table, model.encode(pool_table, "reference X"), pool_labels, pool_groups)
+    pool_who = None if clusters is None else as_clusters(reference[3], len(pool_table), "reference clusters")
+    people = People(table, model.encode(table), labels, groups.recoded(pool_groups.names), who)
+    return people, People(pool_table, model.encode(pool_table, "reference X"), pool_labels, pool_groups, pool_who)
 
 
 def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401

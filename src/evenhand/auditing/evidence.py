@@ -15,6 +15,7 @@ from evenhand.auditing.quantiles import quantiles_of_parts
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.score_gaps import ScoreGap, estimate_score_gaps
 from evenhand.auditing.triples import EvidenceSums, Triples
+from evenhand.matching.placebos import N_NEAR
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.clustering import Parts, Question, Selection, estimate_excesses
 from evenhand.metrics.excess import ExcessEstimate
@@ -35,6 +36,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _LEVEL = 0.05
+_NEAR = N_NEAR - 1  # the column of `Triples.n_within` that counts near triples
 _THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 
 
@@ -239,7 +241,8 @@ class _RegimeB:
         regime = share(same, part.gap) - share(same_placebo, part.placebo_gap)
         decision = same.astype(np.float64) - same_placebo
         control = np.column_stack([regime, part.control, decision])
-        return Selection(None, _share(part.n_within[:, -1]), control, difference[:, None])
+        rows = np.flatnonzero(_is_near(part))
+        return Selection(rows, _share(part.n_within[rows, _NEAR]), control[rows], difference[rows, None])
 
 
 @dataclass(frozen=True)
@@ -252,7 +255,7 @@ class _WithinPeople:
 
     def of(self, part: Triples) -> Selection:
         values = part.by[self.column] if self.column in part.by else _person_column(part, self.column)
-        return _cec_of(part, values == self.code, part.n_within[:, -1])
+        return _cec_of(part, _is_near(part) & (values == self.code), part.n_within[:, _NEAR])
 
 
 @dataclass(frozen=True)
@@ -264,7 +267,7 @@ class _BetweenGroups:
     n_columns: int = 1
 
     def of(self, part: Triples) -> Selection:
-        return _cec_of(part, _is_between(part, self.first, self.second), part.n_between)
+        return _cec_of(part, _is_near(part) & _is_between(part, self.first, self.second), part.n_between)
 
 
 @dataclass(frozen=True)
@@ -281,7 +284,7 @@ class _WithinDistance:
 
 @dataclass(frozen=True)
 class _Nearest:
-    """The excess of each person's nearest triples with a group."""
+    """The excess of each person's nearest near triples with a group."""
 
     n_nearest: int
     n_columns: int = 1
@@ -303,13 +306,19 @@ class _Weights:
         return len(self.features)
 
     def of(self, part: Triples) -> Selection:
-        rows = np.flatnonzero(_is_between(part, self.first, self.second))
+        rows = np.flatnonzero(_is_near(part) & _is_between(part, self.first, self.second))
         # The difference is of the other's weight over the placebo's, who is of the person's own group.
         sign = np.where(part.group[rows] == self.second, 1.0, -1.0).astype(np.float32)
         weights = part.weights[rows]
         if self.n_columns < weights.shape[1]:
             weights = weights[:, list(self.features)]
         return Selection(rows, _share(part.n_between[rows]), part.control[rows, None], sign[:, None] * weights)
+
+
+def _is_near(part: Triples) -> Bools:
+    """Near triples. Splits, regimes and weights are estimated from these: with farther ones their tests alarm too often."""
+    is_near: Bools = part.rank <= N_NEAR
+    return is_near
 
 
 def _share(n: Ints) -> Floats:
@@ -383,6 +392,7 @@ def estimate_evidence(
     weighed = tuple(j for j, feature in enumerate(design.features) if feature not in design.without_weight)
     present = _values_present(parts, n_groups)
     splits = _split_questions(design, between, present)
+    nearest = range(1, min(present.largest_rank, N_NEAR) + 1)
     questions: list[Question[Triples]] = [
         _MainQuestion(len(design.features)),
         _Balanced(present.n_people),
@@ -390,7 +400,7 @@ def estimate_evidence(
         *(_RegimeB(threshold) for threshold in _THRESHOLDS),
         *(_Weights(a, b, weighed) for a, b in between if weighed),
         *(_WithinDistance(k, limit) for k, limit in enumerate(distance_limits)),
-        *(_Nearest(k) for k in range(1, present.largest_rank + 1)),
+        *(_Nearest(k) for k in nearest),
         *(question for _, _, question in splits),
     ]
     answers = iter(estimate_excesses(questions, parts, n_threads))
@@ -405,7 +415,7 @@ def estimate_evidence(
         for j, estimate in zip(weighed, next(answers), strict=True)
     )
     by_distance = tuple((float(limit), next(answers)[0]) for limit in distance_limits)
-    by_matches = tuple((k, next(answers)[0]) for k in range(1, present.largest_rank + 1))
+    by_matches = tuple((k, next(answers)[0]) for k in nearest)
     return Evidence(
         cec=cec,
         balanced=balanced,

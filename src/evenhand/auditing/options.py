@@ -102,6 +102,9 @@ class RoleOptions:
     positive_label: str | None = field(
         default=None, metadata=_help("Value of the label that is the favorable outcome.")
     )
+    clusters: str | None = field(
+        default=None, metadata=_help("Column that says which rows are the same applicant or household.")
+    )
     keep_group: bool = field(default=False, metadata=_help("The model also sees the group."))
     drop_missing: bool = field(default=False, metadata=_help("Leave out, and count, rows without label or group."))
 

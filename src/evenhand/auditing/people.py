@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from torch import Tensor
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.inputs.roles import Rows
 from evenhand.inputs.validation import Groups
+from evenhand.matching.identity import Identity
 from evenhand.models.protocol import AuditedModel
 
 __all__ = ["People", "check_known_groups", "people_of"]
@@ -21,12 +23,19 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Checked people: the table, its encoding, labels and groups."""
+    """Checked people: the table, its encoding, labels and groups.
+
+    Attributes
+    ----------
+    clusters
+        A hash of who each row is, or of their household, 0 where that is not known; None where no one said.
+    """
 
     table: pd.DataFrame
     x: Tensor
     labels: Ints
     groups: Groups
+    clusters: NDArray[np.uint64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -35,6 +44,14 @@ class People:
     def cells(self) -> Ints:
         """The (label, group) cell of each person."""
         return self.labels * len(self.groups.names) + self.groups.codes
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Who each row is: by the clusters, or by all that the model sees."""
+        found = Identity.of(self.x.cpu().numpy(), self.labels, self.groups.codes, self.clusters)
+        if self.clusters is None:
+            return found
+        return replace(found, person=np.where(self.clusters == 0, found.content, self.clusters))
 
 
 def check_known_groups(groups: Groups, names: tuple[str, ...]) -> None:
@@ -60,6 +77,6 @@ def people_of(rows: Rows, model: AuditedModel, names: tuple[str, ...], where: st
     try:
         check_known_groups(rows.groups, names)
         table = model.aligned(rows.table)
-        return People(table, model.encode(table), rows.labels, rows.groups.recoded(names))
+        return People(table, model.encode(table), rows.labels, rows.groups.recoded(names), rows.clusters)
     except (InvalidInputError, InvalidTypeError) as error:
         raise type(error)(f"{where}: {error}") from None

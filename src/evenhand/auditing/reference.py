@@ -19,6 +19,8 @@ from evenhand.models.protocol import AuditedModel
 
 __all__ = ["AuditReference", "audited_model", "input_columns"]
 
+_FEW_PEOPLE = 5_000  # with more, what further triples add to the precision is not worth three times the explanations
+
 
 @dataclass(frozen=True, eq=False)
 class AuditReference:
@@ -44,8 +46,8 @@ class AuditReference:
     evidence: EvidenceReference | None
 
     @classmethod
-    def of(cls, model: AuditedModel, settings: AuditOptions, pool: People) -> AuditReference:
-        """Fit standardization, neighbors and baselines on a pool."""
+    def of(cls, model: AuditedModel, settings: AuditOptions, pool: People, n_people: int) -> AuditReference:
+        """Fit standardization, neighbors and baselines on a pool; `n_people` are audited."""
         financial = list(settings.financial_features)
         # A bare network refuses missing values anyway; a model with an encoder of its own has a place for them.
         missing: Missing = "indicator" if model.accepts_missing else "error"
@@ -60,7 +62,13 @@ class AuditReference:
             pool=pool,
             explainer=Explainer.of(model, pool.x, pool.labels, pool.groups.codes, settings.n_steps, settings.method),
             matcher=matcher,
-            evidence=EvidenceReference.of(pool, matcher.points, is_financial, settings.random_state)
+            evidence=EvidenceReference.of(
+                pool,
+                matcher.points,
+                is_financial,
+                settings.random_state,
+                is_wide=model.attribution != "sampled_shapley" and max(n_people, len(pool)) <= _FEW_PEOPLE,
+            )
             if settings.evidence
             else None,
         )

@@ -71,6 +71,15 @@ def reservations_of(
             f"as text: {', '.join(singular)}; a model cannot learn from them. Leave them out, or turn them into "
             "numbers."
         )
+    n_repeated = 0 if sums.evidence is None else sums.evidence.n_repeated
+    if n_repeated:
+        is_given = reference.pool.clusters is not None
+        other.append(
+            f"{n_repeated:,} of {provenance.n_people:,} rows ({n_repeated / provenance.n_people:.1%}) "
+            + ("belong to an applicant with several rows" if is_given else "are alike in all inputs to another row")
+            + ": they are not compared with each other, and count as one applicant in every standard error."
+            + ("" if is_given else " Pass `clusters` (--clusters) to say which rows are the same applicant.")
+        )
     if diagnostics.coverage < _LOW_COVERAGE:
         grave.append(f"Only {diagnostics.coverage:.1%} of people have a match in another group.")
     if provenance.completeness_gap > _LARGE_GAP:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from evenhand.attribution import Explanation
 from evenhand.auditing.people import People
-from evenhand.matching.placebos import N_PAIRS, PlaceboPairs, PlaceboReference
+from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS, PlaceboPairs, PlaceboReference
 from evenhand.metrics.cec import PairScores
 from evenhand.models.explaining import Explainer, Seen
 from evenhand.models.scoring import TripleScores, score_triples
@@ -24,6 +24,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _BLOCK = 16_384  # people whose deviation is summed at once
+_WIDE_NEIGHBORS, _WIDE_TRIPLES = 64, 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,17 +35,20 @@ class Triples:
 
     Attributes
     ----------
-    person, person_row
-        The person, by number, and their row in the reference, -1 for someone outside it.
-    other, own
-        Rows in the reference of the one from the other group and of the placebo.
+    person, unit
+        The person, by number, and the first number in the batch of the same person.
+    person_row, other, own
+        Rows that stand in the reference for the person, -1 for someone outside it, for the one from the other group
+        and for the placebo. Rows of one and the same person have one row that stands for all.
+    match
+        Row in the reference of the one from the other group.
     group, other_group, label, is_favorable
         Of the person, but `other_group`; `is_favorable` is the decision.
     rank, n_within
-        Place among the person's triples with the group, from 1 for the nearest; number of the person's
-        triples with places up to 1, 2, ..., of shape (n, N_PAIRS).
+        Place among the person's triples with the group: near ones from 1, the rest from N_NEAR + 1; number of the
+        person's triples with places up to 1, 2, ..., N_NEAR, and of all, of shape (n, N_NEAR + 1).
     n_between
-        Number of the person's triples with the group.
+        Number of the person's near triples with the group.
     distance
         Of the one from the other group.
     n_near
@@ -67,9 +71,11 @@ class Triples:
     """
 
     person: Ints
+    unit: Ints
     person_row: Ints
     other: Ints
     own: Ints
+    match: Ints
     group: Ints
     other_group: Ints
     label: Ints
@@ -111,13 +117,20 @@ class Triples:
 
 @dataclass(frozen=True)
 class EvidenceSums:
-    """Counts and sums over (person, other group); those of parts of the people add up."""
+    """Counts and sums over (person, other group); those of parts of the people add up.
+
+    Attributes
+    ----------
+    n_repeated
+        Rows that are a person who has a further row, in the batch or in the reference.
+    """
 
     n_triples: int
     n_left_out: int
     n_asked: int
     n_supported: int
     n_compared: int
+    n_repeated: int
     compared_cec: float
     placebo_cec: float
     placebo_reasons: float
@@ -163,19 +176,28 @@ class EvidenceReference:
         Which encoded inputs belong to financial features, of shape (d,).
     deviation
         Standard deviation of each input, of shape (d,).
+    n_neighbors, n_triples
+        Candidates of each kind, and most triples of a person with a group.
     """
 
     placebos: PlaceboReference
     is_financial: Tensor
     deviation: Tensor
+    n_neighbors: int = N_NEIGHBORS
+    n_triples: int = N_NEAR
 
     @classmethod
-    def of(cls, pool: People, points: Floats, is_financial: NDArray[np.bool_], random_state: int) -> EvidenceReference:
-        """Index the pool by its standardized financial features."""
-        away = None if pool.x.device.type == "cpu" else str(pool.x.device)
-        placebos = PlaceboReference.of(points, pool.labels, pool.groups.codes, random_state, device=away)
+    def of(
+        cls, pool: People, points: Floats, is_financial: NDArray[np.bool_], random_state: int, *, is_wide: bool
+    ) -> EvidenceReference:
+        """Index the pool by its standardized financial features; `is_wide` makes three times as many triples."""
         device = pool.x.device
-        return cls(placebos, torch.as_tensor(is_financial, device=device), _deviation(pool.x))
+        away = None if device.type == "cpu" else str(device)
+        placebos = PlaceboReference.of(
+            points, pool.labels, pool.groups.codes, random_state, identity=pool.identity, device=away
+        )
+        reach = (_WIDE_NEIGHBORS, _WIDE_TRIPLES) if is_wide else (N_NEIGHBORS, N_NEAR)
+        return cls(placebos, torch.as_tensor(is_financial, device=device), _deviation(pool.x), *reach)
 
 
 def compare_batch(
@@ -214,12 +236,14 @@ def compare_batch(
     compared
         Rows of the batch to compare; None for all.
     """
-    pairs = _compared_people(reference.placebos, people, points, person_row, first_person, compared, max_distance)
+    pairs = _compared_people(reference, people, points, person_row, compared, max_distance)
     pairs = _with_baseline(pairs, explainer, people)
     scored = _scored(reference, explainer, own, people, pool, pairs, decision_threshold)
     means = {name: pairs.person_mean(values) for name, values in _by_person(scored).items()}
     usable = _is_usable(scored)
-    triples = _triples(people, points, pairs, scored, usable, first_person, by)
+    triples = _triples(
+        people, points, pairs, scored, usable, people.identity.first_rows() + first_person, first_person, by
+    )
     known = np.isfinite(means["cec"])
     sums = EvidenceSums(
         n_triples=len(pairs),
@@ -227,6 +251,7 @@ def compare_batch(
         n_asked=pairs.n_asked,
         n_supported=int((pairs.reason == 0).sum()),
         n_compared=int(known.sum()),
+        n_repeated=_n_repeated(people, pairs, person_row),
         compared_cec=float(means["cec"][known].sum()),
         placebo_cec=float(means["placebo_cec"][known].sum()),
         placebo_reasons=float(means["placebo_reasons"][known].sum()),
@@ -236,31 +261,32 @@ def compare_batch(
 
 
 def _compared_people(
-    placebos: PlaceboReference,
+    reference: EvidenceReference,
     people: People,
     points: Floats,
     person_row: Ints | None,
-    first_person: int,
     compared: Ints | None,
     max_distance: float | None,
 ) -> PlaceboPairs:
     """Triples of those of the batch who are compared, as rows of the batch."""
-    labels, groups = people.labels, people.groups.codes
-    if compared is None:
-        number = first_person + np.arange(len(people))
-        return placebos.compare(points, labels, groups, person_row, number=number, max_distance=max_distance)
-    rows = np.full(len(people), -1, dtype=np.int64) if person_row is None else person_row
-    found = placebos.compare(
-        points[compared],
-        labels[compared],
-        groups[compared],
-        rows[compared],
-        number=first_person + compared,
+    chosen = np.arange(len(people)) if compared is None else compared
+    found = reference.placebos.compare(
+        points[chosen],
+        people.labels[chosen],
+        people.groups.codes[chosen],
+        None if person_row is None else person_row[chosen],
+        identity=people.identity.rows(chosen),
+        n_neighbors=reference.n_neighbors,
+        n_pairs=reference.n_triples,
         max_distance=max_distance,
     )
+    if compared is None:
+        return found
     reason = np.full((len(people), found.reason.shape[1]), -1, dtype=np.int8)
     reason[compared] = found.reason
-    return replace(found, person=compared[found.person], reason=reason, reference_row=rows)
+    person_unit = np.full(len(people), -1, dtype=np.int64)
+    person_unit[compared] = found.person_unit
+    return replace(found, person=compared[found.person], reason=reason, person_unit=person_unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,6 +332,7 @@ def _triples(
     pairs: PlaceboPairs,
     scored: _Scores,
     usable: Bools,
+    units: Ints,
     first_person: int,
     by: Mapping[str, Ints],
 ) -> Triples:
@@ -314,19 +341,22 @@ def _triples(
     n_groups = pairs.reason.shape[1]
     cell = person * n_groups + other_group
     difference = scored.pair[kept] - scored.placebo[kept]
-    within = [np.bincount(person, rank <= k, minlength=len(people))[person] for k in range(1, N_PAIRS + 1)]
+    limits = [*range(1, N_NEAR + 1), np.inf]
+    within = [np.bincount(person, rank <= limit, minlength=len(people))[person] for limit in limits]
     return Triples(
         person=person + first_person,
-        person_row=pairs.reference_row[person],
-        other=pairs.other[kept],
-        own=pairs.own[kept],
+        unit=units[person],
+        person_row=pairs.person_unit[person],
+        other=pairs.unit[pairs.other[kept]],
+        own=pairs.unit[pairs.own[kept]],
+        match=pairs.other[kept],
         group=people.groups.codes[person],
         other_group=other_group,
         label=people.labels[person],
         is_favorable=scored.is_favorable[kept],
         rank=rank,
         n_within=np.column_stack(within).astype(np.int64),
-        n_between=np.bincount(cell, minlength=len(people) * n_groups)[cell],
+        n_between=np.bincount(cell, rank <= N_NEAR, minlength=len(people) * n_groups)[cell].astype(np.int64),
         distance=pairs.other_distance[kept],
         n_near=np.zeros((len(person), 0), dtype=np.int64),
         cec=scored.pair[kept, 0],
@@ -344,6 +374,17 @@ def _triples(
         score_gaps=scored.score_gaps[kept],
         by={name: codes[person] for name, codes in by.items()},
     )
+
+
+def _n_repeated(people: People, pairs: PlaceboPairs, person_row: Ints | None) -> int:
+    """Rows of the batch whose person has a further row, in the batch or in the reference."""
+    first = people.identity.first_rows()
+    in_batch = np.bincount(first, minlength=len(first))[first] > 1
+    is_known = pairs.person_unit >= 0
+    copies = np.bincount(pairs.unit, minlength=len(pairs.unit))[pairs.person_unit]
+    # Someone who is a row of the reference is among the copies themselves.
+    is_member = np.zeros(len(first), dtype=np.bool_) if person_row is None else person_row >= 0
+    return int((in_batch | (is_known & (copies > is_member))).sum())
 
 
 def _with_baseline(pairs: PlaceboPairs, explainer: Explainer, people: People) -> PlaceboPairs:

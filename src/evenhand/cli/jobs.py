@@ -54,7 +54,13 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
         if plan.reference is not None:
             raise InvalidInputError("--reference goes with --model: without a model, people are split by themselves.")
         result = _fit_and_audit(
-            people.table, people.labels, _names(people), plan.financial_features, _audit_options(plan), by
+            people.table,
+            people.labels,
+            _names(people),
+            plan.financial_features,
+            _audit_options(plan),
+            by,
+            people.clusters,
         )
     else:
         pool = None if plan.reference is None else _applicants(Path(plan.reference), plan, features)
@@ -64,8 +70,9 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             people.labels,
             sensitive_features=_names(people),
             financial_features=plan.financial_features,
-            reference=None if pool is None else (pool.table, pool.labels, _names(pool)),
+            reference=None if pool is None else _as_reference(pool),
             by=by,
+            clusters=people.clusters,
             **_audit_options(plan),
         )
     files = {"data file": path, "model file": plan.model, "reference file": plan.reference}
@@ -150,6 +157,12 @@ def _applicants(path: Path, plan: RoleOptions, features: list[str] | None = None
     return rows
 
 
+def _as_reference(people: Rows) -> tuple[Any, ...]:
+    """People of a file as `audit` takes them to match in."""
+    columns = (people.table, people.labels, _names(people))
+    return columns if people.clusters is None else (*columns, people.clusters)
+
+
 def _names(people: Rows) -> np.ndarray[Any, Any]:
     """The group of each person by name."""
     assert people.groups is not None
@@ -163,6 +176,7 @@ def _fit_and_audit(
     financial: tuple[str, ...],
     options: dict[str, Any],
     by: pd.DataFrame | None = None,
+    clusters: np.ndarray[Any, Any] | None = None,
 ) -> AuditResult:
     labels, groups = as_labels(y, len(X)), as_groups(group, len(X))
     random_state = options["random_state"]
@@ -179,7 +193,8 @@ def _fit_and_audit(
         labels[test],
         sensitive_features=names[test],
         financial_features=financial,
-        reference=(X_train, labels[train], names[train]),
+        reference=(X_train, labels[train], names[train], *(() if clusters is None else (clusters[train],))),
         by=None if by is None else by.iloc[test],
+        clusters=None if clusters is None else clusters[test],
         **options,
     )

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.inputs.validation import Groups, as_groups, as_labels, as_table, check_columns
+from evenhand.inputs.validation import Groups, as_clusters, as_groups, as_labels, as_table, check_columns
 
 __all__ = ["Columns", "Rows"]
 
@@ -32,6 +32,8 @@ class Columns:
         Value of the label that is the favorable outcome; None where it is 0 or 1.
     drop_missing
         Whether rows without a label or a group are left out, and counted, rather than refused.
+    clusters
+        Column that says which rows are the same applicant or household; None where there is none.
     """
 
     label: str
@@ -40,6 +42,7 @@ class Columns:
     by: tuple[str, ...] = ()
     positive_label: str | None = None
     drop_missing: bool = False
+    clusters: str | None = None
 
     @classmethod
     def among(
@@ -54,21 +57,25 @@ class Columns:
         by: Sequence[str],
         positive_label: str | None,
         drop_missing: bool,
+        clusters: str | None = None,
     ) -> Columns:
         """Check names against the columns that there are; features are by default all that play no other part."""
         check_columns([label], available, "`label` (--label)")
         groups = check_columns(group, available, "`group` (--group)")
         dropped = check_columns(drop, available, "`drop` (--drop)") if drop else []
         splits = check_columns(by, available, "`by` (--by)") if by else []
-        hidden = {label, *dropped, *(() if keep_group else groups)}
+        if clusters is not None:
+            check_columns([clusters], available, "`clusters` (--clusters)")
+        hidden = {label, clusters, *dropped, *(() if keep_group else groups)}
         chosen = [c for c in available if c not in hidden] if features is None else features
         features_ = check_columns(chosen, available, "The model")
-        return cls(label, tuple(groups), tuple(features_), tuple(splits), positive_label, drop_missing)
+        return cls(label, tuple(groups), tuple(features_), tuple(splits), positive_label, drop_missing, clusters)
 
     @property
     def needed(self) -> list[str]:
         """Every column that is read, each once."""
-        return list(dict.fromkeys([*self.features, self.label, *self.group, *self.by]))
+        clusters = () if self.clusters is None else (self.clusters,)
+        return list(dict.fromkeys([*self.features, self.label, *self.group, *self.by, *clusters]))
 
     def rows_of(self, table: pa.Table, where: str) -> Rows:
         """Labels, groups and features of a part of a file.
@@ -91,7 +98,8 @@ class Columns:
             groups = as_groups(frame[list(self.group)], len(frame), " & ".join(self.group), is_part=True)
             by = {name: _texts(table.column(name)) for name in self.by}
             features = as_table(frame[list(self.features)]) if self.features else None
-            return Rows(features, labels, groups, by, kept, exclusions)
+            clusters = None if self.clusters is None else as_clusters(table.column(self.clusters), len(frame))
+            return Rows(features, labels, groups, by, kept, exclusions, clusters)
         except (InvalidInputError, InvalidTypeError) as error:
             raise type(error)(f"{where}: {error}") from None
 
@@ -113,6 +121,7 @@ class Rows:
     by: Mapping[str, NDArray[np.str_]]
     kept: NDArray[np.int64]
     exclusions: Mapping[str, int]
+    clusters: NDArray[np.uint64] | None = None
 
 
 def _without_missing(

@@ -16,6 +16,7 @@ from evenhand.exceptions import InvalidInputError, InvalidTypeError
 
 __all__ = [
     "Groups",
+    "as_clusters",
     "as_groups",
     "as_labels",
     "as_matrix",
@@ -192,6 +193,23 @@ def as_groups(
             f"`{name}` holds only the group {str(names[0])!r}; at least two groups are needed to compare."
         )
     return Groups(codes.astype(np.int64), tuple(str(group) for group in names))
+
+
+def as_clusters(clusters: Any, n: int, name: str = "clusters") -> NDArray[np.uint64]:  # noqa: ANN401 - any column
+    """A hash for each applicant or household, of shape (n,), equal for equal values; 0 where the value is missing.
+
+    Examples
+    --------
+    >>> found = as_clusters(["a", "b", "a", None], 4)
+    >>> bool(found[0] == found[2]), bool(found[0] == found[1]), int(found[3])
+    (True, False, 0)
+    """
+    values = _as_column(clusters, name)
+    if len(values) != n:
+        raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
+    texts = values.astype(object).map(_group_text, na_action="ignore")
+    hashes = pd.util.hash_array(texts.astype(str).to_numpy(dtype=object))
+    return np.where(values.isna().to_numpy(), 0, np.maximum(hashes, 1)).astype(np.uint64)
 
 
 def is_number_column(values: pd.Series[Any]) -> bool:

@@ -14,14 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.matching.identity import Identity, KnownPeople
 from evenhand.matching.neighbors import NeighborIndex
-from evenhand.system.hashing import person_hash
+from evenhand.system.hashing import mixed_hash
 
 __all__ = [
     "NO_ONE_IN_OTHER_GROUP",
     "NO_ONE_IN_OWN_GROUP",
     "NO_PLACEBO_AT_DISTANCE",
-    "N_PAIRS",
+    "N_NEAR",
+    "N_NEIGHBORS",
     "PlaceboPairs",
     "PlaceboReference",
     "placebo_pairs",
@@ -30,14 +32,18 @@ __all__ = [
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
+Keys: TypeAlias = NDArray[np.uint64]
 
 NO_ONE_IN_OTHER_GROUP = "no one of that label in the other group"
 NO_ONE_IN_OWN_GROUP = "no one else of that label in the own group"
 NO_PLACEBO_AT_DISTANCE = "no one of the own group at the distance of anyone in the other"
 _REASONS = ("", NO_ONE_IN_OTHER_GROUP, NO_ONE_IN_OWN_GROUP, NO_PLACEBO_AT_DISTANCE)
 
-N_PAIRS = 4
-"""Most triples of a person with a group, unless told otherwise."""
+N_NEAR = 4
+"""Most near triples of a person with a group, and of all of them unless told otherwise."""
+
+N_NEIGHBORS = 16
+"""Candidates of each kind for a near triple."""
 
 # Far below any difference between people, in standard deviations: it only decides among people at one point.
 _JITTER = 1e-7
@@ -48,8 +54,8 @@ _PEOPLE_AT_ONCE = 16_384
 class PlaceboPairs:
     """Triples: a person, someone of another group and, as far away, someone of their own.
 
-    A person has up to `n_pairs` triples with each other group, nearest first. Rows are in order of person,
-    then of other group.
+    A person has up to `n_pairs` triples with each other group. Rows are in order of person, then of other group,
+    then of rank.
 
     Attributes
     ----------
@@ -61,15 +67,18 @@ class PlaceboPairs:
         Their distances from the person.
     other_group
         Group code of `other`.
+    rank
+        Place of each triple among those of its person with its group. Near triples, up to `N_NEAR` from the
+        `N_NEIGHBORS` nearest candidates, have ranks from 1, nearest first; the rest from `N_NEAR` + 1.
     reason
         Why a person has no triple with a group, of shape (n_people, n_groups): an index into `reasons`, 0 for
         one who has, -1 for the person's own group.
-    reference_row
-        The row of the reference that each person is, -1 for someone outside it, of shape (n_people,).
+    unit
+        For each row of the reference the row that stands for the same person, of shape (n_reference,).
+    person_unit
+        That row for each audited person, -1 for someone outside the reference, of shape (n_people,).
     is_same_people
         Whether the audited people are the reference.
-    n_reference
-        Number of people in the reference.
     """
 
     person: Ints
@@ -78,10 +87,11 @@ class PlaceboPairs:
     other_distance: Floats
     own_distance: Floats
     other_group: Ints
+    rank: Ints
     reason: NDArray[np.int8]
-    reference_row: Ints
+    unit: Ints
+    person_unit: Ints
     is_same_people: bool
-    n_reference: int
 
     reasons = _REASONS
 
@@ -92,15 +102,9 @@ class PlaceboPairs:
     def nodes(self) -> Ints:
         """The three people of each triple as codes for `metrics.excess`, of shape (n_triples, 3)."""
         shift = 0 if self.is_same_people else len(self.reason)
-        row = self.reference_row[self.person]
-        return np.column_stack([np.where(row >= 0, row + shift, self.person), self.other + shift, self.own + shift])
-
-    @property
-    def rank(self) -> Ints:
-        """Place of each triple among those of its person with its group, from 1 for the nearest."""
-        key = self.person * self.reason.shape[1] + self.other_group  # sorted, nearest first within
-        first = np.flatnonzero(np.r_[True, key[1:] != key[:-1]]) if len(key) else np.zeros(0, dtype=np.int64)
-        return np.arange(len(key)) - np.repeat(first, np.diff(np.r_[first, len(key)])) + 1
+        row = self.person_unit[self.person]
+        person = np.where(row >= 0, row + shift, self.person)
+        return np.column_stack([person, self.unit[self.other] + shift, self.unit[self.own] + shift])
 
     @property
     def n_asked(self) -> int:
@@ -119,7 +123,7 @@ class PlaceboPairs:
 
     def where(self, is_kept: Bools) -> PlaceboPairs:
         """Those of the triples that are kept."""
-        names = ("person", "other", "own", "other_distance", "own_distance", "other_group")
+        names = ("person", "other", "own", "other_distance", "own_distance", "other_group", "rank")
         return self if is_kept.all() else replace(self, **{name: getattr(self, name)[is_kept] for name in names})
 
     def person_mean(self, values: ArrayLike) -> Floats:
@@ -146,8 +150,8 @@ def placebo_pairs(
     groups: ArrayLike,
     reference: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
     *,
-    n_neighbors: int = 16,
-    n_pairs: int = N_PAIRS,
+    n_neighbors: int = N_NEIGHBORS,
+    n_pairs: int = N_NEAR,
     tolerance: float = 0.05,
     max_distance: float | None = None,
     random_state: int | np.random.Generator = 0,
@@ -159,7 +163,8 @@ def placebo_pairs(
     smaller has, are candidates too: else a large group would have no one as far away as a small group's
     nearest. A candidate of one kind and a candidate of the other become a triple when each is the
     nearest *in distance* to the other and the two distances agree within `tolerance`; the `n_pairs`
-    nearest triples are kept. Among people at one and the same point the choice is random.
+    nearest triples are kept. Among people at one and the same point the choice is random. No one is compared with
+    themselves, nor with another row of the same person.
 
     Parameters
     ----------
@@ -220,8 +225,10 @@ class PlaceboReference:
         The reference.
     jittered
         The reference with no two people at quite the same point.
+    known
+        Which of its rows are the same person.
     index
-        Of the jittered points.
+        Rows of the reference, and the index of their jittered points.
     few
         By (large group, small group) where the one has far more people: random rows of the large, as many of each
         label as the small has, with their index.
@@ -231,7 +238,8 @@ class PlaceboReference:
 
     pool: _People
     jittered: _People
-    index: NeighborIndex
+    known: KnownPeople
+    index: tuple[Ints, NeighborIndex]
     few: Mapping[tuple[int, int], tuple[Ints, NeighborIndex]]
     seed: int
 
@@ -243,22 +251,37 @@ class PlaceboReference:
         groups: ArrayLike,
         random_state: int | np.random.Generator = 0,
         *,
+        identity: Identity | None = None,
         device: str | None = None,
     ) -> PlaceboReference:
-        """Index a reference; the parameters are those of `placebo_pairs` and, `device`, of `NeighborIndex.build`."""
+        """Index a reference.
+
+        Parameters
+        ----------
+        points, labels, groups, random_state
+            As in `placebo_pairs`.
+        identity
+            Who each row is; by default every row is another person. With it, what a person is compared with does not
+            depend on the order of the rows.
+        device
+            As in `NeighborIndex.build`.
+        """
         pool = _People.of(points, labels, groups, "reference")
-        rng = np.random.default_rng(random_state)
-        jittered = pool.jittered(rng)
-        rank = rng.permutation(len(pool.groups))
-        index = NeighborIndex.build(jittered.points, pool.labels, pool.groups, device=device)
+        seed = int(np.random.default_rng(random_state).integers(2**31))
+        who = Identity.by_number(len(pool.groups)) if identity is None else identity
+        content = who.distinct_content()
+        jittered = pool.moved(_jitter_of(content, pool.points.shape[1], seed))
+        rank = mixed_hash(content, np.full(len(content), seed))
+
+        def indexed(rows: Ints) -> tuple[Ints, NeighborIndex]:
+            # By content, so that what little is tied in spite of the jitter does not go by the order of rows.
+            rows = rows[np.argsort(content[rows])]
+            return rows, NeighborIndex.build(jittered.points[rows], pool.labels[rows], pool.groups[rows], device=device)
+
         present = np.unique(pool.groups).tolist()
         chosen = {(a, b): _few(pool, rank, a, b) for a in present for b in present if a != b}
-        few = {
-            key: (rows, NeighborIndex.build(jittered.points[rows], pool.labels[rows], pool.groups[rows], device=device))
-            for key, rows in chosen.items()
-            if len(rows)
-        }
-        return cls(pool, jittered, index, few, int(rng.integers(2**31)))
+        few = {key: indexed(rows) for key, rows in chosen.items() if len(rows)}
+        return cls(pool, jittered, KnownPeople.of(who), indexed(np.arange(len(pool.groups))), few, seed)
 
     def compare(
         self,
@@ -267,9 +290,9 @@ class PlaceboReference:
         groups: ArrayLike,
         reference_row: ArrayLike | None = None,
         *,
-        number: ArrayLike | None = None,
-        n_neighbors: int = 16,
-        n_pairs: int = N_PAIRS,
+        identity: Identity | None = None,
+        n_neighbors: int = N_NEIGHBORS,
+        n_pairs: int = N_NEAR,
         tolerance: float = 0.05,
         max_distance: float | None = None,
     ) -> PlaceboPairs:
@@ -282,10 +305,10 @@ class PlaceboReference:
         reference_row
             The row of the reference that each of them is, -1 for none: no one is their own placebo. None for people
             who are all outside it.
-        number
-            A number for each of them, whoever else is compared at the same time; their place here by default. People
-            who have the same finances ask from points a hair apart, so that they are not all compared with the same
-            few.
+        identity
+            Who each of them is; by default everyone is another person, and no one of the reference but the
+            `reference_row`. People who have the same finances ask from points a hair apart, so that they are not all
+            compared with the same few.
         n_neighbors, n_pairs, tolerance, max_distance
             As in `placebo_pairs`.
         """
@@ -296,26 +319,35 @@ class PlaceboReference:
                 f"`points` has {people.points.shape[1]} columns and the reference has {pool.points.shape[1]}."
             )
         rows = np.full(len(people.groups), -1) if reference_row is None else np.asarray(reference_row, dtype=np.int64)
-        numbers = np.arange(len(rows)) if number is None else np.asarray(number, dtype=np.int64)
+        who = Identity.by_number(len(rows)) if identity is None else identity
         # Someone of the reference asks from where the reference has them.
-        asked = people.points + _jitter_of(numbers, people.points.shape[1], self.seed)
+        asked = people.points + _jitter_of(who.content, people.points.shape[1], self.seed)
         asked[rows >= 0] = self.jittered.points[rows[rows >= 0]]
-        search = _Search(self, people, asked, rows, n_neighbors)
+        unit = np.full(len(rows), -1) if identity is None else self.known.find(identity)
+        unit[rows >= 0] = self.known.unit[rows[rows >= 0]]
+        search = _Search(self, people, asked, unit, n_neighbors)
         slack = 10 * _JITTER * float(np.sqrt(max(1, pool.points.shape[1])))
         limit = np.inf if max_distance is None else max_distance + slack
         n_groups = 1 + int(max(people.groups.max(initial=-1), pool.groups.max(initial=-1)))
         reason = np.full((len(people.groups), n_groups), -1, dtype=np.int8)
-        found = [np.zeros((0, 4), dtype=np.int64)]
-        for who, own, target, other, few_own, few_other in search.between_groups(n_groups):
-            reason[who, target] = np.where(other.is_empty, 1, np.where(own.is_empty, 2, 3))
-            for part in _parts(len(who)):
-                which, other_row, own_row = _balanced(
-                    other.and_also(few_other, part), own.and_also(few_own, part), n_pairs, tolerance, slack, limit
+        found = [np.zeros((0, 5), dtype=np.int64)]
+        for asking, own, target, other, few_own, few_other in search.between_groups(n_groups):
+            reason[asking, target] = np.where(other.is_empty, 1, np.where(own.is_empty, 2, 3))
+            for part in _parts(len(asking)):
+                near, wide = (
+                    _balanced(
+                        other.with_few(few_other, part, k), own.with_few(few_own, part, k), tolerance, slack, limit
+                    )
+                    for k in (min(n_neighbors, N_NEIGHBORS), n_neighbors)
                 )
-                found.append(np.column_stack([who[part][which], np.full(len(which), target), other_row, own_row]))
+                which, rank, other_row, own_row = _ranked(near, wide, len(asking[part]), n_pairs)
+                found.append(
+                    np.column_stack([asking[part][which], np.full(len(which), target), rank, other_row, own_row])
+                )
         table = np.concatenate(found)
-        # Stable, so that the nearest triple of a person with a group stays first.
-        person, other_group, others, owns = table[np.lexsort((table[:, 1], table[:, 0]))].T
+        # Households can have people of both groups: match and placebo must be different people, too.
+        table = table[self.known.unit[table[:, 3]] != self.known.unit[table[:, 4]]]
+        person, other_group, rank, others, owns = table[np.lexsort(table[:, 2::-1].T)].T
         reason[person, other_group] = 0
         return PlaceboPairs(
             person=person,
@@ -324,22 +356,23 @@ class PlaceboReference:
             other_distance=_distances(people.points[person], pool.points[others]),
             own_distance=_distances(people.points[person], pool.points[owns]),
             other_group=other_group,
+            rank=rank,
             reason=reason,
-            reference_row=rows,
+            unit=self.known.unit,
+            person_unit=unit,
             is_same_people=len(rows) == len(pool.groups) and bool((rows == np.arange(len(rows))).all()),
-            n_reference=len(pool.groups),
         )
 
 
-def _jitter_of(person: Ints, dimensions: int, seed: int) -> Floats:
-    """A step for each person, of shape (n, dimensions), from their number and the seed alone."""
-    columns = [person_hash(person, seed + column) for column in range(dimensions)]
-    uniform = np.stack(columns, axis=1).astype(np.float64) / 2.0**64 if columns else np.zeros((len(person), 0))
+def _jitter_of(content: Keys, dimensions: int, seed: int) -> Floats:
+    """A step for each person, of shape (n, dimensions), from their content and the seed alone."""
+    columns = [mixed_hash(content, np.full(len(content), seed + column)) for column in range(1, dimensions + 1)]
+    uniform = np.stack(columns, axis=1).astype(np.float64) / 2.0**64 if columns else np.zeros((len(content), 0))
     steps: Floats = _JITTER * np.sqrt(12.0) * (uniform - 0.5)
     return steps
 
 
-def _few(pool: _People, rank: Ints, large: int, small: int) -> Ints:
+def _few(pool: _People, rank: Keys, large: int, small: int) -> Ints:
     """Random reference rows of `large`, as many of each label as `small` has, where it has far fewer."""
     chosen = [np.zeros(0, dtype=np.int64)]
     for label in np.unique(pool.labels):
@@ -348,7 +381,7 @@ def _few(pool: _People, rank: Ints, large: int, small: int) -> Ints:
         n_small = int((is_label & (pool.groups == small)).sum())
         if len(rows) > 2 * n_small > 0:
             chosen.append(rows[np.argsort(rank[rows])[:n_small]])
-    return np.sort(np.concatenate(chosen))
+    return np.concatenate(chosen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,9 +405,9 @@ class _People:
             raise InvalidInputError(f"`groups` of the {whose} must be codes 0..G-1, got {codes[1].min()}.")
         return cls(coordinates, *codes)
 
-    def jittered(self, rng: np.random.Generator) -> _People:
-        """The same people, none at quite the same point."""
-        return _People(self.points + _JITTER * rng.standard_normal(self.points.shape), self.labels, self.groups)
+    def moved(self, steps: Floats) -> _People:
+        """The same people, each a step away."""
+        return _People(self.points + steps, self.labels, self.groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -388,24 +421,31 @@ class _Neighbors:
     def is_empty(self) -> Bools:
         return self.row[:, 0] < 0
 
-    def and_also(self, more: _Neighbors | None, part: slice) -> _Neighbors:
-        """Some people's neighbors with those of `more` merged in, each once."""
-        if more is None:
-            return _Neighbors(self.distance[part], self.row[part])
-        distance, row = more.distance[part], more.row[part]
-        is_known = (row[:, :, None] == self.row[part][:, None, :]).any(axis=2)
-        distance = np.concatenate([self.distance[part], np.where(is_known, np.inf, distance)], axis=1)
-        return _Neighbors(distance, np.concatenate([self.row[part], np.where(is_known, -1, row)], axis=1))
+    def with_few(self, few: _Neighbors | None, part: slice, k: int) -> _Neighbors:
+        """Some people's k nearest neighbors with the k nearest of a few merged in, each once."""
+        own_distance, own_row = self.distance[part, :k], self.row[part, :k]
+        if few is None:
+            return _Neighbors(own_distance, own_row)
+        distance, row = few.distance[part, :k], few.row[part, :k]
+        is_known = (row[:, :, None] == own_row[:, None, :]).any(axis=2)
+        distance = np.concatenate([own_distance, np.where(is_known, np.inf, distance)], axis=1)
+        return _Neighbors(distance, np.concatenate([own_row, np.where(is_known, -1, row)], axis=1))
 
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """Neighbors of the same label, in the whole reference and in a random few of it."""
+    """Neighbors of the same label, in the whole reference and in a random few of it; never the same person.
+
+    Attributes
+    ----------
+    units
+        The row that stands for each person in the reference, -1 for none.
+    """
 
     reference: PlaceboReference
     people: _People
     points: Floats
-    rows: Ints
+    units: Ints
     k: int
 
     def between_groups(
@@ -424,33 +464,55 @@ class _Search:
 
     def nearest(self, who: Ints, asked: Floats, group: int) -> _Neighbors:
         """Nearest people of `group`, themselves excluded."""
-        return self._ask(self.reference.index, who, asked, group, self.rows[who])
+        return self._ask(self.reference.index, who, asked, group)
 
     def nearest_of(self, sides: tuple[int, int], who: Ints, asked: Floats, group: int) -> _Neighbors | None:
         """Nearest people of `group` among the random few of it; None if there are none."""
         if sides not in self.reference.few:
             return None
-        chosen, index = self.reference.few[sides]
-        place = np.full(len(self.reference.pool.groups) + 1, -1, dtype=np.int64)  # the last stands for no row
-        place[chosen] = np.arange(len(chosen))
-        found = self._ask(index, who, asked, group, place[self.rows[who]])
-        return _Neighbors(found.distance, np.where(found.row >= 0, chosen[found.row], -1))
+        return self._ask(self.reference.few[sides], who, asked, group)
 
-    def _ask(self, index: NeighborIndex, who: Ints, asked: Floats, group: int, own_rows: Ints) -> _Neighbors:
-        distance, row = index.query(
-            asked,
-            self.people.labels[who],
-            np.full(len(who), group),
-            self.k,
-            exclude_self_rows=own_rows if (own_rows >= 0).any() else None,
-        )
+    def _ask(self, indexed: tuple[Ints, NeighborIndex], who: Ints, asked: Floats, group: int) -> _Neighbors:
+        """The k nearest of some rows of the reference.
+
+        One more is asked for than is wanted, and twice as many again by those who meet themselves too often.
+        """
+        chosen, index = indexed
+        distance, row = np.full((len(who), self.k), np.inf), np.full((len(who), self.k), -1, dtype=np.int64)
+        waiting, n_asked = np.arange(len(who)), self.k + 1
+        while len(waiting):
+            people = who[waiting]
+            found, place = index.query(asked[waiting], self.people.labels[people], np.full(len(people), group), n_asked)
+            rows = np.where(place >= 0, chosen[place], -1)
+            is_self = (rows >= 0) & (self.reference.known.unit[rows] == self.units[people][:, None])
+            order = np.argsort(is_self, axis=1, kind="stable")[:, : self.k]
+            is_done = ((~is_self).sum(axis=1) >= self.k) | (rows[:, -1] < 0)
+            distance[waiting] = np.take_along_axis(np.where(is_self, np.inf, found), order, 1)
+            row[waiting] = np.take_along_axis(np.where(is_self, -1, rows), order, 1)
+            waiting, n_asked = waiting[~is_done], 2 * n_asked
         return _Neighbors(distance, row)
 
 
-def _balanced(
-    other: _Neighbors, own: _Neighbors, n_pairs: int, tolerance: float, slack: float, limit: float
-) -> tuple[Ints, Ints, Ints]:
-    """Person, other row and own row of each triple.
+def _ranked(near: Ints, wide: Ints, n_people: int, n_pairs: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Person, rank, other row and own row of each triple: near ones, and as many of the rest as are asked for."""
+    near = near[_place(near[:, 0], n_people) < min(N_NEAR, n_pairs)]
+    _, first = np.unique(np.concatenate([near, wide]), axis=0, return_index=True)  # a near triple is found twice
+    rest = wide[np.sort(first[first >= len(near)]) - len(near)]
+    rest = rest[_place(rest[:, 0], n_people) < n_pairs - np.bincount(near[:, 0], minlength=n_people)[rest[:, 0]]]
+    rank = np.concatenate([1 + _place(near[:, 0], n_people), 1 + N_NEAR + _place(rest[:, 0], n_people)])
+    who, other_row, own_row = np.concatenate([near, rest]).T
+    return who, rank, other_row, own_row
+
+
+def _place(who: Ints, n_people: int) -> Ints:
+    """Place of each row among those of its person, whose rows follow each other, from 0."""
+    first = np.searchsorted(who, np.arange(n_people))
+    place: Ints = np.arange(len(who)) - first[who]
+    return place
+
+
+def _balanced(other: _Neighbors, own: _Neighbors, tolerance: float, slack: float, limit: float) -> Ints:
+    """Person, other row and own row of each triple, nearest first, of shape (n_triples, 3).
 
     On the line of a person's sorted distances, a candidate of each kind that are nearest to each other
     stand side by side.
@@ -471,11 +533,10 @@ def _balanced(
             & (gap < _gap_before(distance, is_other)[:, :-1])
             & (gap <= _gap_after(distance, is_other)[:, 1:])
         )
-    is_pair &= np.isfinite(right) & (np.cumsum(is_pair, axis=1) <= n_pairs)
-    who, place = np.nonzero(is_pair)
+    who, place = np.nonzero(is_pair & np.isfinite(right))
     first, second = row[who, place], row[who, place + 1]
     leads = is_other[who, place]
-    return who, np.where(leads, first, second), np.where(leads, second, first)
+    return np.column_stack([who, np.where(leads, first, second), np.where(leads, second, first)])
 
 
 def _gap_before(distance: Floats, is_other: Bools) -> Floats:

@@ -41,20 +41,20 @@ class Part(Protocol):
     """Some triples: a person, someone of another group and a placebo, the last two rows of the reference."""
 
     @property
-    def person(self) -> Ints:
-        """A code for each person, of shape (n,)."""
+    def unit(self) -> Ints:
+        """A code for each person, of shape (n,); rows of the same person have the same."""
 
     @property
     def person_row(self) -> Ints:
-        """The row of the reference that the person is, -1 for someone outside it."""
+        """The row that stands for the person in the reference, -1 for someone outside it."""
 
     @property
     def other(self) -> Ints:
-        """Row of the one from the other group."""
+        """Row that stands for the one from the other group."""
 
     @property
     def own(self) -> Ints:
-        """Row of the placebo."""
+        """Row that stands for the placebo."""
 
     def __len__(self) -> int: ...
 
@@ -272,7 +272,7 @@ class _PeopleOfPart:
 
     @classmethod
     def of(cls, part: Part, n_reference: int) -> _PeopleOfPart:
-        people, first, code = np.unique(part.person, return_index=True, return_inverse=True)
+        people, first, code = np.unique(part.unit, return_index=True, return_inverse=True)
         outside = np.flatnonzero(part.person_row < 0)
         inside = np.flatnonzero(part.person_row >= 0)
         who = code[outside]

@@ -54,11 +54,21 @@ class GapPart(Protocol):
 
     @property
     def person_row(self) -> Ints:
-        """The row of the reference that the person is, -1 for someone outside it."""
+        """The row that stands for the person in the reference, -1 for someone outside it."""
+        ...
+
+    @property
+    def unit(self) -> Ints:
+        """A code that is the same for pairs of the same person outside the reference, who may have several rows."""
         ...
 
     @property
     def other(self) -> Ints:
+        """Row of the reference that stands for the match."""
+        ...
+
+    @property
+    def match(self) -> Ints:
         """Row of the match."""
         ...
 
@@ -113,7 +123,7 @@ class FinanceControls:
     def difference(self, part: GapPart, rows: Ints) -> Floats:
         """Functions of the person's finances minus those of the match's, of shape (len(rows), n_controls)."""
         own = self._functions(part.finances[rows].astype(np.float64))
-        apart = own - self._functions(self.points[part.other[rows]])
+        apart = own - self._functions(self.points[part.match[rows]])
         return np.hstack([apart, apart * part.label[rows, None]])
 
     def _functions(self, points: Floats) -> Floats:
@@ -403,7 +413,7 @@ class _InfluenceSums:
             own_row, is_inside = part.person_row[one.rows], part.person_row[one.rows] >= 0
             inside.add(part.other[one.rows], weight, -linear, influence)
             inside.add(own_row[is_inside], weight[is_inside], linear[is_inside], influence[is_inside])
-            people = np.unique(part.person[one.rows[~is_inside]], return_inverse=True)[1]
+            people = np.unique(part.unit[one.rows[~is_inside]], return_inverse=True)[1]
             outside = _PersonSums.zeros(int(people.max(initial=-1)) + 1, n_columns)
             outside.add(people, weight[~is_inside], linear[~is_inside], influence[~is_inside])
             found = found._with_people(outside)

@@ -209,7 +209,7 @@ def _audited(
         random_state=random_state,
     )
     people = People(X, audited.encode(X), as_labels(y, len(X)), groups)
-    reference = AuditReference.of(audited, options, people)
+    reference = AuditReference.of(audited, options, people, len(people))
     found = audit_batch(reference, people, {})
     assert found.evidence is not None
     features = tuple(X.columns)

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["person_hash"]
+__all__ = ["mixed_hash", "person_hash", "row_hash"]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -40,6 +40,37 @@ def person_hash(keys: ArrayLike, random_state: int = 0) -> NDArray[np.uint64]:
         raise InvalidInputError(f"`keys` must be one integer per person, got {codes.dtype} of shape {codes.shape}.")
     seed = _mixed(np.array([random_state], dtype=np.int64).astype(np.uint64) + _GOLDEN)
     return _mixed(codes.astype(np.uint64) * _GOLDEN + seed)
+
+
+def mixed_hash(keys: NDArray[np.uint64], *columns: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Hashes with the whole numbers of further columns mixed in, of shape (n,).
+
+    Examples
+    --------
+    >>> found = mixed_hash(person_hash([1, 1, 2]), np.array([0, 5, 0]))
+    >>> len(set(found.tolist()))
+    3
+    """
+    for column in columns:
+        keys = _mixed(keys * _GOLDEN + column.astype(np.uint64))
+    return keys
+
+
+def row_hash(rows: NDArray[np.floating]) -> NDArray[np.uint64]:
+    """64 random-looking bits for each row of a matrix, of shape (n,), equal for rows that are equal number by number.
+
+    Examples
+    --------
+    >>> found = row_hash(np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0]]))
+    >>> bool(found[0] == found[1]), bool(found[0] == found[2])
+    (True, False)
+    """
+    keys = np.zeros(len(rows), dtype=np.uint64)
+    for column in rows.T:
+        # One zero, and one value for what is missing.
+        numbers = np.where(np.isnan(column), np.nan, column.astype(np.float64) + 0.0)
+        keys = _mixed(keys * _GOLDEN + numbers.view(np.uint64))
+    return keys
 
 
 def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:

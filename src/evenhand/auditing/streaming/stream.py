@@ -67,6 +67,7 @@ def audit_stream(
     keep_group: bool = False,
     positive_label: str | None = None,
     drop_missing: bool = False,
+    clusters: str | None = None,
     by: Sequence[str] = (),
     evidence: bool = AuditOptions.evidence,
     evidence_people: int | None = StreamOptions.evidence_people,
@@ -121,6 +122,9 @@ def audit_stream(
         Value of `label` that is the favorable outcome; needed where it is not 0 or 1.
     drop_missing
         Leave out, and count, rows without a label or a group; otherwise they are refused.
+    clusters
+        Column that says which rows are the same applicant or household: see `evenhand.audit`. Of people outside the
+        reference, rows of one batch are recognized.
     by
         Columns within whose values the excess is wanted.
     evidence
@@ -199,6 +203,7 @@ def audit_stream(
         by=by,
         positive_label=positive_label,
         drop_missing=drop_missing,
+        clusters=clusters,
     )
     plan = _plan(model, people, columns, reference, options, how)
     check_resumable(
@@ -253,7 +258,7 @@ def _plan(
     options = replace(options, financial_features=tuple(financial), attribution=audited.attribution)
     pool = _checked_pool(people_of(rows, audited, rows.groups.names, "The reference"))
     with one_torch_thread(), one_blas_thread():
-        fitted = _with_known(AuditReference.of(audited, options, pool), people.n_rows)
+        fitted = _with_known(AuditReference.of(audited, options, pool, people.n_rows), people.n_rows)
     n_compared = how.evidence_people
     context = BatchContext(
         reference=fitted,

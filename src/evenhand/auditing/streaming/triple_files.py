@@ -24,9 +24,11 @@ _ROWS_AT_ONCE = 4096  # rows that are taken apart into columns while they are in
 # Whole numbers are kept as short as they can be on disk; what is calculated with is long enough for it in memory.
 _ON_DISK = {
     "person": np.int64,
+    "unit": np.int64,
     "person_row": np.int32,
     "other": np.int32,
     "own": np.int32,
+    "match": np.int32,
     "group": np.int16,
     "other_group": np.int16,
     "label": np.int8,
@@ -35,7 +37,7 @@ _ON_DISK = {
     "n_between": np.int16,
 }
 _IN_MEMORY = {
-    **dict.fromkeys(("person", "person_row", "other", "own"), np.int64),
+    **dict.fromkeys(("person", "unit", "person_row", "other", "own", "match"), np.int64),
     **dict.fromkeys(("group", "other_group"), np.int32),
 }
 _NO_LIMITS = np.dtype((np.int16, (0,)))
