@@ -65,6 +65,12 @@ def _one_thread():
 
 
 @pytest.fixture
+def near_triples_only(monkeypatch):
+    """Audits of a few people compare them with as few as audits of many, or of sampled explanations, do."""
+    monkeypatch.setattr("evenhand.auditing.reference._FEW_PEOPLE", 0)
+
+
+@pytest.fixture
 def rng():
     return np.random.default_rng(0)
 

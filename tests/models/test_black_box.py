@@ -180,6 +180,7 @@ def holes(numbers):
 
 
 @pytest.mark.parametrize("kind", ["function of a matrix", "function of a table", "object"])
+@pytest.mark.usefixtures("near_triples_only")
 def test_a_model_that_scores_missing_values_is_given_them(kind, holes):
     X, y, group, trees = holes
     model = {

@@ -54,6 +54,7 @@ def test_a_model_already_prepared_is_taken_as_it_is(trees):
     assert as_audited_model(linear) is linear
 
 
+@pytest.mark.usefixtures("near_triples_only")
 def test_trees_by_walks_and_by_sampling_tell_the_same(numbers, trees):
     X, y, group = numbers
     exact, sampled = (

@@ -37,14 +37,21 @@ def blocks(compared):
 
 def columns(compared):
     return joined(
-        (part.pair.cec, part.gap, part.placebo.cec, part.placebo_gap, part.weight_difference(torch.ones(4)).mT)
+        (
+            part.pair.cec,
+            part.gap,
+            part.placebo.cec,
+            part.placebo_gap,
+            part.weight_difference(torch.ones(4)).mT,
+            part.stretch,
+        )
         for _, part in blocks(compared)
     )
 
 
 def test_triples_are_scored_as_defined(compared):
     network, x, cells, _, triples = compared
-    pair, gap, placebo, placebo_gap, _ = columns(compared)
+    pair, gap, placebo, placebo_gap, _, stretch = columns(compared)
     assert len(pair) == len(triples) > 50
     for k in range(0, len(triples), 7):
         me, them, like_me = (x[rows[k]] for rows in (triples.person, triples.other, triples.own))
@@ -61,12 +68,14 @@ def test_triples_are_scored_as_defined(compared):
             return torch.cat([z[:2], me[2:]])
 
         without = (n * b - like_me) / (n - 1)
-        assert pair[k].item() == pytest.approx(cec_scores(explained(me), explained(them)).item())
-        assert gap[k].item() == pytest.approx(cec_scores(explained(me), explained(with_finances(them))).item())
         apart = explained(me, without)
+        assert pair[k].item() == pytest.approx(cec_scores(apart, explained(them, without)).item())
+        moved = explained(with_finances(them), without)
+        assert gap[k].item() == pytest.approx(cec_scores(apart, moved).item())
         assert placebo[k].item() == pytest.approx(cec_scores(apart, explained(like_me, without)).item())
-        moved = explained(with_finances(like_me), without)
-        assert placebo_gap[k].item() == pytest.approx(cec_scores(apart, moved).item())
+        moved_control = explained(with_finances(like_me), without)
+        assert placebo_gap[k].item() == pytest.approx(cec_scores(apart, moved_control).item())
+        assert stretch[k].item() == pytest.approx((moved.norm() / moved_control.norm()).log().item())
 
 
 def test_the_size_of_blocks_changes_nothing(compared, monkeypatch):

@@ -50,6 +50,7 @@ def compare_with_audit(metrics, result, tolerance):
 
 
 @pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+@pytest.mark.usefixtures("near_triples_only")
 def test_a_stack_of_networks_has_the_metrics_of_their_audits(judged):
     searched, settings, compared = judged
     encoder = searched.encoder("onehot")
@@ -66,6 +67,7 @@ def test_a_stack_of_networks_has_the_metrics_of_their_audits(judged):
 
 
 @pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+@pytest.mark.usefixtures("near_triples_only")
 def test_trees_have_the_metrics_of_their_audit(judged):
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -78,6 +80,7 @@ def test_trees_have_the_metrics_of_their_audit(judged):
 
 
 @pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+@pytest.mark.usefixtures("near_triples_only")
 def test_trees_that_split_on_categories_have_the_metrics_of_their_audit(planted):
     from sklearn.ensemble import HistGradientBoostingClassifier
 

@@ -204,8 +204,7 @@ class _MainQuestion:
 
     def of(self, part: Triples) -> Selection:
         scores = np.column_stack([part.cec - part.placebo_cec, part.input_gap, part.reasoning_gap, part.shared_reasons])
-        control = part.control[:, None]
-        return Selection(None, _share(part.n_within[:, -1]), control, np.hstack([scores, part.contributions]))
+        return Selection(None, _share(part.n_within[:, -1]), part.controls, np.hstack([scores, part.contributions]))
 
 
 @dataclass(frozen=True)
@@ -221,7 +220,7 @@ class _Balanced:
         for group, n in self.n_people.items():
             factor[group] = everyone / (len(self.n_people) * n)
         share = _share(part.n_within[:, -1]) * factor[part.group]
-        return Selection(None, share, part.control[:, None], (part.cec - part.placebo_cec)[:, None])
+        return Selection(None, share, part.controls, (part.cec - part.placebo_cec)[:, None])
 
 
 @dataclass(frozen=True)
@@ -240,7 +239,7 @@ class _RegimeB:
         # What unlike finances alone would do to the regime, to the score, and to decisions.
         regime = share(same, part.gap) - share(same_placebo, part.placebo_gap)
         decision = same.astype(np.float64) - same_placebo
-        control = np.column_stack([regime, part.control, decision])
+        control = np.column_stack([regime, part.controls, decision])
         rows = np.flatnonzero(_is_near(part))
         return Selection(rows, _share(part.n_within[rows, _NEAR]), control[rows], difference[rows, None])
 
@@ -312,11 +311,11 @@ class _Weights:
         weights = part.weights[rows]
         if self.n_columns < weights.shape[1]:
             weights = weights[:, list(self.features)]
-        return Selection(rows, _share(part.n_between[rows]), part.control[rows, None], sign[:, None] * weights)
+        return Selection(rows, _share(part.n_between[rows]), part.controls[rows], sign[:, None] * weights)
 
 
 def _is_near(part: Triples) -> Bools:
-    """Near triples. Splits, regimes and weights are estimated from these: with farther ones their tests alarm too often."""
+    """Near triples: with farther ones the tests of splits, regimes and weights alarm too often."""
     is_near: Bools = part.rank <= N_NEAR
     return is_near
 
@@ -328,7 +327,7 @@ def _share(n: Ints) -> Floats:
 def _cec_of(part: Triples, is_in: Bools, n_of_person: Ints) -> Selection:
     rows = np.flatnonzero(is_in)
     difference = part.cec[rows] - part.placebo_cec[rows]
-    return Selection(rows, _share(n_of_person[rows]), part.control[rows, None], difference[:, None])
+    return Selection(rows, _share(n_of_person[rows]), part.controls[rows], difference[:, None])
 
 
 def _person_column(part: Triples, name: str) -> Ints:

@@ -55,6 +55,8 @@ class Triples:
         Number of the person's triples within each limit of distance, of shape (n, n_limits).
     cec, placebo_cec, gap, placebo_gap
         CEC scores of pair and placebo pair, and what unlike finances alone would give.
+    stretch
+        How much longer unlike finances alone make the explanation: see `TripleScores`.
     input_gap, reasoning_gap, shared_reasons
         Of the pair less those of the placebo pair.
     is_same_decision, is_same_placebo_decision
@@ -89,6 +91,7 @@ class Triples:
     placebo_cec: Floats
     gap: Floats
     placebo_gap: Floats
+    stretch: Floats
     input_gap: Floats
     reasoning_gap: Floats
     shared_reasons: Floats
@@ -104,9 +107,9 @@ class Triples:
         return len(self.person)
 
     @property
-    def control(self) -> Floats:
-        """What unlike finances alone would make of pair less placebo pair."""
-        return self.gap - self.placebo_gap
+    def controls(self) -> Floats:
+        """What unlike finances alone make of score and length, pair less placebo pair, of shape (n, 2)."""
+        return np.column_stack([self.gap - self.placebo_gap, self.stretch])
 
     def within(self, limits: Sequence[float]) -> Triples:
         """The same triples with the number of each person's within each limit of distance."""
@@ -300,6 +303,7 @@ class _Scores:
     placebo: Floats
     gap: Floats
     placebo_gap: Floats
+    stretch: Floats
     is_favorable: Bools
     is_same_decision: Bools
     is_same_placebo_decision: Bools
@@ -363,6 +367,7 @@ def _triples(
         placebo_cec=scored.placebo[kept, 0],
         gap=scored.gap[kept],
         placebo_gap=scored.placebo_gap[kept],
+        stretch=scored.stretch[kept],
         input_gap=difference[:, 1],
         reasoning_gap=difference[:, 2],
         shared_reasons=difference[:, 3],
@@ -417,6 +422,7 @@ def _scored(
         placebo=np.empty((n, 4)),
         gap=np.empty(n),
         placebo_gap=np.empty(n),
+        stretch=np.empty(n),
         is_favorable=decided,
         is_same_decision=decided == _decisions(probability(matches.logit), decision_threshold),
         is_same_placebo_decision=decided == _decisions(probability(placebos.logit), decision_threshold),
@@ -429,6 +435,7 @@ def _scored(
     ):
         result.pair[block], result.placebo[block] = _columns(part.pair), _columns(part.placebo)
         result.gap[block], result.placebo_gap[block] = part.gap.cpu().numpy(), part.placebo_gap.cpu().numpy()
+        result.stretch[block] = part.stretch.cpu().numpy()
         result.contributions[block] = (part.pair.contributions - part.placebo.contributions).cpu()
         result.weights[block] = part.weight_difference(reference.deviation).cpu()
         result.score_gaps[block] = _score_gaps(part, probability, decision_threshold)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from evenhand.attribution import Explanation
 from evenhand.matching.placebos import PlaceboPairs
-from evenhand.metrics.cec import PairScores, cec_scores
+from evenhand.metrics.cec import NEGLIGIBLE_NORM, PairScores, cec_scores
 from evenhand.models.explaining import Explainer, Seen
 
 __all__ = ["TripleScores", "joined", "score_explained_pairs", "score_pairs", "score_triples"]
@@ -87,9 +87,11 @@ class TripleScores:
     Attributes
     ----------
     pair, placebo
-        Scores of the person with the match, and with the placebo; these from a baseline that leaves the placebo out.
+        Scores of the person with the match, and with the placebo, from a baseline that leaves the placebo out.
     gap, placebo_gap
         Financial gap of either.
+    stretch
+        How much longer, in logarithms, the person's explanation gets with the match's finances than with the placebo's.
     match, control
         Explanations of the match and of the placebo, both from the person's baseline.
     moved
@@ -100,6 +102,7 @@ class TripleScores:
     placebo: PairScores
     gap: Tensor
     placebo_gap: Tensor
+    stretch: Tensor
     match: Explanation
     control: Explanation
     moved: Explanation
@@ -165,18 +168,20 @@ def score_triples(
         )
         n_known = baselines.n_known[cell[block]]
         without_one = None if baselines.without_one is None else baselines.without_one[cell[block]]
-        apart, control, apart_moved = (
-            each.leaving_out(like_me, n_known, without_one) for each in (me, like_me, with_placebos)
+        # Were the placebo part of the baseline of the one pair alone, matches would look farther off than placebos.
+        apart, match, control, moved, moved_control = (
+            each.leaving_out(like_me, n_known, without_one) for each in (me, them, like_me, with_theirs, with_placebos)
         )
-        pair = score_explained_pairs(me, them, join)
+        pair = score_explained_pairs(apart, match, join)
         null = score_explained_pairs(apart, control, join)
         yield (
             block,
             TripleScores(
                 pair,
                 null,
-                _gap(pair, with_theirs, join),
-                _gap(null, apart_moved, join),
+                _gap(pair, moved, join),
+                _gap(null, moved_control, join),
+                _length(moved, join) - _length(moved_control, join),
                 match=them,
                 control=like_me,
                 moved=with_theirs,
@@ -200,6 +205,13 @@ def joined(blocks: Iterable[tuple[Tensor, ...]]) -> list[Tensor]:
 def _gap(pair: PairScores, moved: Explanation, join: Tensor | None) -> Tensor:
     """Financial gap: CEC score of the people and of themselves with the counterparts' finances."""
     return cec_scores(pair.own, moved.values if join is None else moved.values @ join)
+
+
+def _length(explained: Explanation, join: Tensor | None) -> Tensor:
+    """Logarithm of the length of each explanation."""
+    values = explained.values if join is None else explained.values @ join
+    length: Tensor = values.norm(dim=-1).clamp_min(NEGLIGIBLE_NORM).log()
+    return length
 
 
 def _blocks(n: int, own: Explanation) -> Iterator[slice]:

@@ -109,13 +109,14 @@ def fold_procedure(
             part.placebo.cec,
             part.gap,
             part.placebo_gap,
+            part.stretch,
             part.pair.reasoning_gap - part.placebo.reasoning_gap,
         )
         for _, part in score_triples(explainer, own, x_test, cells, x_train, triples, others, placebos, is_financial)
     )
     nothing = own.logit[..., :0].double()
     cec, reasoning_gap = pairs or [nothing] * 2
-    pair, placebo, gap, placebo_gap, reasoning = found or [nothing] * 5
+    pair, placebo, gap, placebo_gap, stretch, reasoning = found or [nothing] * 6
     mine = decided(own.logit)[..., torch.as_tensor(triples.person, device=own.logit.device)]
     same, same_placebo = mine == decided(others.logit), mine == decided(placebos.logit)
 
@@ -124,14 +125,18 @@ def fold_procedure(
         return in_b.double() - placebo_in_b.double()
 
     weight = torch.as_tensor(_person_weights(triples.person), device=pair.device)
-    control = gap - placebo_gap
+    controls = (gap - placebo_gap, stretch)
     return {
         "cec": _mean(cec),
         "reasoning_gap": _mean(reasoning_gap),
-        "excess": adjusted_mean(pair - placebo, weight, control),
-        "reasoning_excess": adjusted_mean(reasoning, weight, control),
+        "excess": adjusted_mean(pair - placebo, weight, *controls),
+        "reasoning_excess": adjusted_mean(reasoning, weight, *controls),
         "excess_regime_b": adjusted_mean(
-            regime_b(pair, placebo), weight, regime_b(gap, placebo_gap), control, same.double() - same_placebo.double()
+            regime_b(pair, placebo),
+            weight,
+            regime_b(gap, placebo_gap),
+            *controls,
+            same.double() - same_placebo.double(),
         ),
     }
 
