@@ -254,3 +254,16 @@ def test_related_metrics_are_in_one_table(biased):
     assert {"gpf_fae", "ref", "vef", "explanation_disparity_auc"} == set(table["name"])
     assert table["value"].notna().all()
     assert result.related_metrics()["value"].isna().sum() == 2
+
+
+def test_weights_that_do_not_differ_at_all_have_a_p_value_of_1():
+    """A linear model has the same weights for everyone: exactly 0, without an error."""
+    data = eh.load_dataset("synthetic", n=200)
+    torch.manual_seed(0)
+    result = eh.audit(torch.nn.Linear(data.X.shape[1], 1), data.X, data.y, sensitive_features=data.group,
+                      financial_features=data.financial_features)  # fmt: skip
+    weights = result.to_dict()["evidence"]["weights"]
+    assert weights
+    assert {(w["estimate"]["value"], w["estimate"]["standard_error"], w["estimate"]["p_value"]) for w in weights} == {
+        (0.0, 0.0, 1.0)
+    }

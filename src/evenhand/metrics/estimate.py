@@ -8,7 +8,9 @@ from typing import Any
 
 from scipy import special
 
-__all__ = ["Estimate", "Plain", "normal_quantile", "not_estimable"]
+__all__ = ["Estimate", "Plain", "normal_quantile", "not_estimable", "p_two_sided"]
+
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -38,3 +40,21 @@ def not_estimable(reason: str) -> Estimate:
 def normal_quantile(confidence: float) -> float:
     """How many standard errors a two-sided interval reaches to either side."""
     return float(special.ndtri(0.5 + confidence / 2))
+
+
+def p_two_sided(value: float, standard_error: float, df: float = math.inf) -> float:
+    """Two-sided p-value of an estimate by Student's t, of 0; NaN where a number is missing.
+
+    An estimate without error is 0, but for rounding, or it is not: the p-value is 1 or 0.
+
+    Examples
+    --------
+    >>> round(p_two_sided(-0.4, 0.2), 4), p_two_sided(0.0, 0.0), p_two_sided(0.1, 0.0)
+    (0.0455, 1.0, 0.0)
+    """
+    if math.isnan(value) or math.isnan(standard_error) or math.isnan(df):
+        return math.nan
+    if standard_error == 0:
+        return float(abs(value) <= _ROUNDING)
+    size = abs(value) / standard_error
+    return float(2 * (special.ndtr(-size) if math.isinf(df) else special.stdtr(df, -size)))

@@ -28,6 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from evenhand.metrics.estimate import p_two_sided
+
 __all__ = ["FEW_DEGREES", "FinanceControls", "GapColumn", "GapPart", "GroupGap", "group_gap", "smallest_p_values"]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -256,7 +258,7 @@ def _column(value: float, error: float, df: float) -> GapColumn:
         half = float(stats.t.ppf(0.975, max(df, 1.0))) * error if np.isfinite(df) else float("nan")
         return GapColumn(value, value - half, value + half, float("nan"), error, df, float("nan"), note)
     half = float(stats.t.ppf(0.975, df)) * error
-    p_value = float(2 * stats.t.sf(abs(value) / error, df)) if error > 0 else 0.0
+    p_value = p_two_sided(value, error, df)
     detectable = (float(stats.t.ppf(1 - _LEVEL / 2, df)) + float(stats.t.ppf(_POWER, df))) * error
     return GapColumn(value, value - half, value + half, p_value, error, df, detectable)
 
