@@ -42,6 +42,7 @@ def audit(
     attribution: AttributionChoice = AuditOptions.attribution,
     by: Any = None,  # noqa: ANN401 - any column or table
     evidence: bool = AuditOptions.evidence,
+    limits: Mapping[str, float] | None = AuditOptions.limits,
     random_state: int = AuditOptions.random_state,
     settings: AuditSettings | None = None,
 ) -> AuditResult:
@@ -82,6 +83,10 @@ def audit(
     evidence
         Whether to compare with placebo pairs and to screen for proxies. Without, the audit takes less than half the
         time and says nothing of noise.
+    limits
+        Sizes up to which findings are small to you, such as ``{"score_gap": 0.1}``: of ``"score_gap"``, ``"inputs"``,
+        ``"weighing"`` and ``"excess"``, in the unit of the finding. Each finding then says whether it is below. None
+        for no limits.
     random_state
         Seed of everything drawn at random.
     settings
@@ -115,6 +120,7 @@ def audit(
         max_distance=max_distance,
         attribution=attribution,
         evidence=evidence,
+        limits=limits,
         random_state=random_state,
     )
     audited = audited_model(model, options, table)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from scipy import stats
 
+from evenhand.auditing.limits import beyond_limit, within_limit
+from evenhand.auditing.options import FindingKey
 from evenhand.metrics.adjustment import holm
 from evenhand.report.formatting import decimal, is_number, listed, p_value
 
 __all__ = ["NAMES", "Finding", "findings_of", "headline_of"]
 
-Key = Literal["score_gap", "inputs", "weighing", "excess"]
 Answer = Literal["yes", "no", "open"]
 Data = Mapping[str, Any]
 
 _LEVEL = 0.05
 _PERFECT = 0.9  # an input with a higher area under the ROC curve all but names the group
+_SIGNED: tuple[FindingKey, ...] = ("score_gap", "inputs")  # either group may be worse off
 _ORDER = {"yes": 0, "no": 1, "open": 2}
-NAMES: dict[Key, str] = {
+NAMES: dict[FindingKey, str] = {
     "score_gap": "Score gap",
     "inputs": "Inputs",
     "weighing": "Weighing",
@@ -46,11 +48,15 @@ class Finding:
         "yes", "no", or "open" where it could not be tested.
     headline, sentence
         The answer in a few words, and in a sentence that says what it does not show.
+    limit, within_limit
+        The size up to which it is small to whoever asked, and whether it is: "yes" where the interval lies within the
+        limit, "no" where it lies beyond, "open" between; None without a limit. Of "inputs": of every input, and of
+        several groups, between every two. `answer` does not depend on it: that is about evidence, this about size.
     features
         Of "inputs": each input's part of the score gap, with how well it predicts the group; they sum to the gap.
     """
 
-    key: Key
+    key: FindingKey
     question: str
     estimate: float
     ci: tuple[float, float]
@@ -60,6 +66,8 @@ class Finding:
     answer: Answer
     headline: str
     sentence: str
+    limit: float | None = None
+    within_limit: Answer | None = None
     features: tuple[Mapping[str, Any], ...] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,7 +84,11 @@ def findings_of(summary: Data) -> tuple[Finding, ...]:
         return ()
     found = [_score_gap(summary), _inputs(summary), _weighing(summary), _excess(summary)]
     adjusted = holm([one["p_value"] for one in found])
-    answered = [_answered({**one, "p_adjusted": float(p)}) for one, p in zip(found, adjusted, strict=True)]
+    limits = summary["settings"].get("limits") or {}
+    answered = [
+        _limited(_answered({**one, "p_adjusted": float(p)}), limits.get(one["key"]), one["estimates"])
+        for one, p in zip(found, adjusted, strict=True)
+    ]
     return tuple(sorted(answered, key=lambda one: (_ORDER[one.answer], _last(one.p_adjusted), one.key != "inputs")))
 
 
@@ -90,7 +102,7 @@ def _last(p: float | None) -> float:
     return math.inf if p is None or not is_number(p) else p
 
 
-def _estimate(key: Key, estimate: Data, unit: str, p: float) -> dict[str, Any]:
+def _estimate(key: FindingKey, estimate: Data, unit: str, p: float) -> dict[str, Any]:
     return {
         "key": key,
         "estimate": estimate["value"],
@@ -98,13 +110,15 @@ def _estimate(key: Key, estimate: Data, unit: str, p: float) -> dict[str, Any]:
         "unit": unit,
         "p_value": p,
         "of": estimate,
+        "estimates": [estimate],
     }
 
 
 def _score_gap(summary: Data) -> dict[str, Any]:
     named = summary["score_gap"]["group"], summary["score_gap"]["reference"]
     gap = next(gap for gap in summary["score_gaps"] if (gap["group"], gap["reference"]) == named)
-    return {**_estimate("score_gap", gap["total"], gap["unit"], gap["p_adjusted"]), "gap": gap}
+    every = [gap["total"] for gap in summary["score_gaps"]]
+    return {**_estimate("score_gap", gap["total"], gap["unit"], gap["p_adjusted"]), "gap": gap, "estimates": every}
 
 
 def _inputs(summary: Data) -> dict[str, Any]:
@@ -139,6 +153,7 @@ def _inputs(summary: Data) -> dict[str, Any]:
     return {
         **_estimate("inputs", of, gap["unit"], p),
         "gap": gap,
+        "estimates": [row for gap in summary["score_gaps"] for row in gap["features"]],
         "features": features,
         "clear": clear,
         "telling": telling,
@@ -164,7 +179,7 @@ def _excess(summary: Data) -> dict[str, Any]:
     return _estimate("excess", estimate, "CEC score", estimate["p_value"])
 
 
-_QUESTIONS: dict[Key, str] = {
+_QUESTIONS: dict[FindingKey, str] = {
     "score_gap": "Do comparable people of different groups get different scores?",
     "inputs": "Through which inputs?",
     "weighing": "Are the same inputs weighed differently?",
@@ -192,6 +207,33 @@ def _answered(one: dict[str, Any]) -> Finding:
         sentence=sentence,
         features=tuple(one.get("features", ())),
     )
+
+
+def _limited(found: Finding, limit: float | None, estimates: Sequence[Data]) -> Finding:
+    """The finding with its size held against a limit, of all that were estimated to answer the question."""
+    if limit is None:
+        return found
+    has_side = found.key in _SIGNED
+    within = within_limit(limit, estimates, has_side=has_side)
+    beyond = beyond_limit(limit, estimates, has_side=has_side)
+    subject = _limited_size(found.key, beyond, n=len(estimates))
+    shown = f"{limit:g}, the limit you set"
+    words = {
+        "yes": f"{subject[:1].upper()}{subject[1:]} is below {shown}.",
+        "no": f"{subject[:1].upper()}{subject[1:]} is above {shown}.",
+        "open": f"Whether {subject} is below {shown}, is open.",
+    }
+    return replace(found, limit=limit, within_limit=within, sentence=f"{found.sentence} {words[within]}")
+
+
+def _limited_size(key: FindingKey, beyond: Sequence[Data], n: int) -> str:
+    """What a limit is held against: all that were estimated, or those that are beyond it."""
+    if key == "score_gap":
+        return "the gap" if n == 1 else "a gap between two groups" if beyond else "the gap between every two groups"
+    if key == "inputs":
+        names = list(dict.fromkeys(row["feature"] for row in beyond))
+        return f"what runs through {'each of ' if len(names) > 1 else ''}{listed(names) if names else 'every input'}"
+    return "the difference in weights" if key == "weighing" else "the excess"
 
 
 def _sure(one: Data) -> str:

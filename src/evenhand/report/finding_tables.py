@@ -40,6 +40,8 @@ def finding_table(summary: Summary) -> Table:
         Column("p-value", "p", "p_value"),
         Column("p-value, adjusted", "p", "p_adjusted"),
         Column("test", "text", lambda r: _SIDES[r["key"]]),
+        Column("limit", "number", lambda r: "" if r["limit"] is None else r["limit"]),
+        Column("within the limit", "text", lambda r: r["within_limit"] or ""),
         Column("sentence", "long text", where="workbook"),
     )
     caption = "Four questions about the model, with 95 % intervals; p-values are adjusted over the four (Holm)."
