@@ -16,6 +16,11 @@ there is no gap, what is left of D after the finances has the same variance in b
 of the two counts. Few people may carry an input: the degrees of freedom are the
 smaller of :math:`(\sum S^2)^2 / \sum S^4 - 1` and of what :math:`A_v` and the kurtosis of the residuals give, and a
 feature with fewer than 12 is not tested.
+
+Decisions are another matter: D is 0 for most pairs, and 1 or -1 for pairs near the threshold. Whether a pair differs is
+up to its two people together and not the sum of a part of each, so that every squared influence of a pair, which
+:math:`\sum_v S_v S_v^\top` holds twice, counts once, and the variance under the null that supposes such a sum does not
+apply. The degrees of freedom are those of S, and with 5 of them decisions are tested.
 """
 
 from __future__ import annotations
@@ -30,7 +35,16 @@ from scipy import stats
 
 from evenhand.metrics.estimate import p_two_sided
 
-__all__ = ["FEW_DEGREES", "FinanceControls", "GapColumn", "GapPart", "GroupGap", "group_gap", "smallest_p_values"]
+__all__ = [
+    "FEW_DEGREES",
+    "FEW_DEGREES_OF_DECISIONS",
+    "FinanceControls",
+    "GapColumn",
+    "GapPart",
+    "GroupGap",
+    "group_gap",
+    "smallest_p_values",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -38,6 +52,9 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 FEW_DEGREES = 12.0
 """A column with fewer degrees of freedom than this is estimated and not tested."""
+
+FEW_DEGREES_OF_DECISIONS = 5.0
+"""The same of a column of decisions."""
 
 _MIN_PEOPLE = 10
 _COMPONENTS = 4
@@ -175,7 +192,12 @@ class GroupGap:
 
 
 def group_gap(
-    parts: Callable[[], Iterator[GapPart]], controls: FinanceControls, group: int, reference_group: int
+    parts: Callable[[], Iterator[GapPart]],
+    controls: FinanceControls,
+    group: int,
+    reference_group: int,
+    *,
+    decisions: Sequence[int] = (),
 ) -> GroupGap:
     """Score gaps of a group against a reference group, one for each column.
 
@@ -187,6 +209,8 @@ def group_gap(
         The finances to hold equal.
     group, reference_group
         Codes of the two groups.
+    decisions
+        Columns of differences between decisions, 0 for most pairs: see the module.
 
     Returns
     -------
@@ -202,14 +226,18 @@ def group_gap(
     fit = moments.fit()
     sums = _InfluenceSums.of(parts(), controls, fit, len(controls.points))
     own_error = np.sqrt(np.diag(sums.products))
-    error = np.sqrt(np.maximum(sums.squares, sums.pooled_variance))
+    is_decision = np.isin(np.arange(len(own_error)), decisions)
+    error = np.sqrt(np.where(is_decision, sums.pairwise_variance, np.maximum(sums.squares, sums.pooled_variance)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        df = np.minimum(sums.squares**2 / sums.fourth_powers, sums.pooled_degrees) - 1
+        own_degrees = sums.squares**2 / sums.fourth_powers
+        df = np.where(is_decision, own_degrees, np.minimum(own_degrees, sums.pooled_degrees)) - 1
         correlation = sums.products / np.outer(own_error, own_error)
     correlation[~np.isfinite(correlation)] = 0.0
     np.fill_diagonal(correlation, 1.0)
+    least = np.where(is_decision, FEW_DEGREES_OF_DECISIONS, FEW_DEGREES)
     columns = tuple(
-        _column(*of_column) for of_column in zip(fit.values.tolist(), error.tolist(), df.tolist(), strict=True)
+        _column(*of_column)
+        for of_column in zip(fit.values.tolist(), error.tolist(), df.tolist(), least.tolist(), strict=True)
     )
     return GroupGap(columns, correlation, sum(moments.n_people), moments.n_pairs)
 
@@ -250,10 +278,10 @@ def _nothing(note: str) -> GapColumn:
     return GapColumn(nan, nan, nan, nan, nan, nan, nan, note)
 
 
-def _column(value: float, error: float, df: float) -> GapColumn:
+def _column(value: float, error: float, df: float, least: float) -> GapColumn:
     if error <= _ROUNDING and abs(value) <= _ROUNDING:
         return GapColumn(0.0, 0.0, 0.0, 1.0, 0.0, df, 0.0, "the model does not use it differently at equal finances")
-    if not np.isfinite(df) or df < FEW_DEGREES:
+    if not np.isfinite(df) or df < least:
         note = f"worth {max(df + 1, 1):.0f} independent people: too few to test" if np.isfinite(df) else "not estimated"
         half = float(stats.t.ppf(0.975, max(df, 1.0))) * error if np.isfinite(df) else float("nan")
         return GapColumn(value, value - half, value + half, float("nan"), error, df, float("nan"), note)
@@ -384,6 +412,8 @@ class _InfluenceSums:
         Sums of the second and of the fourth power of the people's coefficients in the gap.
     residuals
         Weighted means of the second and of the fourth power of the residuals, of shape (2, n_columns).
+    pair_squares
+        Sums over pairs of their squared influence.
     """
 
     products: Floats
@@ -391,17 +421,19 @@ class _InfluenceSums:
     fourth_powers: Floats
     leverage: Floats
     residuals: Floats
+    pair_squares: Floats
 
     @classmethod
     def of(cls, parts: Iterator[GapPart], controls: FinanceControls, fit: _Fit, n_reference: int) -> _InfluenceSums:
         n_columns = fit.coefficients.shape[1]
         inside = _PersonSums.zeros(n_reference, n_columns)
-        found = cls(*(np.zeros(shape) for shape in ((n_columns, n_columns), n_columns, n_columns, 2, (2, n_columns))))
+        shapes = ((n_columns, n_columns), n_columns, n_columns, 2, (2, n_columns), n_columns)
+        found = cls(*(np.zeros(shape) for shape in shapes))
         for part in parts:
             one = _Design.of(part, controls, fit.group, fit.reference_group)
             weight, linear, residual = fit.influence(one)
             influence, squares = linear[:, None] * residual, residual**2
-            found = found._with_residuals(np.stack([weight @ squares, weight @ squares**2]))
+            found = found._with_pairs(np.stack([weight @ squares, weight @ squares**2]), (influence**2).sum(axis=0))
             own_row, is_inside = part.person_row[one.rows], part.person_row[one.rows] >= 0
             inside.add(part.other[one.rows], weight, -linear, influence)
             inside.add(own_row[is_inside], weight[is_inside], linear[is_inside], influence[is_inside])
@@ -423,8 +455,14 @@ class _InfluenceSums:
         found: Floats = self.leverage[0] ** 2 / self.leverage[1] * self.residuals[0] ** 2 / self.residuals[1]
         return found
 
-    def _with_residuals(self, more: Floats) -> _InfluenceSums:
-        return replace(self, residuals=self.residuals + more)
+    @property
+    def pairwise_variance(self) -> Floats:
+        """Variance of each gap with every pair counted once; half of all is what unrelated pairs would leave."""
+        found: Floats = np.maximum(self.squares - self.pair_squares, self.squares / 2)
+        return found
+
+    def _with_pairs(self, residuals: Floats, squares: Floats) -> _InfluenceSums:
+        return replace(self, residuals=self.residuals + residuals, pair_squares=self.pair_squares + squares)
 
     def _with_people(self, people: _PersonSums) -> _InfluenceSums:
         # A person in every pair cannot be left out; the bound only keeps the division defined.
