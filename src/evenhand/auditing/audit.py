@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import assemble, screened_people
-from evenhand.auditing.batch import BatchFindings, audit_batch
+from evenhand.auditing.batch import BatchFindings, audit_batch, explained_by_label
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.options import AuditOptions, AuditSettings
 from evenhand.auditing.people import People, check_known_groups
@@ -247,7 +247,14 @@ def _assembled(reference: AuditReference, found: BatchFindings) -> AuditResult:
         reference,
         batches,
         merged,
-        PairsInMemory(output.pairs, people.table, pool.table, found.attributions, found.scored.match_attributions),
+        PairsInMemory(
+            output.pairs,
+            people.table,
+            pool.table,
+            found.attributions,
+            found.scored.match_attributions,
+            explained_by_label(reference, people),
+        ),
         n_reference=None if pool is people else len(pool),
         fingerprint=_fingerprint(people),
         hashes=hashes if pool is people else {**hashes, "reference": _fingerprint(pool)},
