@@ -64,8 +64,8 @@ def test_nothing_found_says_what_could_have_been_found(data):
     assert {one.answer for one in findings} == {"no"}
     assert headline_of(findings) == "None of the four questions was answered with yes"
     words = {one.key: one.sentence for one in findings}
-    assert "would have been found in 80 % of cases" in words["score_gap"]
-    assert "would have been found in 80 % of cases" in words["weighing"]
+    assert "would have been found in 80 % of audits" in words["score_gap"]
+    assert "would have been found in 80 % of audits" in words["weighing"]
     assert "too small to matter" not in " ".join(words.values())
 
 

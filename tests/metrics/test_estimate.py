@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from statsmodels.stats.power import TTestPower
 
-from evenhand.metrics.estimate import p_two_sided
+from evenhand.metrics.estimate import p_two_sided, size_found
 
 
 def test_it_is_that_of_a_t_test(rng):
@@ -36,3 +37,12 @@ def test_an_exact_0_has_a_p_value_of_1_and_anything_else_without_error_has_0(df)
 @pytest.mark.parametrize("missing", [(math.nan, 1, 3), (1, math.nan, 3), (1, 1, math.nan)])
 def test_what_was_not_estimated_has_none(missing):
     assert math.isnan(p_two_sided(*missing))
+
+
+@pytest.mark.parametrize("n", [14, 60])
+@pytest.mark.parametrize(("sides", "alternative"), [(2, "two-sided"), (1, "larger")])
+def test_the_size_that_is_found_has_the_power_that_statsmodels_gives_it(n, sides, alternative):
+    size = size_found(1 / np.sqrt(n), n - 1, 0.0125, sides=sides)
+    power = TTestPower().power(size, n, 0.0125, alternative=alternative)
+    assert power == pytest.approx(0.8, abs=0.02)
+    assert size_found(1.0, np.inf, 0.0125, sides=sides) == pytest.approx(size_found(1.0, 1e7, 0.0125, sides=sides))

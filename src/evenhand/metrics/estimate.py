@@ -8,7 +8,7 @@ from typing import Any
 
 from scipy import special
 
-__all__ = ["Estimate", "Plain", "normal_quantile", "not_estimable", "p_two_sided"]
+__all__ = ["Estimate", "Plain", "normal_quantile", "not_estimable", "p_two_sided", "size_found"]
 
 _ROUNDING = 1e-12
 
@@ -58,3 +58,25 @@ def p_two_sided(value: float, standard_error: float, df: float = math.inf) -> fl
         return float(abs(value) <= _ROUNDING)
     size = abs(value) / standard_error
     return float(2 * (special.ndtr(-size) if math.isinf(df) else special.stdtr(df, -size)))
+
+
+def size_found(standard_error: float, df: float, level: float, *, sides: int, power: float = 0.8) -> float:
+    """The smallest size that a test finds in a given share of cases.
+
+    Parameters
+    ----------
+    standard_error, df
+        Of the estimate, by Student's t.
+    level, sides
+        Of the test: its level, divided by the number of tests that it is adjusted for, and 1 or 2.
+    power
+        The share of cases.
+
+    Examples
+    --------
+    >>> round(size_found(0.1, math.inf, 0.05, sides=2), 3)
+    0.28
+    """
+    if math.isinf(df):
+        return float(special.ndtri(1 - level / sides) + special.ndtri(power)) * standard_error
+    return float(special.stdtrit(df, 1 - level / sides) + special.stdtrit(df, power)) * standard_error

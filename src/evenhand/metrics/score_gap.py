@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from evenhand.metrics.estimate import p_two_sided
+from evenhand.metrics.estimate import p_two_sided, size_found
 
 __all__ = [
     "FEW_DEGREES",
@@ -60,7 +60,7 @@ _MIN_PEOPLE = 10
 _COMPONENTS = 4
 _DRAWS = 4_000
 _ROUNDING = 1e-6  # attributions are computed in single precision
-_LEVEL, _POWER = 0.05, 0.8
+_LEVEL = 0.05
 
 
 class GapPart(Protocol):
@@ -156,7 +156,7 @@ class GapColumn:
     standard_error, df
         Standard error that respects repeated use of people, and its degrees of freedom.
     detectable
-        The smallest gap that a test at the 5 % level would have found in 80 % of cases.
+        The smallest gap that a test of it alone at the 5 % level would have found in 80 % of cases.
     note
         Why a number is missing; empty if none is.
     """
@@ -287,8 +287,7 @@ def _column(value: float, error: float, df: float, least: float) -> GapColumn:
         return GapColumn(value, value - half, value + half, float("nan"), error, df, float("nan"), note)
     half = float(stats.t.ppf(0.975, df)) * error
     p_value = p_two_sided(value, error, df)
-    detectable = (float(stats.t.ppf(1 - _LEVEL / 2, df)) + float(stats.t.ppf(_POWER, df))) * error
-    return GapColumn(value, value - half, value + half, p_value, error, df, detectable)
+    return GapColumn(value, value - half, value + half, p_value, error, df, size_found(error, df, _LEVEL, sides=2))
 
 
 def _rows_between(part: GapPart, group: int, reference_group: int) -> tuple[Ints, Floats]:

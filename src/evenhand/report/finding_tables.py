@@ -71,7 +71,7 @@ def score_gap_table(summary: Summary) -> Table:
         text("unit"),
         Column("p-value, two-sided", "p", "p_value"),
         Column("p-value, adjusted", "p", "p_adjusted"),
-        Column("smallest gap found in 80 % of cases", "number", "detectable", where="workbook"),
+        Column("smallest gap that a test of it alone finds in 80 % of cases", "number", "detectable", where="workbook"),
         NOTE,
     )
     caption = "Score gap at equal finances, group minus reference group, in all and by input, with 95 % intervals."
