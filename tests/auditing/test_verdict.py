@@ -270,3 +270,25 @@ def test_limits_reach_every_output(tmp_path, rng):
         cells = dict(zip(head, row, strict=True))
         assert (cells["limit"] or None, cells["within the limit"] or None) == (one["limit"], one["within_limit"])
         assert cells["sentence"] == one["sentence"]
+
+
+def texts_of(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [text for item in value for text in texts_of(item)]
+    return [value] if isinstance(value, str) else []
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_no_text_of_an_audit_is_a_python_list(rng):
+    """Of groups so small that some of them are left out, with a label that one of them lacks."""
+    X, y, _ = people(rng, 300)
+    group = np.where(np.arange(300) < 4, "tiny", np.where(np.arange(300) < 10, "small", rng.choice(["a", "b"], 300)))
+    y = y.where(group != "tiny", 1)
+    X["constant"] = 1.0
+    result = eh.audit(LogisticRegression().fit(X, y), X, y, sensitive_features=group,
+                      financial_features=["income", "constant"])  # fmt: skip
+    texts = [*texts_of(result.to_dict()), *result.related_metrics()["note"]]
+    assert any("tiny" in text and "people: " in text for text in texts)
+    assert not [text for text in texts if "['" in text or '["' in text]

@@ -401,7 +401,7 @@ def _worst_pair(
     sizes = np.bincount(people.codes, minlength=len(people.names))
     small = [group for group, size in zip(people.names, sizes, strict=True) if size < _LEAST_PEOPLE]
     judged = np.flatnonzero(sizes >= _LEAST_PEOPLE).tolist()
-    left_out = f"not judged, fewer than {_LEAST_PEOPLE} people: {small}" if small else ""
+    left_out = f"not judged, fewer than {_LEAST_PEOPLE} people: {', '.join(small)}" if small else ""
     if len(judged) < 2:
         reason = f"not estimable: fewer than two groups of {_LEAST_PEOPLE} people; {left_out}"
         return ProceduralMetric(name, _NAN, None, direction, None, reason)
