@@ -292,3 +292,20 @@ def test_no_text_of_an_audit_is_a_python_list(rng):
     texts = [*texts_of(result.to_dict()), *result.related_metrics()["note"]]
     assert any("tiny" in text and "people: " in text for text in texts)
     assert not [text for text in texts if "['" in text or '["' in text]
+
+
+def test_a_streamed_audit_may_be_resumed_with_other_limits(rng, tmp_path):
+    X, y, group = people(rng, 300)
+    X.assign(paid=y, sex=np.array(["a", "b"])[group]).to_csv(tmp_path / "people.csv", index=False)
+    model = LogisticRegression().fit(X, y)
+
+    def streamed(**options):
+        return eh.audit_stream(model, tmp_path / "people.csv", label="paid", group="sex",
+                               financial_features=["income", "debt"], out=tmp_path / "out", **options)  # fmt: skip
+
+    first = streamed(limits={"score_gap": 50}).to_dict()
+    again = streamed(limits={"score_gap": 1e-9}, resume=True).to_dict()
+    found, other = ({one["key"]: one for one in data["findings"]}["score_gap"] for data in (first, again))
+    assert (found["limit"], found["within_limit"]) == (50, "yes")
+    assert (other["limit"], other["within_limit"]) == (1e-9, "open" if other["answer"] == "no" else "no")
+    assert found["estimate"] == other["estimate"]
