@@ -308,8 +308,9 @@ CATALOG: dict[str, list[Entry]] = {
     "estimate_excesses": [Entry(estimate_excesses, (*OF_EXCESS, COLUMNS), ESTIMATE)],
     "group_gap": [
         Entry(group_gap, (ROWS, NAMES, CODES, COLUMNS, TWICE, UNITS), (*ESTIMATE, "detectable"), {TWICE: ("n_pairs",)}),
-        # A pair of decisions counts once, so that listing it twice is news.
-        Entry(lambda p: group_gap(p, decisions=range(5)), (ROWS, NAMES, CODES, COLUMNS, UNITS)),
+        Entry(
+            lambda p: group_gap(p, decisions=range(5)), (ROWS, NAMES, CODES, COLUMNS, TWICE), but={TWICE: ("n_pairs",)}
+        ),
     ],
     # Draws follow the order of the columns.
     "smallest_p_values": [Entry(smallest_p_values, (ROWS, *DRAWN_PEOPLE))],

@@ -91,7 +91,7 @@ def test_errors_are_those_of_a_loop_over_people(rng, n_outside):
         assert column.standard_error == pytest.approx(np.sqrt(max(squares, pooled)), rel=1e-7)
 
 
-def test_errors_of_decisions_count_each_pair_once(rng):
+def test_decisions_have_the_degrees_of_freedom_of_their_people(rng):
     pairs, controls = made(rng)
     pairs = replace(pairs, score_gaps=np.sign(pairs.score_gaps) * (np.abs(pairs.score_gaps) > 2))
     found = group_gap(lambda: iter([pairs]), controls, 1, 0, decisions=[1, 2]).columns
@@ -104,10 +104,8 @@ def test_errors_of_decisions_count_each_pair_once(rng):
         for v in range(len(controls.points)):
             has = (pairs.person == v) | (pairs.other == v)
             sums.append(influence[has].sum() / np.sqrt(1 - 2 * w[has].sum()))
-        squares, fourth = np.sum(np.square(sums)), np.sum(np.power(sums, 4))
-        assert found[k].standard_error == pytest.approx(np.sqrt(squares - np.sum(influence**2)), rel=1e-7)
-        assert found[k].df == pytest.approx(squares**2 / fourth - 1, rel=1e-7)
-        assert found[k].value == usual[k].value
+        assert found[k].df == pytest.approx(np.sum(np.square(sums)) ** 2 / np.sum(np.power(sums, 4)) - 1, rel=1e-7)
+        assert (found[k].value, found[k].standard_error) == (usual[k].value, usual[k].standard_error)
     for k in (0, 3):
         assert {**vars(found[k]), "note": 0} == pytest.approx({**vars(usual[k]), "note": 0}, nan_ok=True)
 
@@ -142,7 +140,7 @@ def decided(rng, n, share, flips, unlike=0.0):
 
 
 @pytest.mark.parametrize(
-    ("n", "share", "flips"), [(1000, 0.5, 0.02), (1000, 0.8, 0.05), (2000, 0.95, 0.05), (2000, 0.5, 0.01)]
+    ("n", "share", "flips"), [(1000, 0.5, 0.02), (1000, 0.8, 0.05), (1000, 0.95, 0.05), (2000, 0.5, 0.01)]
 )
 def test_decisions_that_seldom_differ_make_no_false_alarms(n, share, flips):
     rng, n_audits = np.random.default_rng(7), 60
@@ -153,7 +151,7 @@ def test_decisions_that_seldom_differ_make_no_false_alarms(n, share, flips):
 
 def test_decisions_that_seldom_differ_are_tested_and_a_penalty_is_found():
     rng = np.random.default_rng(8)
-    found = [decided(rng, 2000, 0.8, 0.02, unlike=1.0) for _ in range(20)]
+    found = [decided(rng, 2000, 0.8, 0.05, unlike=2.0) for _ in range(20)]
     assert np.mean([np.isfinite(column.p_value) for column in found]) >= 0.8
     assert np.mean([column.p_value <= 0.05 and column.value < 0 for column in found]) >= 0.6
 

@@ -17,10 +17,10 @@ of the two counts. Few people may carry an input: the degrees of freedom are the
 smaller of :math:`(\sum S^2)^2 / \sum S^4 - 1` and of what :math:`A_v` and the kurtosis of the residuals give, and a
 feature with fewer than 12 is not tested.
 
-Decisions are another matter: D is 0 for most pairs, and 1 or -1 for pairs near the threshold. Whether a pair differs is
-up to its two people together and not the sum of a part of each, so that every squared influence of a pair, which
-:math:`\sum_v S_v S_v^\top` holds twice, counts once, and the variance under the null that supposes such a sum does not
-apply. The degrees of freedom are those of S, and with 5 of them decisions are tested.
+Decisions are another matter: D is 0 for most pairs, and 1 or -1 for pairs near the threshold. The kurtosis of such
+residuals is one over the share of pairs that differ, which says that few pairs count and not that few people do. Their
+degrees of freedom are those of S, and with 5 of them decisions are tested; the variance is the same, and too large
+rather than too small where few pairs differ.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def group_gap(
     sums = _InfluenceSums.of(parts(), controls, fit, len(controls.points))
     own_error = np.sqrt(np.diag(sums.products))
     is_decision = np.isin(np.arange(len(own_error)), decisions)
-    error = np.sqrt(np.where(is_decision, sums.pairwise_variance, np.maximum(sums.squares, sums.pooled_variance)))
+    error = np.sqrt(np.maximum(sums.squares, sums.pooled_variance))
     with np.errstate(divide="ignore", invalid="ignore"):
         own_degrees = sums.squares**2 / sums.fourth_powers
         df = np.where(is_decision, own_degrees, np.minimum(own_degrees, sums.pooled_degrees)) - 1
@@ -411,8 +411,6 @@ class _InfluenceSums:
         Sums of the second and of the fourth power of the people's coefficients in the gap.
     residuals
         Weighted means of the second and of the fourth power of the residuals, of shape (2, n_columns).
-    pair_squares
-        Sums over pairs of their squared influence.
     """
 
     products: Floats
@@ -420,19 +418,17 @@ class _InfluenceSums:
     fourth_powers: Floats
     leverage: Floats
     residuals: Floats
-    pair_squares: Floats
 
     @classmethod
     def of(cls, parts: Iterator[GapPart], controls: FinanceControls, fit: _Fit, n_reference: int) -> _InfluenceSums:
         n_columns = fit.coefficients.shape[1]
         inside = _PersonSums.zeros(n_reference, n_columns)
-        shapes = ((n_columns, n_columns), n_columns, n_columns, 2, (2, n_columns), n_columns)
-        found = cls(*(np.zeros(shape) for shape in shapes))
+        found = cls(*(np.zeros(shape) for shape in ((n_columns, n_columns), n_columns, n_columns, 2, (2, n_columns))))
         for part in parts:
             one = _Design.of(part, controls, fit.group, fit.reference_group)
             weight, linear, residual = fit.influence(one)
             influence, squares = linear[:, None] * residual, residual**2
-            found = found._with_pairs(np.stack([weight @ squares, weight @ squares**2]), (influence**2).sum(axis=0))
+            found = found._with_residuals(np.stack([weight @ squares, weight @ squares**2]))
             own_row, is_inside = part.person_row[one.rows], part.person_row[one.rows] >= 0
             inside.add(part.other[one.rows], weight, -linear, influence)
             inside.add(own_row[is_inside], weight[is_inside], linear[is_inside], influence[is_inside])
@@ -454,14 +450,8 @@ class _InfluenceSums:
         found: Floats = self.leverage[0] ** 2 / self.leverage[1] * self.residuals[0] ** 2 / self.residuals[1]
         return found
 
-    @property
-    def pairwise_variance(self) -> Floats:
-        """Variance of each gap with every pair counted once; half of all is what unrelated pairs would leave."""
-        found: Floats = np.maximum(self.squares - self.pair_squares, self.squares / 2)
-        return found
-
-    def _with_pairs(self, residuals: Floats, squares: Floats) -> _InfluenceSums:
-        return replace(self, residuals=self.residuals + residuals, pair_squares=self.pair_squares + squares)
+    def _with_residuals(self, more: Floats) -> _InfluenceSums:
+        return replace(self, residuals=self.residuals + more)
 
     def _with_people(self, people: _PersonSums) -> _InfluenceSums:
         # A person in every pair cannot be left out; the bound only keeps the division defined.
