@@ -7,6 +7,7 @@ __all__ = [
     "EvenhandWarning",
     "InvalidInputError",
     "InvalidTypeError",
+    "MissingExtraError",
     "ModelFileError",
     "StreamError",
 ]

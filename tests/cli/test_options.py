@@ -10,6 +10,7 @@ import evenhand as eh
 from evenhand.auditing.options import AuditOptions, AuditSettings, RoleOptions, StreamOptions
 from evenhand.cli import app
 from evenhand.cli.options import AuditPlan, plan_from_toml
+from evenhand.exceptions import InvalidInputError
 
 KINDS = (AuditOptions, RoleOptions, StreamOptions)
 
@@ -37,13 +38,70 @@ def test_every_option_is_on_the_command_line_and_in_toml(tmp_path):
     shown = CliRunner().invoke(app, ["audit", "--help"], env={"COLUMNS": "200"}).output
     for option in fields(AuditPlan):
         assert f"--{option.name.replace('_', '-')}" in shown
-        value = {bool: "true", int: "3", float: "0.25", str: '"a"', tuple: '["a", "b"]'}[_kind(option)]
+        values = {bool: "true", int: "3", float: "0.25", str: '"a"', tuple: '["a", "b"]', dict: "{weighing = 0.25}"}
+        value = values[_kind(option)]
         if option.name in ("engine", "scheduler"):
             continue  # only some words are taken
         (tmp_path / "a.toml").write_text(f"{option.name} = {value}")
-        assert getattr(plan_from_toml(tmp_path / "a.toml", AuditPlan), option.name) in (True, 3, 0.25, "a", ("a", "b"))
+        found = getattr(plan_from_toml(tmp_path / "a.toml", AuditPlan), option.name)
+        assert found in (True, 3, 0.25, "a", ("a", "b"), {"weighing": 0.25})
 
 
 def _kind(option):
-    words = {"bool": bool, "int": int, "float": float, "tuple[str, ...]": tuple}
+    words = {"bool": bool, "int": int, "float": float, "tuple[str, ...]": tuple, "Mapping[str, float]": dict}
     return words.get(option.type.removesuffix(" | None"), str)
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"gap": 0.1}, "must be of score_gap, inputs, weighing or excess, got one of 'gap'"),
+        ({"score_gap": 0}, "that of score_gap must be a number above 0, got 0"),
+        ({"excess": -0.1}, "that of excess must be a number above 0, got -0.1"),
+        ({"weighing": float("nan")}, "that of weighing must be a number above 0, got nan"),
+        ({"inputs": True}, "that of inputs must be a number above 0, got True"),
+        (0.1, "must map findings to numbers, such as {'score_gap': 0.1}, got 0.1"),
+    ],
+)
+def test_limits_that_say_nothing_are_refused_in_a_sentence(limits, says):
+    with pytest.raises(InvalidInputError) as refused:
+        AuditOptions(limits=limits)
+    assert says in str(refused.value)
+    assert str(refused.value).startswith("`limits` (--limit)")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["score_gap"], "--limit must read like 'score_gap=0.1', got 'score_gap'"),
+        (["score_gap=much"], "--limit must read like 'score_gap=0.1', got 'score_gap=much'"),
+        (["gap=0.1"], "got one of 'gap'"),
+        (["excess=-1"], "that of excess must be a number above 0, got -1.0"),
+        (["excess=0.1", "excess = 0.2"], "must name a finding once, got excess twice"),
+    ],
+)
+def test_the_command_line_refuses_the_same_limits(given, says, tmp_path):
+    words = [word for text in given for word in ("--limit", text)]
+    found = CliRunner().invoke(app, ["audit", str(tmp_path / "absent.csv"), *words])
+    assert isinstance(found.exception, InvalidInputError)
+    assert says in str(found.exception)
+
+
+def test_limits_are_the_same_from_the_command_line_from_toml_and_from_python(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("evenhand.cli.jobs.audit_table", lambda path, plan: seen.append(plan) or _stop())
+    given = [
+        *("--label", "y", "--group", "g", "--financial", "f"),
+        "--limit",
+        "score_gap=0.1",
+        "--limit",
+        "weighing = 5e-2",
+    ]
+    CliRunner().invoke(app, ["audit", "people.csv", *given])
+    (tmp_path / "audit.toml").write_text("[limits]\nscore_gap = 0.1\nweighing = 0.05\n")
+    from_file = plan_from_toml(tmp_path / "audit.toml", AuditPlan)
+    assert seen[0].limits == from_file.limits == AuditOptions(limits={"score_gap": 0.1, "weighing": 0.05}).limits
+
+
+def _stop():
+    raise InvalidInputError("far enough")

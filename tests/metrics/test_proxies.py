@@ -137,7 +137,7 @@ def test_small_groups_are_shown_as_not_judged():
     screen = proxy_screen(table, group, names=["a", "b", "tiny"])
     assert np.isnan(screen.features[0].auc_by_group["tiny"])
     assert not np.isnan(screen.all_features.auc)
-    assert "not judged, fewer than 10 people: ['tiny']" in screen.note
+    assert "not judged, fewer than 10 people: tiny" in screen.note
 
 
 def test_work_is_bounded_and_the_result_says_so():

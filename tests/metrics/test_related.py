@@ -275,7 +275,7 @@ def test_small_groups_are_named_and_too_few_groups_are_nan(metric):
     tiny[:4] = 2
     found = metric(attributions, scores, labels, tiny, names=["a", "b", "c"], **options)
     assert found.groups == ("a", "b")
-    assert "not judged, fewer than 10 people: ['c']" in found.note
+    assert "not judged, fewer than 10 people: c" in found.note
     alone = metric(attributions, scores, labels, np.where(np.arange(400) < 4, 1, 0), **options)
     assert isinstance(alone, ProceduralMetric)
     assert np.isnan(alone.value)

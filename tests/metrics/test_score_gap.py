@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import statsmodels.api as sm
+from scipy import stats
+from scipy.spatial import cKDTree
 
 from evenhand.metrics.score_gap import FinanceControls, group_gap, smallest_p_values
 
@@ -97,6 +99,71 @@ def test_errors_are_those_of_a_loop_over_people(rng, n_outside):
         assert column.standard_error == pytest.approx(np.sqrt(max(squares, pooled)), rel=1e-7)
 
 
+def test_decisions_have_the_degrees_of_freedom_of_their_people(rng):
+    pairs, controls = made(rng)
+    pairs = replace(pairs, score_gaps=np.sign(pairs.score_gaps) * (np.abs(pairs.score_gaps) > 2))
+    found = group_gap(lambda: iter([pairs]), controls, 1, 0, decisions=[1, 2]).columns
+    usual = group_gap(lambda: iter([pairs]), controls, 1, 0).columns
+    X, w = regressors_of(pairs, controls), weights_of(pairs)
+    linear = w * (X @ np.linalg.pinv(X.T @ (w[:, None] * X), hermitian=True)[0])
+    for k in (1, 2):
+        influence = linear * sm.WLS(pairs.score_gaps[:, k], X, weights=w).fit().resid
+        sums = []
+        for v in range(len(controls.points)):
+            has = (pairs.person == v) | (pairs.other == v)
+            sums.append(influence[has].sum() / np.sqrt(1 - 2 * w[has].sum()))
+        assert found[k].df == pytest.approx(np.sum(np.square(sums)) ** 2 / np.sum(np.power(sums, 4)) - 1, rel=1e-7)
+        assert (found[k].value, found[k].standard_error) == (usual[k].value, usual[k].standard_error)
+    for k in (0, 3):
+        assert {**vars(found[k]), "note": 0} == pytest.approx({**vars(usual[k]), "note": 0}, nan_ok=True)
+
+
+def decided(rng, n, share, flips, unlike=0.0):
+    """The gap in decisions by a threshold, where inputs weigh so much that a given share of pairs differ.
+
+    Groups depend on squared finances and on the label, and not on the inputs; with `unlike`, one group gets a penalty.
+    """
+    points, inputs = rng.normal(size=(n, 3)), rng.normal(size=(n, 3)) @ np.array([1.0, 0.6, -0.4])
+    label = (rng.random(n) < 1 / (1 + np.exp(-points[:, 0] - 0.4 * inputs))).astype(np.int64)
+    inclined = 0.6 * points[:, 0] ** 2 + 0.4 * points[:, 1] + 0.5 * label + rng.logistic(size=n)
+    group = (inclined > np.quantile(inclined, share)).astype(np.int64)
+    pairs = []
+    for code in range(4):
+        own, others = (
+            np.flatnonzero((label == code // 2) & ((group == code % 2) == is_own)) for is_own in (True, False)
+        )
+        near = cKDTree(points[others]).query(points[own], k=4)[1]
+        pairs.append(np.column_stack([np.repeat(own, 4), others[near.ravel()]]))
+    i, j = np.concatenate(pairs).T
+    score, low, high = points @ np.array([1.0, -0.5, 0.3]), 0.0, 3.0
+    limit = np.quantile(score, 0.2)
+    for _ in range(20):
+        weight = (low + high) / 2
+        extra = weight * (inputs - unlike * group)
+        gaps = (score[j] + extra[i] >= limit).astype(float) - (score[j] + extra[j] >= limit)
+        low, high = (weight, high) if np.abs(gaps).mean() < flips else (low, weight)
+    found = Pairs(i, i, j, group[i], group[j], label[i], points[i], gaps[:, None])
+    controls = FinanceControls.of(points)
+    return group_gap(lambda: iter([found]), controls, 1, 0, decisions=[0]).columns[0]
+
+
+@pytest.mark.parametrize(
+    ("n", "share", "flips"), [(1000, 0.5, 0.02), (1000, 0.8, 0.05), (1000, 0.95, 0.05), (2000, 0.5, 0.01)]
+)
+def test_decisions_that_seldom_differ_make_no_false_alarms(n, share, flips):
+    rng, n_audits = np.random.default_rng(7), 60
+    found = [decided(rng, n, share, flips) for _ in range(n_audits)]
+    alarms = sum(column.p_value <= 0.05 for column in found)
+    assert alarms <= stats.binom.ppf(0.999, n_audits, 0.05)
+
+
+def test_decisions_that_seldom_differ_are_tested_and_a_penalty_is_found():
+    rng = np.random.default_rng(8)
+    found = [decided(rng, 2000, 0.8, 0.05, unlike=2.0) for _ in range(20)]
+    assert np.mean([np.isfinite(column.p_value) for column in found]) >= 0.8
+    assert np.mean([column.p_value <= 0.05 and column.value < 0 for column in found]) >= 0.6
+
+
 def test_columns_add_up_and_exchanging_the_groups_changes_the_sign(rng):
     pairs, controls = made(rng, gap=1.0)
     forward, backward = (group_gap(lambda: iter([pairs]), controls, a, 1 - a) for a in (1, 0))
@@ -155,8 +222,6 @@ def test_an_input_that_few_people_carry_is_estimated_and_not_tested(rng):
 
 @pytest.mark.parametrize("correlated", [0.0, 0.9])
 def test_the_smallest_p_value_is_uniform_under_its_own_correlation(rng, correlated):
-    from scipy import stats
-
     correlation = np.full((8, 8), correlated) + (1 - correlated) * np.eye(8)
     draws = rng.multivariate_normal(np.zeros(8), correlation, size=300)
     smallest = [smallest_p_values(2 * stats.norm.sf(np.abs(z)), correlation)[1] for z in draws]

@@ -7,11 +7,13 @@ import re
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from evenhand.auditing.findings import findings_of
 from evenhand.auditing.verdict import verdict
-from evenhand.report.audit_tables import excess_table, feature_table, regime_table, weight_table
+from evenhand.report.audit_tables import excess_table, feature_table, regime_table, split_table, weight_table
 from evenhand.report.explorer import explorer_data, pairs_to_show
+from evenhand.report.finding_tables import finding_table, score_gap_table
 from evenhand.report.outcome_tables import gap_table, utility_table
 from evenhand.report.page import audit_page, audit_sections, key_metrics
 from evenhand.report.registry import CHARTS
@@ -95,14 +97,65 @@ def test_tables_have_the_numbers_of_the_audit(result, sections):
     assert "values of branch" in segments.caption
 
 
-def test_page_and_workbook_show_the_same_p_value_of_a_weight(result):
-    table = weight_table(result.to_dict())
-    sheet = sheet_of(table)
-    place = [heading for heading, _ in sheet.columns].index("p-value, two-sided")
-    for record, row, text in zip(table.records, sheet.rows, shown(table).rows, strict=True):
-        one = record["estimate"]["p_value"]
-        assert row[place] == 2 * min(one, 1 - one)
-        assert text[5] == ("< 0.001" if row[place] < 0.001 else f"{row[place]:.3f}")
+SIDES = {  # of every statistic with a p-value: its table, what the summary has, its heading, its sides
+    "excess": (excess_table, lambda s: [s["evidence"][n] for n in _EXCESSES], "p-value, one-sided", 1),
+    "splits": (split_table, lambda s: [r["estimate"] for r in s["evidence"]["splits"]], "p-value, one-sided", 1),
+    "features": (feature_table, lambda s: _in_order(s), "p-value, one-sided", 1),
+    "weights": (weight_table, lambda s: [r["estimate"] for r in s["evidence"]["weights"]], "p-value, two-sided", 2),
+    "score gap": (score_gap_table, lambda s: _gaps(s), "p-value, two-sided", 2),
+}
+_EXCESSES = ("cec", "input_gap", "reasoning_gap", "regime_b", "reason_overlap")
+
+
+def _in_order(summary):
+    found = {row["feature"]: row["estimate"] for row in summary["evidence"]["features"]}
+    return [found[row["feature"]] for row in summary["features"]]
+
+
+def _gaps(summary):
+    return [one for g in summary["score_gaps"] for one in (g["total"], g["probability"], g["decision"], *g["features"])]
+
+
+def written(p):
+    return "not estimated" if math.isnan(p) else "< 0.001" if p < 0.001 else "> 0.999" if p > 0.999 else f"{p:.3f}"
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_a_statistic_has_one_p_value_in_json_page_and_workbook(result, name):
+    table_of, of_summary, heading, sides = SIDES[name]
+    summary = result.to_dict()
+    table, expected = table_of(summary), of_summary(summary)
+    sheet, page = sheet_of(table), shown(table)
+    in_workbook = [row[[head for head, _ in sheet.columns].index(heading)] for row in sheet.rows]
+    on_page = [row[page.columns.index(heading)] for row in page.rows] if heading in page.columns else []
+    assert len(in_workbook) == len(expected) > 0
+    for k, one in enumerate(expected):
+        p = one["p_value"]
+        assert in_workbook[k] == p or (math.isnan(p) and in_workbook[k] is None)
+        assert not on_page or on_page[k] == written(p)
+        if not math.isnan(p) and one["standard_error"] > 0:
+            ratio = one["value"] / one["standard_error"]
+            size = 2 * stats.t.sf(abs(ratio), one["df"]) if sides == 2 else stats.t.sf(ratio, one["df"])
+            assert p == pytest.approx(size, rel=1e-9)
+        elif one["standard_error"] == 0 and one["value"] == 0:
+            assert p == 1
+
+
+def test_the_findings_have_the_p_values_of_their_statistics_everywhere(result):
+    summary = result.to_dict()
+    found = {one["key"]: one for one in summary["findings"]}
+    assert found["weighing"]["p_value"] == summary["cec"]["weighing_p_value"]
+    assert found["excess"]["p_value"] == summary["cec"]["p_value"]
+    assert found["score_gap"]["p_value"] == summary["score_gap"]["logit"]["p_value"]  # of two groups
+    table = finding_table(summary)
+    page, sheet = shown(table), sheet_of(table)
+    headings = [heading for heading, _ in sheet.columns]
+    for one, text, row in zip(summary["findings"], page.rows, sheet.rows, strict=True):
+        assert text[page.columns.index("p-value")] == written(one["p_value"])
+        assert row[headings.index("p-value, adjusted")] == one["p_adjusted"]
+        sides = "one-sided" if one["key"] in ("weighing", "excess") else "two-sided"
+        assert text[page.columns.index("test")] == row[headings.index("test")] == sides
+    assert f"one-sided p {'< 0.001' if found['excess']['p_value'] < 0.001 else '='}" in str(result)
 
 
 def test_every_heading_of_the_page_is_also_in_the_workbook(sections):

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import assemble, screened_people
-from evenhand.auditing.batch import BatchFindings, audit_batch
+from evenhand.auditing.batch import BatchFindings, audit_batch, explained_by_label
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.options import AuditOptions, AuditSettings
 from evenhand.auditing.people import People, check_known_groups
@@ -43,6 +43,7 @@ def audit(
     by: Any = None,  # noqa: ANN401 - any column or table
     clusters: Any = None,  # noqa: ANN401 - any column
     evidence: bool = AuditOptions.evidence,
+    limits: Mapping[str, float] | None = AuditOptions.limits,
     random_state: int = AuditOptions.random_state,
     settings: AuditSettings | None = None,
 ) -> AuditResult:
@@ -87,6 +88,10 @@ def audit(
     evidence
         Whether to compare with placebo pairs and to screen for proxies. Without, the audit takes less than half the
         time and says nothing of noise.
+    limits
+        Sizes up to which findings are small to you, such as ``{"score_gap": 0.1}``: of ``"score_gap"``, ``"inputs"``,
+        ``"weighing"`` and ``"excess"``, in the unit of the finding. Each finding then says whether it is below. None
+        for no limits.
     random_state
         Seed of everything drawn at random.
     settings
@@ -120,6 +125,7 @@ def audit(
         max_distance=max_distance,
         attribution=attribution,
         evidence=evidence,
+        limits=limits,
         random_state=random_state,
     )
     audited = audited_model(model, options, table)
@@ -251,7 +257,14 @@ def _assembled(reference: AuditReference, found: BatchFindings) -> AuditResult:
         reference,
         batches,
         merged,
-        PairsInMemory(output.pairs, people.table, pool.table, found.attributions, found.scored.match_attributions),
+        PairsInMemory(
+            output.pairs,
+            people.table,
+            pool.table,
+            found.attributions,
+            found.scored.match_attributions,
+            explained_by_label(reference, people),
+        ),
         n_reference=None if pool is people else len(pool),
         fingerprint=_fingerprint(people),
         hashes=hashes if pool is people else {**hashes, "reference": _fingerprint(pool)},

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,9 +18,10 @@ from evenhand.auditing.sums import AuditSums, text_codes
 from evenhand.auditing.triples import BatchEvidence, compare_batch
 from evenhand.matching import Pairs
 from evenhand.metrics.regimes import assign_regimes
+from evenhand.models.explaining import Explainer
 from evenhand.models.protocol import AuditedModel
 
-__all__ = ["BatchFindings", "audit_batch"]
+__all__ = ["BatchFindings", "audit_batch", "explained_by_label"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -155,6 +157,22 @@ def audit_batch(
     return BatchFindings(
         people, own, score, decision, pairs, scored, match_decision, regime, attributions, evidence, sums
     )
+
+
+def explained_by_label(reference: AuditReference, people: People) -> Callable[[], NDArray[np.float32]]:
+    """A function that explains people from the mean of their label, whatever their group, by feature.
+
+    The mean of a group, which the audit explains its people from, would tell the group to whoever compares the
+    explanations of different people.
+    """
+    pool, settings = reference.pool, reference.settings
+    one_group = np.zeros(len(pool), dtype=np.int64)
+    explainer = Explainer.of(reference.model, pool.x, pool.labels, one_group, settings.n_steps, settings.method)
+    return partial(_explained, explainer, people)
+
+
+def _explained(explainer: Explainer, people: People) -> NDArray[np.float32]:
+    return _joined_attributions(explainer.model, explainer.explain(people.x, people.labels))
 
 
 def _matched(reference: AuditReference, people: People, F: pd.DataFrame) -> Pairs:

@@ -18,6 +18,7 @@ from evenhand.auditing.triples import EvidenceSums, Triples
 from evenhand.matching.placebos import N_NEAR
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.clustering import Parts, Question, Selection, estimate_excesses
+from evenhand.metrics.estimate import p_two_sided
 from evenhand.metrics.excess import ExcessEstimate
 
 __all__ = [
@@ -76,13 +77,19 @@ class WeightDifference:
         Weight in `group` minus weight in `other_group`, over the same difference among placebo pairs. A weight is the
         change of the logit for one standard deviation of the feature, along the person's path; for a feature of
         several encoded columns it has no sign and is their root mean square. A feature that the model takes as a
-        category has no standard deviation, and no weight.
+        category has no standard deviation, and no weight. Its p-value is two-sided: a weight may differ either way.
     """
 
     feature: str
     group: str
     other_group: str
     estimate: ExcessEstimate
+
+    @classmethod
+    def of(cls, feature: str, group: str, other_group: str, found: ExcessEstimate) -> WeightDifference:
+        """The difference with a two-sided p-value, from an estimate with a one-sided one."""
+        p_value = p_two_sided(found.value, found.standard_error, found.df)
+        return cls(feature, group, other_group, replace(found, p_value=p_value))
 
 
 @dataclass(frozen=True, eq=False)
@@ -408,7 +415,7 @@ def estimate_evidence(
     regime_b = next(answers)[0]
     by_threshold = tuple((t, next(answers)[0]) for t in _THRESHOLDS)
     weights = tuple(
-        WeightDifference(design.features[j], design.groups[a], design.groups[b], estimate)
+        WeightDifference.of(design.features[j], design.groups[a], design.groups[b], estimate)
         for a, b in between
         if weighed
         for j, estimate in zip(weighed, next(answers), strict=True)

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from scipy import stats
-
+from evenhand.auditing.limits import beyond_limit, within_limit
+from evenhand.auditing.options import FindingKey
 from evenhand.metrics.adjustment import holm
+from evenhand.metrics.estimate import size_found
 from evenhand.report.formatting import decimal, is_number, listed, p_value
 
 __all__ = ["NAMES", "Finding", "findings_of", "headline_of"]
 
-Key = Literal["score_gap", "inputs", "weighing", "excess"]
 Answer = Literal["yes", "no", "open"]
 Data = Mapping[str, Any]
 
 _LEVEL = 0.05
 _PERFECT = 0.9  # an input with a higher area under the ROC curve all but names the group
+_SIGNED: tuple[FindingKey, ...] = ("score_gap", "inputs")  # either group may be worse off
 _ORDER = {"yes": 0, "no": 1, "open": 2}
-NAMES: dict[Key, str] = {
+NAMES: dict[FindingKey, str] = {
     "score_gap": "Score gap",
     "inputs": "Inputs",
     "weighing": "Weighing",
@@ -46,11 +47,15 @@ class Finding:
         "yes", "no", or "open" where it could not be tested.
     headline, sentence
         The answer in a few words, and in a sentence that says what it does not show.
+    limit, within_limit
+        The size up to which it is small to whoever asked, and whether it is: "yes" where the interval lies within the
+        limit, "no" where it lies beyond, "open" between; None without a limit. Of "inputs": of every input, and of
+        several groups, between every two. `answer` does not depend on it: that is about evidence, this about size.
     features
         Of "inputs": each input's part of the score gap, with how well it predicts the group; they sum to the gap.
     """
 
-    key: Key
+    key: FindingKey
     question: str
     estimate: float
     ci: tuple[float, float]
@@ -60,6 +65,8 @@ class Finding:
     answer: Answer
     headline: str
     sentence: str
+    limit: float | None = None
+    within_limit: Answer | None = None
     features: tuple[Mapping[str, Any], ...] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,7 +83,14 @@ def findings_of(summary: Data) -> tuple[Finding, ...]:
         return ()
     found = [_score_gap(summary), _inputs(summary), _weighing(summary), _excess(summary)]
     adjusted = holm([one["p_value"] for one in found])
-    answered = [_answered({**one, "p_adjusted": float(p)}) for one, p in zip(found, adjusted, strict=True)]
+    n_asked = sum(is_number(one["p_value"]) for one in found)
+    limits = summary["settings"].get("limits") or {}
+    answered = [
+        _limited(
+            _answered({**one, "p_adjusted": float(p), "n_asked": n_asked}), limits.get(one["key"]), one["estimates"]
+        )
+        for one, p in zip(found, adjusted, strict=True)
+    ]
     return tuple(sorted(answered, key=lambda one: (_ORDER[one.answer], _last(one.p_adjusted), one.key != "inputs")))
 
 
@@ -90,7 +104,7 @@ def _last(p: float | None) -> float:
     return math.inf if p is None or not is_number(p) else p
 
 
-def _estimate(key: Key, estimate: Data, unit: str, p: float) -> dict[str, Any]:
+def _estimate(key: FindingKey, estimate: Data, unit: str, p: float) -> dict[str, Any]:
     return {
         "key": key,
         "estimate": estimate["value"],
@@ -98,13 +112,15 @@ def _estimate(key: Key, estimate: Data, unit: str, p: float) -> dict[str, Any]:
         "unit": unit,
         "p_value": p,
         "of": estimate,
+        "estimates": [estimate],
     }
 
 
 def _score_gap(summary: Data) -> dict[str, Any]:
     named = summary["score_gap"]["group"], summary["score_gap"]["reference"]
     gap = next(gap for gap in summary["score_gaps"] if (gap["group"], gap["reference"]) == named)
-    return {**_estimate("score_gap", gap["total"], gap["unit"], gap["p_adjusted"]), "gap": gap}
+    every = [gap["total"] for gap in summary["score_gaps"]]
+    return {**_estimate("score_gap", gap["total"], gap["unit"], gap["p_adjusted"]), "gap": gap, "estimates": every}
 
 
 def _inputs(summary: Data) -> dict[str, Any]:
@@ -139,6 +155,7 @@ def _inputs(summary: Data) -> dict[str, Any]:
     return {
         **_estimate("inputs", of, gap["unit"], p),
         "gap": gap,
+        "estimates": [row for gap in summary["score_gaps"] for row in gap["features"]],
         "features": features,
         "clear": clear,
         "telling": telling,
@@ -164,7 +181,7 @@ def _excess(summary: Data) -> dict[str, Any]:
     return _estimate("excess", estimate, "CEC score", estimate["p_value"])
 
 
-_QUESTIONS: dict[Key, str] = {
+_QUESTIONS: dict[FindingKey, str] = {
     "score_gap": "Do comparable people of different groups get different scores?",
     "inputs": "Through which inputs?",
     "weighing": "Are the same inputs weighed differently?",
@@ -194,10 +211,47 @@ def _answered(one: dict[str, Any]) -> Finding:
     )
 
 
+def _limited(found: Finding, limit: float | None, estimates: Sequence[Data]) -> Finding:
+    """The finding with its size held against a limit, of all that were estimated to answer the question."""
+    if limit is None:
+        return found
+    has_side = found.key in _SIGNED
+    within = within_limit(limit, estimates, has_side=has_side)
+    beyond = beyond_limit(limit, estimates, has_side=has_side)
+    subject = _limited_size(found.key, beyond, n=len(estimates))
+    shown = f"{limit:g}, the limit you set"
+    words = {
+        "yes": f"{subject[:1].upper()}{subject[1:]} is below {shown}.",
+        "no": f"{subject[:1].upper()}{subject[1:]} is above {shown}.",
+        "open": f"Whether {subject} is below {shown}, is open.",
+    }
+    return replace(found, limit=limit, within_limit=within, sentence=f"{found.sentence} {words[within]}")
+
+
+def _limited_size(key: FindingKey, beyond: Sequence[Data], n: int) -> str:
+    """What a limit is held against: all that were estimated, or those that are beyond it."""
+    if key == "score_gap":
+        return "the gap" if n == 1 else "a gap between two groups" if beyond else "the gap between every two groups"
+    if key == "inputs":
+        names = list(dict.fromkeys(row["feature"] for row in beyond))
+        return f"what runs through {'each of ' if len(names) > 1 else ''}{listed(names) if names else 'every input'}"
+    return "the difference in weights" if key == "weighing" else "the excess"
+
+
 def _sure(one: Data) -> str:
     low, high = one["ci"]
     shown = p_value(one["p_adjusted"])
     return f"95 % interval {decimal(low)} to {decimal(high)}, adjusted p {shown if shown[0] in '<>' else f'= {shown}'}"
+
+
+def _size_found(one: Data) -> str:
+    """The smallest size that would have been answered with yes in 80 % of audits.
+
+    Were it the only thing to find, Holm would hold it against the level over all questions and, of a score gap, over
+    all pairs of groups.
+    """
+    level, sides = _LEVEL / (one["n_asked"] * len(one["estimates"])), 2 if one["key"] in _SIGNED else 1
+    return decimal(size_found(one["of"]["standard_error"], one["of"]["df"], level, sides=sides))
 
 
 def _score_words(one: Data, answer: Answer) -> tuple[str, str]:
@@ -211,8 +265,8 @@ def _score_words(one: Data, answer: Answer) -> tuple[str, str]:
         return (
             "No score gap found",
             f"No score gap at equal finances was found between {gap['group']} and {gap['reference']} "
-            f"({decimal(one['estimate'])} {gap['unit']}; {_sure(one)}). A gap of {decimal(one['of']['detectable'])} "
-            "would have been found in 80 % of cases; smaller ones may be there.",
+            f"({decimal(one['estimate'])} {gap['unit']}; {_sure(one)}). A gap of {_size_found(one)} would have been "
+            "found in 80 % of audits; smaller ones may be there.",
         )
     points = gap["probability"]["value"]
     favor = (
@@ -258,15 +312,14 @@ def _telling(row: Data) -> str:
 def _weighing_words(one: Data, answer: Answer) -> tuple[str, str]:
     if answer == "open":
         return "Weights not compared", f"Whether weights differ cannot be said: {one['of']['note']}."
-    value, error, df = one["estimate"], one["of"]["standard_error"], one["of"]["df"]
+    value, error = one["estimate"], one["of"]["standard_error"]
     if answer == "no":
         if error == 0:
             return "The same weights for everyone", "The model weighs the same inputs alike for everyone."
-        detectable = (stats.t.ppf(1 - _LEVEL, df) + stats.t.ppf(0.8, df)) * error
         return (
             "No difference in weights found",
             f"The same inputs were not found to be weighed differently between groups ({decimal(value)}; {_sure(one)})."
-            f" A difference of {decimal(float(detectable))} would have been found in 80 % of cases.",
+            f" A difference of {_size_found(one)} would have been found in 80 % of audits; smaller ones may be there.",
         )
     angle = math.degrees(2 * math.asin(min(max(value, 0.0), 1.0)))
     return (

@@ -5,9 +5,11 @@ Nothing heavy is imported, so that the command line can show its help at once.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from evenhand.exceptions import InvalidInputError
 
@@ -16,9 +18,14 @@ if TYPE_CHECKING:
     from evenhand.models.dispatch import AttributionChoice
     from evenhand.models.protocol import Output
 
-__all__ = ["AuditOptions", "AuditSettings", "Engine", "RoleOptions", "StreamOptions"]
+__all__ = ["AuditOptions", "AuditSettings", "Engine", "FindingKey", "RoleOptions", "StreamOptions"]
 
 Engine = Literal["local", "dask"]
+FindingKey = Literal["score_gap", "inputs", "weighing", "excess"]
+"""The four findings of an audit."""
+
+
+_LIMITS = "`limits` (--limit)"
 
 
 def _help(text: str) -> dict[str, str]:
@@ -81,9 +88,17 @@ class AuditOptions(AuditSettings):
         default=True, metadata=_help("Compare with placebo pairs; without, the audit is faster and blind to noise.")
     )
     random_state: int = field(default=0, metadata=_help("Seed."))
+    limits: Mapping[str, float] | None = field(
+        default=None,
+        metadata=_help(
+            "Size up to which a finding is small to you: score_gap, inputs, weighing or excess, e.g. 'score_gap=0.1'; "
+            "repeatable."
+        ),
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "limits", _checked_limits(self.limits))
         for name in ("decision_threshold", "consistency_threshold"):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value <= 1:
@@ -136,6 +151,24 @@ class StreamOptions:
             raise InvalidInputError(
                 f'A scheduler, {self.scheduler!r}, is only used by Dask: pass `engine="dask"` (--engine dask) with it.'
             )
+
+
+def _checked_limits(limits: Mapping[str, float] | None) -> dict[str, float] | None:
+    """Limits as plain data; None where there are none."""
+    known = get_args(FindingKey)
+    if limits is not None and not isinstance(limits, Mapping):
+        raise InvalidInputError(
+            f"{_LIMITS} must map findings to numbers, such as {{'score_gap': 0.1}}, got {limits!r}."
+        )
+    for name, limit in (limits or {}).items():
+        if name not in known:
+            raise InvalidInputError(
+                f"{_LIMITS} must be of {', '.join(known[:-1])} or {known[-1]}, got one of {name!r}; correct the name."
+            )
+        is_number = isinstance(limit, Real) and not isinstance(limit, bool)
+        if not is_number or not 0 < limit < math.inf:
+            raise InvalidInputError(f"{_LIMITS}: that of {name} must be a number above 0, got {limit!r}.")
+    return {name: float(limit) for name, limit in limits.items()} if limits else None
 
 
 def _named(name: str) -> str:

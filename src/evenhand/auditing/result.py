@@ -292,7 +292,10 @@ class AuditResult:
     def related_metrics(
         self, score_function: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None, random_state: int = 0
     ) -> pd.DataFrame:
-        """Other procedural metrics on the same attributions: GPF_FAE, REF, VEF and the explanation-disparity AUC.
+        """Other procedural metrics: GPF_FAE, REF, VEF and the explanation-disparity AUC.
+
+        They compare the explanations of different people, so that everyone is explained anew, from the mean of their
+        label: from the mean of the group, as in the rest of the audit, explanations would tell the group of themselves.
 
         Parameters
         ----------
@@ -309,8 +312,9 @@ class AuditResult:
         names, group = np.unique(person["group"].to_numpy(dtype=str), return_inverse=True)
         numbers = self.table.to_numpy(dtype=float) if score_function is not None else None
         X = TableEncoder.fit(self.table).transform(self.table).astype(np.float64) if numbers is None else numbers
+        explain = self._in_memory.explain_by_label
         found = procedural_metrics(
-            self.attributions.astype(np.float64),
+            (self.attributions if explain is None else explain()).astype(np.float64),
             person["score"].to_numpy(),
             person["label"].to_numpy(),
             group,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -74,6 +74,8 @@ class PairsInMemory:
     attributions, match_attributions
         By feature: of each audited person, of shape (n_people, n_features), and of the match of each pair, of shape
         (n_pairs, n_features).
+    explain_by_label
+        Explains the audited people again, from the mean of their label alone; None where there is no model to ask.
     """
 
     pairs: pd.DataFrame
@@ -81,6 +83,7 @@ class PairsInMemory:
     reference_table: pd.DataFrame
     attributions: NDArray[np.float32]
     match_attributions: NDArray[np.float32]
+    explain_by_label: Callable[[], NDArray[np.float32]] | None = None
 
     def parts(self) -> Iterator[pd.DataFrame]:
         """The pair table, whole."""

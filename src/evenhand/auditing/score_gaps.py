@@ -127,7 +127,7 @@ def _between(
     reference_group: int,
 ) -> ScoreGap:
     names, n = reference.pool.groups.names, len(features)
-    found = group_gap(triples.parts, controls, group, reference_group)
+    found = group_gap(triples.parts, controls, group, reference_group, decisions=[n + 2])
     columns = found.columns or tuple(_not_compared() for _ in range(n + 3))
     adjusted, smallest = smallest_p_values(
         [column.p_value for column in columns[:n]], found.correlation[:n, :n], reference.settings.random_state

@@ -16,9 +16,16 @@ from evenhand.exceptions import InvalidInputError
 
 __all__ = ["AuditPlan", "TablePlan", "check_given", "names_in", "options_of", "plan_from_toml"]
 
-_ALIASES = {"financial": "financial_features"}
-_KINDS: dict[str, type] = {"str": str, "bool": bool, "int": int, "float": float, "tuple[str, ...]": tuple}
-_REPEATABLE = {"fail_on"}
+_ALIASES = {"financial": "financial_features", "limit": "limits"}
+_KINDS: dict[str, type] = {
+    "str": str,
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "tuple[str, ...]": tuple,
+    "Mapping[str, float]": dict,
+}
+_REPEATABLE = {"fail_on", "limits"}
 
 Plan = TypeVar("Plan")
 
@@ -123,6 +130,8 @@ def _kind(option: Field[Any]) -> type:
 
 def _value(name: str, value: Any) -> Any:  # noqa: ANN401
     """An option as the dataclass holds it: names from a,b,c."""
+    if name == "limits":
+        return _limits_in(value)
     if name in _REPEATABLE:
         return tuple(value)
     if isinstance(value, str) and any(name == option.name and _kind(option) is tuple for option in fields(AuditPlan)):
@@ -133,6 +142,20 @@ def _value(name: str, value: Any) -> Any:  # noqa: ANN401
 def names_in(text: str) -> tuple[str, ...]:
     """Names from a,b,c."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _limits_in(texts: list[str]) -> dict[str, float]:
+    """Limits from texts like score_gap=0.1."""
+    found: dict[str, float] = {}
+    for text in texts:
+        name, _, number = (part.strip() for part in text.partition("="))
+        if name in found:
+            raise InvalidInputError(f"--limit must name a finding once, got {name} twice; leave one out.")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            raise InvalidInputError(f"--limit must read like 'score_gap=0.1', got {text!r}.") from None
+    return found
 
 
 def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
@@ -175,5 +198,11 @@ def _toml_value(path: Path, key: str, value: Any, kind: type) -> Any:  # noqa: A
             return float(value)
     elif type(value) is kind:
         return value
-    wanted = {tuple: "a text or a list of texts", str: "a text", bool: "true or false", int: "a whole number"}
+    wanted = {
+        tuple: "a text or a list of texts",
+        dict: "a table of names and numbers",
+        str: "a text",
+        bool: "true or false",
+        int: "a whole number",
+    }
     raise InvalidInputError(f"{str(path)!r}: {key} must be {wanted.get(kind, 'a number')}, got {value!r}.")

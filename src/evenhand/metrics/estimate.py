@@ -8,7 +8,9 @@ from typing import Any
 
 from scipy import special
 
-__all__ = ["Estimate", "Plain", "normal_quantile", "not_estimable"]
+__all__ = ["Estimate", "Plain", "normal_quantile", "not_estimable", "p_two_sided", "size_found"]
+
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -38,3 +40,43 @@ def not_estimable(reason: str) -> Estimate:
 def normal_quantile(confidence: float) -> float:
     """How many standard errors a two-sided interval reaches to either side."""
     return float(special.ndtri(0.5 + confidence / 2))
+
+
+def p_two_sided(value: float, standard_error: float, df: float = math.inf) -> float:
+    """Two-sided p-value of an estimate by Student's t, of 0; NaN where a number is missing.
+
+    An estimate without error is 0, but for rounding, or it is not: the p-value is 1 or 0.
+
+    Examples
+    --------
+    >>> round(p_two_sided(-0.4, 0.2), 4), p_two_sided(0.0, 0.0), p_two_sided(0.1, 0.0)
+    (0.0455, 1.0, 0.0)
+    """
+    if math.isnan(value) or math.isnan(standard_error) or math.isnan(df):
+        return math.nan
+    if standard_error == 0:
+        return float(abs(value) <= _ROUNDING)
+    size = abs(value) / standard_error
+    return float(2 * (special.ndtr(-size) if math.isinf(df) else special.stdtr(df, -size)))
+
+
+def size_found(standard_error: float, df: float, level: float, *, sides: int, power: float = 0.8) -> float:
+    """The smallest size that a test finds in a given share of cases.
+
+    Parameters
+    ----------
+    standard_error, df
+        Of the estimate, by Student's t.
+    level, sides
+        Of the test: its level, divided by the number of tests that it is adjusted for, and 1 or 2.
+    power
+        The share of cases.
+
+    Examples
+    --------
+    >>> round(size_found(0.1, math.inf, 0.05, sides=2), 3)
+    0.28
+    """
+    if math.isinf(df):
+        return float(special.ndtri(1 - level / sides) + special.ndtri(power)) * standard_error
+    return float(special.stdtrit(df, 1 - level / sides) + special.stdtrit(df, power)) * standard_error

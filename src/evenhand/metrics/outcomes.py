@@ -104,7 +104,7 @@ def statistical_parity_gap(outcomes: list[GroupOutcome]) -> Metric:
     """Spread, over groups, of the share that is approved."""
     absent = [o.group for o in outcomes if o.n == 0]
     if absent:
-        return Metric(float("nan"), f"not estimable: no one in groups {absent}")
+        return Metric(float("nan"), f"not estimable: no one in {', '.join(absent)}")
     rates = [o.positive_rate for o in outcomes]
     return Metric(max(rates) - min(rates))
 

@@ -162,7 +162,7 @@ def proxy_screen(
     rows = [_feature_strength(table[column], str(column), setting) for column in table.columns]
     notes = [
         f"{len(chosen)} of {len(X)} people, drawn at random" if len(chosen) < len(X) else "",
-        f"not judged, fewer than {2 * n_folds} people: {small}" if small else "",
+        f"not judged, fewer than {2 * n_folds} people: {', '.join(small)}" if small else "",
     ]
     return ProxyScreen(
         features=tuple(sorted(rows, key=lambda row: -row.auc)),

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 from scipy.spatial.distance import cdist
 from scipy.stats import mannwhitneyu
 from sklearn.base import clone
@@ -22,7 +21,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.checks import check_at_least, check_open_fraction, group_codes
-from evenhand.metrics.estimate import Plain
+from evenhand.metrics.estimate import Plain, p_two_sided
 from evenhand.metrics.roc import auc
 
 __all__ = [
@@ -191,8 +190,7 @@ def ref(
         difference = float(one.mean() - other.mean())
         both = np.concatenate([one, other])
         error = float(np.sqrt(both.var(ddof=1) * (1 / len(one) + 1 / len(other))))
-        p_value = float(2 * special.ndtr(-abs(difference) / error)) if error else 1.0
-        return _Pair(abs(difference), p_value)
+        return _Pair(abs(difference), p_two_sided(difference, error))
 
     return _worst_pair("ref", people, contrast, LOWER_IS_MORE_ALIKE)
 
@@ -403,7 +401,7 @@ def _worst_pair(
     sizes = np.bincount(people.codes, minlength=len(people.names))
     small = [group for group, size in zip(people.names, sizes, strict=True) if size < _LEAST_PEOPLE]
     judged = np.flatnonzero(sizes >= _LEAST_PEOPLE).tolist()
-    left_out = f"not judged, fewer than {_LEAST_PEOPLE} people: {small}" if small else ""
+    left_out = f"not judged, fewer than {_LEAST_PEOPLE} people: {', '.join(small)}" if small else ""
     if len(judged) < 2:
         reason = f"not estimable: fewer than two groups of {_LEAST_PEOPLE} people; {left_out}"
         return ProceduralMetric(name, _NAN, None, direction, None, reason)

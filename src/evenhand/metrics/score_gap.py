@@ -16,6 +16,11 @@ there is no gap, what is left of D after the finances has the same variance in b
 of the two counts. Few people may carry an input: the degrees of freedom are the
 smaller of :math:`(\sum S^2)^2 / \sum S^4 - 1` and of what :math:`A_v` and the kurtosis of the residuals give, and a
 feature with fewer than 12 is not tested.
+
+Decisions are another matter: D is 0 for most pairs, and 1 or -1 for pairs near the threshold. The kurtosis of such
+residuals is one over the share of pairs that differ, which says that few pairs count and not that few people do. Their
+degrees of freedom are those of S, and with 5 of them decisions are tested; the variance is the same, and too large
+rather than too small where few pairs differ.
 """
 
 from __future__ import annotations
@@ -28,7 +33,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-__all__ = ["FEW_DEGREES", "FinanceControls", "GapColumn", "GapPart", "GroupGap", "group_gap", "smallest_p_values"]
+from evenhand.metrics.estimate import p_two_sided, size_found
+
+__all__ = [
+    "FEW_DEGREES",
+    "FEW_DEGREES_OF_DECISIONS",
+    "FinanceControls",
+    "GapColumn",
+    "GapPart",
+    "GroupGap",
+    "group_gap",
+    "smallest_p_values",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -37,11 +53,14 @@ Bools: TypeAlias = NDArray[np.bool_]
 FEW_DEGREES = 12.0
 """A column with fewer degrees of freedom than this is estimated and not tested."""
 
+FEW_DEGREES_OF_DECISIONS = 5.0
+"""The same of a column of decisions."""
+
 _MIN_PEOPLE = 10
 _COMPONENTS = 4
 _DRAWS = 4_000
 _ROUNDING = 1e-6  # attributions are computed in single precision
-_LEVEL, _POWER = 0.05, 0.8
+_LEVEL = 0.05
 
 
 class GapPart(Protocol):
@@ -147,7 +166,7 @@ class GapColumn:
     standard_error, df
         Standard error that respects repeated use of people, and its degrees of freedom.
     detectable
-        The smallest gap that a test at the 5 % level would have found in 80 % of cases.
+        The smallest gap that a test of it alone at the 5 % level would have found in 80 % of cases.
     note
         Why a number is missing; empty if none is.
     """
@@ -183,7 +202,12 @@ class GroupGap:
 
 
 def group_gap(
-    parts: Callable[[], Iterator[GapPart]], controls: FinanceControls, group: int, reference_group: int
+    parts: Callable[[], Iterator[GapPart]],
+    controls: FinanceControls,
+    group: int,
+    reference_group: int,
+    *,
+    decisions: Sequence[int] = (),
 ) -> GroupGap:
     """Score gaps of a group against a reference group, one for each column.
 
@@ -195,6 +219,8 @@ def group_gap(
         The finances to hold equal.
     group, reference_group
         Codes of the two groups.
+    decisions
+        Columns of differences between decisions, 0 for most pairs: see the module.
 
     Returns
     -------
@@ -210,14 +236,18 @@ def group_gap(
     fit = moments.fit()
     sums = _InfluenceSums.of(parts(), controls, fit, len(controls.points))
     own_error = np.sqrt(np.diag(sums.products))
+    is_decision = np.isin(np.arange(len(own_error)), decisions)
     error = np.sqrt(np.maximum(sums.squares, sums.pooled_variance))
     with np.errstate(divide="ignore", invalid="ignore"):
-        df = np.minimum(sums.squares**2 / sums.fourth_powers, sums.pooled_degrees) - 1
+        own_degrees = sums.squares**2 / sums.fourth_powers
+        df = np.where(is_decision, own_degrees, np.minimum(own_degrees, sums.pooled_degrees)) - 1
         correlation = sums.products / np.outer(own_error, own_error)
     correlation[~np.isfinite(correlation)] = 0.0
     np.fill_diagonal(correlation, 1.0)
+    least = np.where(is_decision, FEW_DEGREES_OF_DECISIONS, FEW_DEGREES)
     columns = tuple(
-        _column(*of_column) for of_column in zip(fit.values.tolist(), error.tolist(), df.tolist(), strict=True)
+        _column(*of_column)
+        for of_column in zip(fit.values.tolist(), error.tolist(), df.tolist(), least.tolist(), strict=True)
     )
     return GroupGap(columns, correlation, sum(moments.n_people), moments.n_pairs)
 
@@ -258,17 +288,16 @@ def _nothing(note: str) -> GapColumn:
     return GapColumn(nan, nan, nan, nan, nan, nan, nan, note)
 
 
-def _column(value: float, error: float, df: float) -> GapColumn:
+def _column(value: float, error: float, df: float, least: float) -> GapColumn:
     if error <= _ROUNDING and abs(value) <= _ROUNDING:
         return GapColumn(0.0, 0.0, 0.0, 1.0, 0.0, df, 0.0, "the model does not use it differently at equal finances")
-    if not np.isfinite(df) or df < FEW_DEGREES:
+    if not np.isfinite(df) or df < least:
         note = f"worth {max(df + 1, 1):.0f} independent people: too few to test" if np.isfinite(df) else "not estimated"
         half = float(stats.t.ppf(0.975, max(df, 1.0))) * error if np.isfinite(df) else float("nan")
         return GapColumn(value, value - half, value + half, float("nan"), error, df, float("nan"), note)
     half = float(stats.t.ppf(0.975, df)) * error
-    p_value = float(2 * stats.t.sf(abs(value) / error, df)) if error > 0 else 0.0
-    detectable = (float(stats.t.ppf(1 - _LEVEL / 2, df)) + float(stats.t.ppf(_POWER, df))) * error
-    return GapColumn(value, value - half, value + half, p_value, error, df, detectable)
+    p_value = p_two_sided(value, error, df)
+    return GapColumn(value, value - half, value + half, p_value, error, df, size_found(error, df, _LEVEL, sides=2))
 
 
 def _rows_between(part: GapPart, group: int, reference_group: int) -> tuple[Ints, Floats]:

@@ -88,7 +88,7 @@ def _summary_records(summary: Summary) -> list[Record]:
             ("score gap, favorable decisions", gap["decision"], gap["decision"]["note"] or side),
         ]
         p = found["cec"]["p_value"]
-        words = "" if not is_number(p) else "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+        words = "" if not is_number(p) else "one-sided p < 0.001" if p < 0.001 else f"one-sided p = {p:.3f}"
         rows += [
             ("compared pairs, CEC mean", found["compared_mean"], "pairs that have a placebo pair"),
             ("placebo pairs, CEC mean", found["placebo_mean"], "within a group, at the same distance"),
@@ -399,7 +399,7 @@ def weight_table(summary: Summary) -> Table:
         text("other group", "other_group"),
         estimate("weight, group minus other", effect.value, places=4),
         error,
-        Column("p-value, two-sided", "p", lambda r: _two_sided(r["estimate"]["p_value"])),
+        Column("p-value, two-sided", "p", "estimate/p_value"),
         *(column.detail() for column in rest),
         Column("note", "long text", "estimate/note").detail(),
     )
@@ -407,11 +407,6 @@ def weight_table(summary: Summary) -> Table:
     caption = "How differently a feature is weighed in comparable people of two groups, over placebo pairs"
     missing = "No feature has a weight: the model takes all as categories." if evidence else NO_EVIDENCE
     return Table("Weights", caption, columns, (evidence or {"weights": []})["weights"], (), missing)
-
-
-def _two_sided(one_sided: float | None) -> float | None:
-    """A weight may differ either way, but its p-value in the summary is one-sided."""
-    return 2 * min(one_sided, 1 - one_sided) if one_sided is not None and is_number(one_sided) else None
 
 
 def proxy_table(summary: Summary) -> Table:

@@ -13,6 +13,8 @@ __all__ = ["finding_table", "largest_gap", "score_gap_table"]
 
 Summary = Mapping[str, Any]
 
+_SIDES = {"score_gap": "two-sided", "inputs": "two-sided", "weighing": "one-sided", "excess": "one-sided"}
+
 
 def largest_gap(summary: Summary) -> Mapping[str, Any]:
     """The score gap of the two groups that `summary["score_gap"]` names.
@@ -35,8 +37,11 @@ def finding_table(summary: Summary) -> Table:
         text("answer"),
         estimate("estimate", lambda r: {"value": r["estimate"], "low": r["ci"][0], "high": r["ci"][1]}),
         text("unit"),
-        Column("p", "p", "p_value"),
-        Column("p, adjusted", "p", "p_adjusted"),
+        Column("p-value", "p", "p_value"),
+        Column("p-value, adjusted", "p", "p_adjusted"),
+        Column("test", "text", lambda r: _SIDES[r["key"]]),
+        Column("limit", "number", lambda r: "" if r["limit"] is None else r["limit"]),
+        Column("within the limit", "text", lambda r: r["within_limit"] or ""),
         Column("sentence", "long text", where="workbook"),
     )
     caption = "Four questions about the model, with 95 % intervals; p-values are adjusted over the four (Holm)."
@@ -64,9 +69,9 @@ def score_gap_table(summary: Summary) -> Table:
         text("part"),
         estimate("gap", lambda r: r),
         text("unit"),
-        Column("p", "p", "p_value"),
-        Column("p, adjusted", "p", "p_adjusted"),
-        Column("smallest gap found in 80 % of cases", "number", "detectable", where="workbook"),
+        Column("p-value, two-sided", "p", "p_value"),
+        Column("p-value, adjusted", "p", "p_adjusted"),
+        Column("smallest gap that a test of it alone finds in 80 % of cases", "number", "detectable", where="workbook"),
         NOTE,
     )
     caption = "Score gap at equal finances, group minus reference group, in all and by input, with 95 % intervals."

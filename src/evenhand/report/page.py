@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenhand.report import audit_tables, outcome_tables
+from evenhand.report import audit_tables, finding_tables, outcome_tables
 from evenhand.report.explorer import explorer_data
 from evenhand.report.formatting import count, decimal, estimate_interval, is_number, percent, shortened
 from evenhand.report.frame import Finding, KeyMetric, Section, environment, render
 from evenhand.report.glossary import GLOSSARY
 from evenhand.report.registry import panels_of
+from evenhand.report.tables import Table
 
 __all__ = ["audit_card", "audit_page", "audit_sections", "key_metrics"]
 
@@ -37,6 +38,7 @@ _SETTING_WORDS = {
     "decision_threshold": "Decision threshold",
     "consistency_threshold": "Consistency threshold",
     "max_distance": "Farthest match",
+    "limits": "Limits on findings",
     "attribution": "Attribution asked for",
     "method": "Rule of integration",
     "n_steps": "Steps of integration",
@@ -172,7 +174,7 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
             details=[(name, rows) for name, rows in details if rows],
             details_title="Settings, hashes and versions",
         ),
-        Section("verdict", "Verdict", finding=_finding(summary)),
+        Section("verdict", "Verdict", finding=_finding(summary), tables=_finding_tables(summary)),
         _charts(summary, "score-gap", "Score gap at equal finances"),
         _charts(summary, "regimes", "Decisions and reasoning"),
         _charts(summary, "excess", "Excess over the placebo floor"),
@@ -200,6 +202,10 @@ def _finding(summary: Mapping[str, Any]) -> Finding:
     found = summary["verdict"]
     sentences = [*found["sentences"], ("Not shown", found["limits"])]
     return Finding(found["headline"], sentences, key_metrics(summary), summary["warnings"])
+
+
+def _finding_tables(summary: Mapping[str, Any]) -> tuple[Table, ...]:
+    return (finding_tables.finding_table(summary),) if summary["findings"] else ()
 
 
 def audit_card(summary: Mapping[str, Any]) -> str:

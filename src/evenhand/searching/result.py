@@ -280,7 +280,7 @@ class SearchResult:
             said.append("No one was held out of the search to confirm the choice; `confirmation` sets a share aside.")
         failed = sorted(self.notes)
         if failed:
-            said.append(f"Candidates without metrics: {failed}.")
+            said.append(f"Candidates without metrics: {', '.join(str(name) for name in failed)}.")
         return tuple(said)
 
     def to_json(self, path: str | os.PathLike[str]) -> Path:

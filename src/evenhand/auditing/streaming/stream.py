@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,7 @@ def audit_stream(
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
     attribution: AttributionChoice = AuditOptions.attribution,
+    limits: Mapping[str, float] | None = AuditOptions.limits,
     random_state: int = AuditOptions.random_state,
     settings: AuditSettings | None = None,
 ) -> AuditResult:
@@ -132,7 +133,7 @@ def audit_stream(
     evidence_people
         Compare so many people only, drawn at random; None for everyone. Comparing takes about two thirds of the time,
         and a million people give the excess to the third decimal and beyond. The result says how many were compared.
-    decision_threshold, consistency_threshold, max_distance, attribution, random_state, settings
+    decision_threshold, consistency_threshold, max_distance, attribution, limits, random_state, settings
         As in `evenhand.audit`.
 
     Returns
@@ -176,6 +177,7 @@ def audit_stream(
         max_distance=max_distance,
         attribution=attribution,
         evidence=evidence,
+        limits=limits,
         random_state=random_state,
     )
     how = StreamOptions(
@@ -272,9 +274,9 @@ def _plan(
 
 
 def _decisive(options: AuditOptions, columns: Columns, how: StreamOptions, *, has_reference: bool) -> dict[str, Any]:
-    """Every choice that must be the same for an audit to be resumed, as plain data."""
+    """Every choice that must be the same for an audit to be resumed, as plain data; limits change no batch."""
     return {
-        **asdict(options),
+        **{name: value for name, value in asdict(options).items() if name != "limits"},
         **asdict(columns),
         "batch_rows": how.batch_rows,
         "reference_people": None if has_reference else how.reference_people,

@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from evenhand.metrics.disparity.intervals import cornfield, koopman, newcombe
 from evenhand.metrics.disparity.membership import Membership, nobody_in, standard_error, weighted_mean
-from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
+from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable, p_two_sided
 
 __all__ = ["RateContrast", "Test", "contrast_counts", "contrast_groups", "no_contrast"]
 
@@ -111,7 +111,7 @@ def _contrast_weighted(
         difference=Estimate(difference, max(-1.0, difference - z * error), min(1.0, difference + z * error)),
         ratio=log_scale("approval ratio", lambda p: 1 / p, lambda p: p),
         odds_ratio=log_scale("odds ratio", lambda p: 1 / (p * (1 - p)), lambda p: p / (1 - p)),
-        p_value=float(2 * special.ndtr(-abs(difference / error))),
+        p_value=p_two_sided(difference, error),
         test="z of weighted rates",
         n_standard_deviations=difference / error,
     )

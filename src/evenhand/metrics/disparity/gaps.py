@@ -122,7 +122,9 @@ def _drawn_rates(
     if (people == 0).any():
         empty = [group for group, number in zip(members.names, people, strict=True) if number == 0]
         nothing = np.full(len(people), math.nan)
-        return _DrawnRates(name, nothing, nothing, nothing, nothing, f"not estimable: no one{absent} in groups {empty}")
+        return _DrawnRates(
+            name, nothing, nothing, nothing, nothing, f"not estimable: no one{absent} in {', '.join(empty)}"
+        )
     values = approvals / people
     if members.is_soft:
         influences = np.stack(
