@@ -131,6 +131,7 @@ def _run(
         n_jobs=n_jobs,
         minutes=minutes,
         page=page,
+        progress=True,
         say=typer.echo,
     )
     typer.echo(f"Written: {out / f'{study.name}.md'}")

@@ -110,8 +110,8 @@ CELLS = _cells()
 """Every cell of the study."""
 
 QUICK_CELLS = (
-    CalibrationCell("own", "logistic", Groups("logistic", 0.3), 300),
-    CalibrationCell("own", "network", Groups(share=0.2), 400),
-    CalibrationCell("german", "network", Groups(), 400),
+    CalibrationCell("own", "logistic", Groups("logistic", 0.4), 300),
+    CalibrationCell("own", "network", Groups(share=0.4), 300),
+    CalibrationCell("german", "network", Groups("non-linear", 0.5), 300),
 )
 """Cells of a few seconds, for continuous integration."""

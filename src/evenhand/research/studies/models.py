@@ -99,7 +99,7 @@ class _AsFunction:
 
     def __call__(self, x: Any) -> Floats:  # noqa: ANN401 - a table or a matrix
         with torch.inference_mode():
-            logit = self.network(torch.as_tensor(np.asarray(x, dtype=np.float32))).squeeze(-1)
+            logit = self.network(torch.tensor(np.asarray(x, dtype=np.float32))).squeeze(-1)
         found: Floats = expit(logit.numpy().astype(np.float64))
         return found
 
@@ -128,7 +128,7 @@ def biased_model(source: str, bias: Bias, number: int) -> Any:  # noqa: ANN401 -
     lesson = people.rows(rng.integers(0, len(people), _PEOPLE_PER_LESSON))
     X = biased_inputs(bias, lesson.X, rng.integers(0, 2, len(lesson)), rng)
     with torch.inference_mode():
-        score = torch.sigmoid(planted(torch.from_numpy(X.to_numpy()))).numpy().astype(np.float64)
+        score = torch.sigmoid(planted(torch.tensor(X.to_numpy()))).numpy().astype(np.float64)
     if bias == "learned network":
         return _network(X, score, number)
     return _boosted(X, (rng.random(len(score)) < score).astype(np.int64))
@@ -174,7 +174,7 @@ def _network(X: pd.DataFrame, target: Floats, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = nn.Sequential(nn.Linear(X.shape[1], 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 1))
-        x, y = torch.from_numpy(X.to_numpy(dtype=np.float32)), torch.from_numpy(target).float()
+        x, y = torch.tensor(X.to_numpy(dtype=np.float32)), torch.tensor(target, dtype=torch.float32)
         optimizer = torch.optim.Adam(network.parameters(), lr=5e-3)
         for _ in range(10):
             for rows in torch.split(torch.randperm(len(x)), 128):

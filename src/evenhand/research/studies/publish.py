@@ -55,12 +55,12 @@ CALIBRATION = Study(
     calibration.CELLS,
     400,
     calibration.QUICK_CELLS,
-    40,
+    20,
     0.05,
     calibration_rows,
     calibration_tables,
 )
-POWER = Study("power", power.CELLS, 100, power.QUICK_CELLS, 10, 0.95, power_rows, power_tables)
+POWER = Study("power", power.CELLS, 100, power.QUICK_CELLS, 8, 0.95, power_rows, power_tables)
 
 
 def run_study(
@@ -73,6 +73,7 @@ def run_study(
     n_jobs: int = 1,
     minutes: float | None = None,
     page: Path | None = None,
+    progress: bool = False,
     say: Callable[[str], None] = print,
 ) -> list[dict[str, Any]]:
     """Run a study, or what is missing of it, and write its tables.
@@ -92,8 +93,8 @@ def run_study(
         Processes, and the time after which no audit is begun.
     page
         A Markdown page whose tables are replaced.
-    say
-        What is told, before and after.
+    progress, say
+        Whether to show progress, and where to tell what is run and what was.
 
     Returns
     -------
@@ -106,7 +107,8 @@ def run_study(
     """
     if page is not None:
         _parts_of(page)
-    number = replicates or (study.quick_replicates if quick else study.replicates)
+    planned = study.quick_replicates if quick else study.replicates
+    number = planned if replicates is None else replicates
     asked = chosen_cells(study.quick_cells if quick else study.cells, cells)
     reasons = {cell.name: cell.left_out for cell in asked}
     able = [cell for cell in asked if not reasons[cell.name]]
@@ -116,8 +118,10 @@ def run_study(
         raise InvalidInputError(f"No cell of {len(asked)} can be run here: {next(iter(reasons.values()))}")
     plan = plan_of(len(able), number, study.rate)
     say(plan)
-    audits = run_audits(able, number, out / f"{study.name}.jsonl", n_jobs=n_jobs, minutes=minutes)
+    audits = run_audits(able, number, out / f"{study.name}.jsonl", n_jobs=n_jobs, minutes=minutes, progress=progress)
     rows = study.rows(able, audits)
+    if not rows:
+        raise InvalidInputError(f"No audit of {len(able) * number:,} was made in {minutes} minutes: allow more.")
     n_done = sum(row["n_audits"] for row in rows)
     done = f"{n_done:,} of {len(able) * number:,} audits were made."
     say(done)

@@ -82,7 +82,8 @@ def _is_exact(estimate: Data) -> bool:
 
 
 def _number(value: float | None) -> float | None:
-    return None if value is None or math.isnan(value) else float(value)
+    """Five digits are enough to tell a p-value from 0.05, and keep lines short."""
+    return None if value is None or math.isnan(value) else float(f"{value:.5g}")
 
 
 def _tested(p: float | None, estimates: list[Data]) -> float | None:

@@ -44,7 +44,13 @@ class _Task:
 
 
 def run_audits(
-    cells: Sequence[Cell], replicates: int, path: Path, *, n_jobs: int = 1, minutes: float | None = None
+    cells: Sequence[Cell],
+    replicates: int,
+    path: Path,
+    *,
+    n_jobs: int = 1,
+    minutes: float | None = None,
+    progress: bool = False,
 ) -> dict[str, list[Line]]:
     """Audit the data sets that the file does not hold yet, and add them to it.
 
@@ -61,6 +67,8 @@ def run_audits(
         Processes; each keeps to one core.
     minutes
         Begin no audit after this time; None for no limit.
+    progress
+        Whether to show progress.
 
     Returns
     -------
@@ -81,11 +89,11 @@ def run_audits(
     done = read_audits(path)
     tasks = list(_tasks(cells, replicates, done, stop_at))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file, shown_progress("parts", len(tasks)) as advance:
+    with path.open("a", encoding="utf-8") as file, shown_progress("parts", len(tasks), is_shown=progress) as advance:
         for lines in _results(tasks, n_jobs):
-            file.writelines(json.dumps(json_ready(line)) + "\n" for line in lines)
+            file.writelines(json.dumps(json_ready(line), separators=(",", ":")) + "\n" for line in lines)
             file.flush()
-            advance(lines[-1]["cell"] if lines else "out of time")
+            advance(lines[-1]["cell"] if lines else "")
     found = read_audits(path)
     return {cell.name: [line for line in found[cell.name] if line["replicate"] < replicates] for cell in cells}
 
@@ -122,10 +130,9 @@ def _tasks(
 
 
 def _results(tasks: Sequence[_Task], n_jobs: int) -> Iterator[list[Line]]:
+    begun = (task for task in tasks if time.time() < task.stop_at)
     if n_jobs == 1:
-        yield from (task.run() for task in tasks)
+        yield from (task.run() for task in begun)
         return
     with parallel_config("loky", inner_max_num_threads=1):
-        yield from Parallel(n_jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs")(
-            delayed(task.run)() for task in tasks
-        )
+        yield from Parallel(n_jobs, return_as="generator_unordered")(delayed(task.run)() for task in begun)

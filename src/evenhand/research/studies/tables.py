@@ -17,7 +17,7 @@ from evenhand.research.studies.power import PowerCell
 from evenhand.research.studies.readings import FINDINGS, TESTS
 from evenhand.research.studies.study import Line, share_error
 
-__all__ = ["calibration_rows", "calibration_tables", "power_rows", "power_tables"]
+__all__ = ["calibration_rows", "calibration_tables", "is_too_often", "power_rows", "power_tables"]
 
 Share: TypeAlias = dict[str, float | int]
 

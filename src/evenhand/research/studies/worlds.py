@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, softmax
 
 from evenhand.datasets.dataset import load_dataset
-from evenhand.exceptions import EvenhandError
+from evenhand.exceptions import DataFileError, EvenhandError
 from evenhand.inputs.encoding import TableEncoder
 
 __all__ = [
@@ -170,6 +170,8 @@ def _hmda() -> People:
 
 def _taiwan() -> People:
     path = Path(os.environ.get("EVENHAND_DATA", "")) / "taiwan" / "default_of_credit_card_clients.csv.gz"
+    if not path.exists():
+        raise DataFileError(f"{path} was not found: put it in the folder that EVENHAND_DATA names.")
     table = pd.read_csv(path, index_col="ID")
     y = 1 - table.pop("default payment next month").to_numpy(dtype=np.int64)
     for column in ("EDUCATION", "MARRIAGE"):
@@ -225,10 +227,11 @@ def population(source: str) -> People:
     return SOURCES[source]()
 
 
+@lru_cache(maxsize=len(SOURCES))
 def why_absent(source: str) -> str:
     """Why the features of a source cannot be read here; empty where they can."""
     try:
         population(source)
-    except (EvenhandError, OSError) as error:
+    except EvenhandError as error:
         return str(error)
     return ""
