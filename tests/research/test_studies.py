@@ -12,12 +12,19 @@ import evenhand as eh
 from evenhand.exceptions import InvalidInputError
 from evenhand.research.studies import calibration, models, power
 from evenhand.research.studies.alternatives import ALTERNATIVES
-from evenhand.research.studies.models import BIASES, biased_inputs, biased_model, blind_model, fitting_rows
+from evenhand.research.studies.models import (
+    BIASES,
+    audited_people,
+    biased_inputs,
+    biased_model,
+    blind_model,
+    fitting_rows,
+)
 from evenhand.research.studies.publish import CALIBRATION, POWER, run_study
 from evenhand.research.studies.readings import FINDINGS, TESTS, read_audit
 from evenhand.research.studies.run import read_audits, run_audits
 from evenhand.research.studies.study import chosen_cells
-from evenhand.research.studies.tables import calibration_rows, calibration_tables, is_too_often, power_rows
+from evenhand.research.studies.study_tables import calibration_rows, calibration_tables, is_too_often, power_rows
 from evenhand.research.studies.worlds import Groups, People, draw_groups, population
 
 # --- people ---
@@ -122,9 +129,16 @@ def test_models_that_are_blind_have_no_input_for_the_group():
     assert blind_model("german", "network", 0)[0].in_features == population("german").X.shape[1]
 
 
-def test_no_one_audited_was_in_the_lesson_where_there_are_enough_people():
-    assert len(fitting_rows("own", 3)) == 2000
-    assert len(fitting_rows("german", 3)) == 700
+def test_models_are_audited_on_people_they_were_not_fitted_to_where_there_are_enough():
+    def keys(people):
+        return set(people.X["finance_1"].tolist())  # continuous: one value each
+
+    fitted = population("own").rows(fitting_rows("own", 3))
+    audited = audited_people("own", 3, 1000, np.random.default_rng(0))
+    assert len(fitted) == 2000
+    assert len(keys(audited)) == 1000
+    assert not keys(audited) & keys(fitted)
+    assert len(audited_people("german", 3, 1000, np.random.default_rng(0))) == 1000
     assert not np.array_equal(fitting_rows("own", 3), fitting_rows("own", 4))
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-import numpy as np
-
 from evenhand.auditing.audit import audit
-from evenhand.research.studies.models import DATA_SETS_PER_MODEL, Kind, blind_model, fitting_rows, why_not_explained
+from evenhand.research.studies.models import DATA_SETS_PER_MODEL, Kind, audited_people, blind_model, why_not_explained
 from evenhand.research.studies.readings import read_audit
 from evenhand.research.studies.study import Line
-from evenhand.research.studies.worlds import SOURCES, Groups, draw_groups, generator, population, why_absent
+from evenhand.research.studies.worlds import SOURCES, Groups, draw_groups, generator, why_absent
 
 __all__ = ["CELLS", "QUICK_CELLS", "CalibrationCell"]
 
@@ -57,15 +55,11 @@ class CalibrationCell:
         """What the audit of data set number `replicate` found."""
         rng = generator(self.name, number=replicate)
         number = replicate // DATA_SETS_PER_MODEL
-        model, everyone = blind_model(self.source, self.model, number), population(self.source)
-        n_drawn = self.n + _REFERENCE * self.has_reference
-        others = np.setdiff1d(np.arange(len(everyone)), fitting_rows(self.source, number))
-        # The model knows no groups, so in a small source it may have seen the people.
-        candidates = others if len(others) >= n_drawn else np.arange(len(everyone))
-        people = everyone.rows(rng.permutation(candidates)[:n_drawn])
+        model = blind_model(self.source, self.model, number)
+        people = audited_people(self.source, number, self.n + _REFERENCE * self.has_reference, rng)
         group = draw_groups(self.groups, people, rng)
-        start = time.process_time()
         X, y = people.X, people.y
+        start = time.process_time()
         result = audit(
             model,
             X[: self.n],

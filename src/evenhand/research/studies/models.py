@@ -18,13 +18,14 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from evenhand.datasets.synthetic import PlantedBiasModel
-from evenhand.research.studies.worlds import generator, population
+from evenhand.research.studies.worlds import People, generator, population
 
 __all__ = [
     "BIASES",
     "DATA_SETS_PER_MODEL",
     "Bias",
     "Kind",
+    "audited_people",
     "biased_inputs",
     "biased_model",
     "blind_model",
@@ -71,6 +72,17 @@ def fitting_rows(source: str, number: int) -> Ints:
     n = len(population(source))
     n_fitted = min(_PEOPLE_PER_MODEL, int(_SHARE_OF_FEW * n))
     return np.sort(generator("fitting", source, number=number).permutation(n)[:n_fitted])
+
+
+def audited_people(source: str, number: int, n: int, rng: np.random.Generator) -> People:
+    """Some `n` people to audit model `number` on: others than it was fitted to, where there are enough.
+
+    The model knows no groups, so in a small source it may have seen the people.
+    """
+    everyone = population(source)
+    rows = np.arange(len(everyone))
+    others = np.setdiff1d(rows, fitting_rows(source, number))
+    return everyone.rows(rng.permutation(others if len(others) >= n else rows)[:n])
 
 
 @lru_cache(maxsize=64)

@@ -5,22 +5,20 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-import numpy as np
-
 from evenhand.auditing.audit import audit
 from evenhand.research.studies.alternatives import alternative_p_values
 from evenhand.research.studies.models import (
     BIASES,
     DATA_SETS_PER_MODEL,
     Bias,
+    audited_people,
     biased_inputs,
     biased_model,
-    fitting_rows,
     why_not_explained,
 )
 from evenhand.research.studies.readings import read_audit
 from evenhand.research.studies.study import Line
-from evenhand.research.studies.worlds import Groups, draw_groups, generator, population, why_absent
+from evenhand.research.studies.worlds import Groups, draw_groups, generator, why_absent
 
 __all__ = ["CELLS", "QUICK_CELLS", "PowerCell"]
 
@@ -63,10 +61,8 @@ class PowerCell:
         """What the audit of data set number `replicate` found, and what others would have."""
         rng = generator(self.name, number=replicate)
         number = replicate // DATA_SETS_PER_MODEL
-        model, everyone = biased_model(self.source, self.bias, number), population(self.source)
-        others = np.setdiff1d(np.arange(len(everyone)), fitting_rows(self.source, number))
-        candidates = others if len(others) >= self.n else np.arange(len(everyone))
-        people = everyone.rows(rng.permutation(candidates)[: self.n])
+        model = biased_model(self.source, self.bias, number)
+        people = audited_people(self.source, number, self.n, rng)
         group = draw_groups(Groups(share=self.share), people, rng)
         X, finances = biased_inputs(self.bias, people.X, group, rng), list(people.finances)
         start = time.process_time()

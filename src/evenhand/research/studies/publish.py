@@ -13,7 +13,7 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.research.studies import calibration, power
 from evenhand.research.studies.run import run_audits
 from evenhand.research.studies.study import Cell, Line, chosen_cells, plan_of
-from evenhand.research.studies.tables import calibration_rows, calibration_tables, power_rows, power_tables
+from evenhand.research.studies.study_tables import calibration_rows, calibration_tables, power_rows, power_tables
 from evenhand.system.files import json_ready, write_text
 
 __all__ = ["CALIBRATION", "POWER", "Study", "run_study"]
