@@ -12,7 +12,7 @@ import typer
 from evenhand.cli.auditing import audit, demo
 from evenhand.cli.comparing import compare, monitor
 from evenhand.cli.datasets import data_app
-from evenhand.cli.research import calibrate, reproduce
+from evenhand.cli.research import calibrate, power, reproduce
 from evenhand.cli.searching import search
 from evenhand.cli.training import train
 from evenhand.exceptions import EvenhandError, EvenhandWarning
@@ -29,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (audit, demo, compare, monitor, train, search, reproduce, calibrate):
+for command in (audit, demo, compare, monitor, train, search, reproduce, calibrate, power):
     app.command()(command)
 app.add_typer(data_app, name="data")
 

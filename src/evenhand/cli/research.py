@@ -1,4 +1,4 @@
-"""`evenhand reproduce` and `evenhand calibrate`."""
+"""`evenhand reproduce`, `evenhand calibrate` and `evenhand power`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from evenhand.cli.options import names_in
 
-__all__ = ["calibrate", "reproduce"]
+__all__ = ["calibrate", "power", "reproduce"]
 
 
 def reproduce(
@@ -61,23 +61,77 @@ def reproduce(
     typer.echo(f"\nWritten: {found.page}")
 
 
+_Quick = Annotated[bool, typer.Option("--quick", help="A few small cells, in seconds.")]
+_Cells = Annotated[str | None, typer.Option(help="Parts of the names of cells to run: german,adult; all by default.")]
+_Replicates = Annotated[int | None, typer.Option(help="Data sets in each cell.")]
+_Minutes = Annotated[float | None, typer.Option(help="Begin no audit after this time; a second run goes on.")]
+_Processes = Annotated[int, typer.Option(help="Processes, each on one core.")]
+_Page = Annotated[Path | None, typer.Option(help="Markdown page whose tables are replaced.")]
+
+
 def calibrate(
-    full: Annotated[bool, typer.Option("--full", help="The whole study: hours of one core.")] = False,
-    n_jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
-    out: Annotated[Path, typer.Option(help="File for the table, as JSON.")] = Path("calibration.json"),
+    quick: _Quick = False,
+    cells: _Cells = None,
+    replicates: _Replicates = None,
+    minutes: _Minutes = None,
+    n_jobs: _Processes = 1,
+    out: Annotated[Path, typer.Option(help="Folder for audits and tables.")] = Path("calibration"),
+    page: _Page = None,
 ) -> None:
-    """Measure false alarms, power and coverage of the excess on models whose truth is known.
+    """Measure false alarms and coverage of every test of the audit, where there is nothing to find.
+
+    Hours of one core, unless --quick or --minutes says otherwise. A second run adds the audits that are missing.
 
     \b
     Example:
-      evenhand calibrate --out calibration.json
+      evenhand calibrate --quick --out calibration
     """
-    import json
+    _run("CALIBRATION", quick, cells, replicates, minutes, n_jobs, out, page)
 
-    from evenhand.research.calibration import run_study
-    from evenhand.system.files import write_atomically
 
-    rows = run_study(quick=not full, n_jobs=n_jobs, progress=True)
-    with write_atomically(out) as temporary:
-        temporary.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    typer.echo(f"Written: {out}")
+def power(
+    quick: _Quick = False,
+    cells: _Cells = None,
+    replicates: _Replicates = None,
+    minutes: _Minutes = None,
+    n_jobs: _Processes = 1,
+    out: Annotated[Path, typer.Option(help="Folder for audits and tables.")] = Path("power"),
+    page: _Page = None,
+) -> None:
+    """Measure how often the audit finds biases that were put there, beside other tests.
+
+    Hours of one core, unless --quick or --minutes says otherwise. A second run adds the audits that are missing.
+
+    \b
+    Example:
+      evenhand power --quick --out power
+    """
+    _run("POWER", quick, cells, replicates, minutes, n_jobs, out, page)
+
+
+def _run(
+    name: str,
+    quick: bool,
+    cells: str | None,
+    replicates: int | None,
+    minutes: float | None,
+    n_jobs: int,
+    out: Path,
+    page: Path | None,
+) -> None:
+    from evenhand.research.studies import publish
+
+    study = getattr(publish, name)
+    publish.run_study(
+        study,
+        out,
+        quick=quick,
+        cells=() if cells is None else names_in(cells),
+        replicates=replicates,
+        n_jobs=n_jobs,
+        minutes=minutes,
+        page=page,
+        progress=True,
+        say=typer.echo,
+    )
+    typer.echo(f"Written: {out / f'{study.name}.md'}")
