@@ -206,6 +206,14 @@ class GapPart:
     finances: np.ndarray
     score_gaps: np.ndarray
 
+    @property
+    def unit(self):
+        return self.person
+
+    @property
+    def match(self):
+        return self.other
+
 
 def group_gap(people, decisions=()):
     """Gaps between two of three groups, of people outside a reference of 100 whose finances go by column."""
