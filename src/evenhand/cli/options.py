@@ -14,9 +14,11 @@ import typer
 from evenhand.auditing.options import AuditOptions, RoleOptions, StreamOptions
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["AuditPlan", "TablePlan", "check_given", "names_in", "options_of", "plan_from_toml"]
+__all__ = ["ALIASES", "AuditPlan", "TablePlan", "check_given", "names_in", "options_of", "plan_from_toml"]
 
-_ALIASES = {"financial": "financial_features"}
+ALIASES = {"financial": "financial_features"}
+"""Short names of options."""
+
 _KINDS: dict[str, type] = {"str": str, "bool": bool, "int": int, "float": float, "tuple[str, ...]": tuple}
 _REPEATABLE = {"fail_on"}
 
@@ -105,7 +107,7 @@ def check_given(plan: object, *names: str) -> None:
 
 def _parameter(option: Field[Any]) -> inspect.Parameter:
     flag = "--" + option.name.replace("_", "-")
-    names = [flag, *(f"--{short}" for short, name in _ALIASES.items() if name == option.name)]
+    names = [flag, *(f"--{short}" for short, name in ALIASES.items() if name == option.name)]
     kind = _kind(option)
     if kind is bool:
         names = [f"{flag}/--no-{flag[2:]}"] if option.default else [flag]
@@ -157,7 +159,7 @@ def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
     optional = {option.name for option in fields(plan) if str(option.type).endswith(" | None")}  # type: ignore[arg-type]
     values = {}
     for key, value in settings.items():
-        name = _ALIASES.get(key, key)
+        name = ALIASES.get(key, key)
         if name not in kinds:
             raise InvalidInputError(f"{str(path)!r} has an unknown key {key!r}.{did_you_mean(key, list(kinds))}")
         # TOML has no word for nothing: an empty text is none.

@@ -54,13 +54,15 @@ class Columns:
         by: Sequence[str],
         positive_label: str | None,
         drop_missing: bool,
+        financial: Sequence[str] = (),
     ) -> Columns:
         """Check names against the columns that there are; features are by default all that play no other part."""
-        check_columns([label], available, "`label` (--label)")
+        (label,) = check_columns([label], available, "`label` (--label)")
         groups = check_columns(group, available, "`group` (--group)")
         dropped = check_columns(drop, available, "`drop` (--drop)") if drop else []
         splits = check_columns(by, available, "`by` (--by)") if by else []
         hidden = {label, *dropped, *(() if keep_group else groups)}
+        _check_apart(financial, label, groups, dropped)
         chosen = [c for c in available if c not in hidden] if features is None else features
         features_ = check_columns(chosen, available, "The model")
         return cls(label, tuple(groups), tuple(features_), tuple(splits), positive_label, drop_missing)
@@ -101,6 +103,20 @@ class Columns:
             return values
         text = values.astype(str).str.strip()
         return (text == self.positive_label).astype("int64").mask(values.isna())
+
+
+def _check_apart(financial: Sequence[str], label: str, groups: Sequence[str], dropped: Sequence[str]) -> None:
+    """Refuse financial features that are the label, the group or left out, whichever name they are absent under."""
+    for name in map(str.strip, financial):
+        for part, names, what in (
+            ("is the label", [label], "people are compared within one label anyway"),
+            ("is the group", groups, "people of different groups would never be comparable"),
+            ("is left out by `drop` (--drop)", dropped, "people are compared on inputs of the model"),
+        ):
+            if name in map(str.strip, names):
+                raise InvalidInputError(
+                    f"The financial feature {name!r} {part}: {what}. Take it out of `financial_features` (--financial)."
+                )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,46 @@
+"""`evenhand check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenhand.cli.options import TablePlan, options_of
+
+__all__ = ["check"]
+
+
+@options_of(TablePlan)
+def check(
+    data: Annotated[Path, typer.Argument(help="CSV (plain or gzip) or Parquet file, one row per applicant.")],
+    plan: TablePlan,
+    out: Annotated[Path, typer.Option(help="Folder for the page and for audit.toml.")] = Path("check"),
+) -> None:
+    """Look at a table before it is audited: columns, groups, and a configuration to edit.
+
+    What is not named by an option is proposed. `audit.toml` in the folder holds the proposals with a comment on each.
+
+    \b
+    Example, after `evenhand data save german --out german.csv`:
+      evenhand check german.csv --out check
+    """
+    from rich.console import Console
+
+    from evenhand.auditing.checking import check as look
+    from evenhand.inputs.tables import read_table
+
+    table = read_table(data)
+    found = look(
+        table.drop(columns=[name for name in plan.drop if name in table.columns]),
+        plan.label or None,
+        list(plan.group) or None,
+        financial_features=plan.financial_features or None,
+        positive_label=plan.positive_label,
+        source=data.name,
+    )
+    Console().print(found)
+    page = found.to_html(out / "check.html")
+    config = found.write_config(out / "audit.toml")
+    typer.echo(f"\nWritten: {page}\nEdit {config}, then run: evenhand audit {data} --config {config}")
