@@ -15,6 +15,7 @@ from rich.console import Console, RenderableType
 
 from evenhand.auditing.associations import with_associations
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.alike_names import plain_name
 from evenhand.inputs.checking.columns import ColumnCheck, check_table
 from evenhand.inputs.checking.config import Choice, config_text
 from evenhand.inputs.checking.groups import GroupCheck, check_groups
@@ -269,7 +270,8 @@ def check(
         )
     parts = {*_names(label), *_names(group)}
     favorable = pd.Series(np.nan, index=table.index) if labels is None else _favorable(labels, positive)
-    checks, strength = with_associations(checks, table, favorable, groups, parts)
+    told_apart = None if groups is None else groups.map(plain_name, na_action="ignore")
+    checks, strength = with_associations(checks, table, favorable, told_apart, parts)
     if financial_features is None:
         financial = propose_financial(checks, [*parts], strength)
     else:
