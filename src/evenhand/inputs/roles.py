@@ -62,7 +62,8 @@ class Columns:
         dropped = check_columns(drop, available, "`drop` (--drop)") if drop else []
         splits = check_columns(by, available, "`by` (--by)") if by else []
         hidden = {label, *dropped, *(() if keep_group else groups)}
-        _check_apart(financial, label, groups, dropped)
+        finances = check_columns(financial, available, "`financial_features`") if financial else []
+        _check_apart(finances, label, groups, dropped)
         chosen = [c for c in available if c not in hidden] if features is None else features
         features_ = check_columns(chosen, available, "The model")
         return cls(label, tuple(groups), tuple(features_), tuple(splits), positive_label, drop_missing)
@@ -106,14 +107,14 @@ class Columns:
 
 
 def _check_apart(financial: Sequence[str], label: str, groups: Sequence[str], dropped: Sequence[str]) -> None:
-    """Refuse financial features that are the label, the group or left out, whichever name they are absent under."""
-    for name in map(str.strip, financial):
+    """Refuse financial features that are the label or the group, or are left out."""
+    for name in financial:
         for part, names, what in (
             ("is the label", [label], "people are compared within one label anyway"),
             ("is the group", groups, "people of different groups would never be comparable"),
             ("is left out by `drop` (--drop)", dropped, "people are compared on inputs of the model"),
         ):
-            if name in map(str.strip, names):
+            if name in names:
                 raise InvalidInputError(
                     f"The financial feature {name!r} {part}: {what}. Take it out of `financial_features` (--financial)."
                 )
