@@ -91,22 +91,28 @@ def show_and_write(result: AuditResult, out: Path) -> Path:
     from rich.console import Console
 
     from evenhand.exceptions import MissingExtraError
+    from evenhand.system.progress import PATIENCE, progress
 
     Console().print(result)
     show_left_out(result.provenance.exclusions)
     pairs = result.pairs_path  # a streamed audit has written them already
-    if pairs is None:
-        pairs = out / "pairs.parquet"
-        result.to_parquet(pairs)
-    result.to_json(out / "audit.json")
-    written = [out / "audit.json", pairs]
-    try:
-        result.to_excel(out / "audit.xlsx")
-        written.insert(0, out / "audit.xlsx")
-    except MissingExtraError as error:
-        typer.echo(str(error), err=True)
     report = out / "report.html"
-    result.to_html(report, pairs_file=pairs.name)
+    with progress("files", 4, after=PATIENCE) as advance:
+        if pairs is None:
+            pairs = out / "pairs.parquet"
+            result.to_parquet(pairs)
+        advance("pairs")
+        result.to_json(out / "audit.json")
+        advance("numbers")
+        written = [out / "audit.json", pairs]
+        try:
+            result.to_excel(out / "audit.xlsx")
+            written.insert(0, out / "audit.xlsx")
+        except MissingExtraError as error:
+            typer.echo(str(error), err=True)
+        advance("workbook")
+        result.to_html(report, pairs_file=pairs.name)
+        advance("report")
     typer.echo(f"\nWritten: {', '.join(map(str, written))}")
     typer.echo(f"Report: {report}")
     return report

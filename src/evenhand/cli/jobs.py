@@ -24,6 +24,7 @@ from evenhand.inputs.roles import Columns, Rows
 from evenhand.inputs.splitting import split_people
 from evenhand.inputs.tables import read_table
 from evenhand.inputs.validation import as_groups, as_labels
+from evenhand.system.progress import PATIENCE, progress
 from evenhand.training.classifier import CECClassifier
 
 if TYPE_CHECKING:
@@ -46,9 +47,12 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
 
     Without a model a plain network is fitted on 70 % of the people and audited on the rest, matched in the 70 %.
     """
-    fitted = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
-    features = None if fitted is None else input_columns(fitted)
-    people, left_out = _applicants(path, plan, features)
+    with progress("reading", 2, after=PATIENCE) as advance:
+        fitted = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
+        advance("model")
+        features = None if fitted is None else input_columns(fitted)
+        people, left_out = _applicants(path, plan, features)
+        advance("people")
     assert people.table is not None
     by = pd.DataFrame(people.by) if people.by else None
     if fitted is None:

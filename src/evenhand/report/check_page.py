@@ -20,6 +20,7 @@ Data = Mapping[str, Any]
 
 _SEVERITIES = {"refuse": "left out or refused", "warn": "warned about", "note": "worth knowing"}
 _STYLES = {"refuse": "bold red", "warn": "yellow", "note": "dim"}
+_WRAPPED = ("holds", "suspicious")
 _PARTS = {"label": "Label", "group": "Group", "financial": "Financial features"}
 
 
@@ -49,6 +50,7 @@ def terminal_check(data: Data) -> RenderableType:
     table = RichTable(*found.columns, box=None, pad_edge=False)
     for column, is_number in zip(table.columns, found.is_number, strict=True):
         column.justify = "right" if is_number else "left"
+        column.no_wrap = column.header not in _WRAPPED
     for row in found.rows:
         table.add_row(*map(Text, row))
     parts: list[RenderableType] = [Text(_headline(data), style="bold"), Text(), table]
