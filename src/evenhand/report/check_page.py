@@ -132,7 +132,7 @@ def _problem_table(data: Data) -> Table:
     columns = (
         text("column"),
         text("what", "kind"),
-        Column("an audit", "text", lambda problem: _SEVERITIES[problem["severity"]]),
+        Column("in an audit", "text", lambda problem: _SEVERITIES[problem["severity"]]),
         Column("in words", "long text", "sentence"),
     )
     return Table("Problems", "Everything suspicious, the gravest first", columns, data["problems"])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 __all__ = ["Choice", "config_text"]
+
+_WIDTH = 110
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,10 @@ def config_text(source: str, choices: Sequence[Choice], looks: Sequence[str]) ->
         f"# Choices of an audit of {_comment(source)}, proposed by `evenhand check`. Read each one and correct it."
     ]
     for choice in choices:
-        lines += ["", f"# {choice.heading}", *_lines_of(choice)]
+        lines += ["", *_comment_lines(choice.heading), *_lines_of(choice)]
     if looks:
-        lines += ["", "# Look at these before the audit:", *(f"# - {_comment(sentence)}" for sentence in looks)]
+        lines += ["", "# Look at these before the audit:"]
+        lines += [line for sentence in looks for line in _comment_lines(f"- {sentence}")]
     return "\n".join(lines) + "\n"
 
 
@@ -66,12 +70,17 @@ def _lines_of(choice: Choice) -> list[str]:
     value = choice.value
     if value is None:
         return ["# Nothing in the table looks like it: write it behind the equals sign.", f"# {choice.key} ="]
-    reason = [f"# Proposed: {_comment(choice.reason)}."] if choice.reason else []
+    reason = _comment_lines(f"Proposed: {choice.reason}.") if choice.reason else []
     if not isinstance(value, Mapping) or not value:
         return [*reason, f"{choice.key} = {_value(value)}"]
     cells = {f"{_value(name)},": _comment(why) for name, why in value.items()}
     width = max(map(len, cells), default=0)
     return [*reason, f"{choice.key} = [", *(f"  {cell:<{width}}  # {why}" for cell, why in cells.items()), "]"]
+
+
+def _comment_lines(text: str) -> list[str]:
+    """A text as comments of limited width."""
+    return textwrap.wrap(_comment(text), _WIDTH, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)
 
 
 def _value(value: str | bool | Iterable[str]) -> str:
