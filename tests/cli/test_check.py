@@ -89,6 +89,7 @@ def test_options_of_a_check_go_before_its_proposals(evenhand, loans, tmp_path):
     assert code == 0, err
     assert "Financial features: debt" in out
     assert "opened" not in out
+    assert '"opened",      # you named it' in (tmp_path / "audit.toml").read_text()
     assert evenhand("check", loans, "--label", "aproved")[0] == 2
 
 

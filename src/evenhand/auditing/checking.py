@@ -73,6 +73,8 @@ class CheckResult:
         The columns given or proposed for each part, and why; None where there are none.
     positive_label
         The value of the label that is favorable, and why; None where it is 1.
+    dropped
+        Columns that were not looked at.
     n_without_label
         People without a label.
     source
@@ -85,6 +87,7 @@ class CheckResult:
     group: Proposal | None
     financial: Proposal | None
     positive_label: tuple[str, str] | None
+    dropped: tuple[str, ...]
     n_without_label: int
     source: str
 
@@ -183,11 +186,12 @@ class CheckResult:
     def _dropped(self) -> dict[str, str]:
         """Columns that should be no inputs, and why."""
         parts = {*_names(self.label), *_names(self.group), *_names(self.financial)}
-        return {
+        found = {
             column.name: next(sign.clause for sign in column.signs if sign.kind in _DROPPED)
             for column in self.checks
             if column.name not in parts and column.has(*_DROPPED)
         }
+        return {**dict.fromkeys(self.dropped, _GIVEN), **found}
 
     def write_config(self, path: str | os.PathLike[str]) -> Path:
         """Write `config` to a file, whole or not at all."""
@@ -217,6 +221,7 @@ def check(
     sensitive_features: Any = None,  # noqa: ANN401 - any column or table, or names
     *,
     financial_features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
     positive_label: str | None = None,
     source: str = "the table",
 ) -> CheckResult:
@@ -236,6 +241,8 @@ def check(
         Groups, or the name or names of their columns in `X`; by default a column is proposed.
     financial_features
         Columns on which people are comparable; by default some are proposed.
+    drop
+        Columns that are no inputs and need no look.
     positive_label
         Value of the label that is the favorable outcome.
     source
@@ -256,6 +263,8 @@ def check(
     (('approved',), ('sex',), ('income',))
     """
     table = as_table(X)
+    dropped = tuple(check_columns(drop, list(table.columns), "`drop`")) if drop else ()
+    table = table.drop(columns=list(dropped))
     names = list(table.columns)
     checks = check_table(table)
     label, labels = _label(table, checks, y)
@@ -283,6 +292,7 @@ def check(
         group=group,
         financial=financial,
         positive_label=positive,
+        dropped=dropped,
         n_without_label=0 if labels is None else int(labels.isna().sum()),
         source=source,
     )

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from evenhand.cli.options import TablePlan, options_of
+from evenhand.cli.options import CheckPlan, options_of
 
 __all__ = ["check"]
 
 
-@options_of(TablePlan)
+@options_of(CheckPlan)
 def check(
     data: Annotated[Path, typer.Argument(help="CSV (plain or gzip) or Parquet file, one row per applicant.")],
-    plan: TablePlan,
+    plan: CheckPlan,
     out: Annotated[Path, typer.Option(help="Folder for the page and for audit.toml.")] = Path("check"),
 ) -> None:
     """Look at a table before it is audited: columns, groups, and a configuration to edit.
@@ -33,10 +33,11 @@ def check(
 
     table = read_table(data)
     found = look(
-        table.drop(columns=[name for name in plan.drop if name in table.columns]),
+        table,
         plan.label or None,
         list(plan.group) or None,
         financial_features=plan.financial_features or None,
+        drop=plan.drop,
         positive_label=plan.positive_label,
         source=data.name,
     )

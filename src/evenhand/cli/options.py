@@ -14,7 +14,7 @@ import typer
 from evenhand.auditing.options import AuditOptions, RoleOptions, StreamOptions
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["ALIASES", "AuditPlan", "TablePlan", "check_given", "names_in", "options_of", "plan_from_toml"]
+__all__ = ["ALIASES", "AuditPlan", "CheckPlan", "TablePlan", "check_given", "names_in", "options_of", "plan_from_toml"]
 
 ALIASES = {"financial": "financial_features"}
 """Short names of options."""
@@ -25,14 +25,28 @@ _REPEATABLE = {"fail_on"}
 Plan = TypeVar("Plan")
 
 
+def _same(plan: type, name: str) -> Any:  # noqa: ANN401 - a field of any type
+    """An option with the default and the help that it has elsewhere."""
+    option = next(option for option in fields(plan) if option.name == name)
+    return field(default=option.default, metadata=option.metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckPlan:
+    """What is known of the columns before a table is checked."""
+
+    label: str = _same(RoleOptions, "label")
+    group: tuple[str, ...] = _same(RoleOptions, "group")
+    financial_features: tuple[str, ...] = _same(AuditOptions, "financial_features")
+    drop: tuple[str, ...] = _same(RoleOptions, "drop")
+    positive_label: str | None = _same(RoleOptions, "positive_label")
+
+
 @dataclass(frozen=True, kw_only=True)
 class TablePlan(RoleOptions):
     """What every command on a table of applicants can be told about its columns."""
 
-    financial_features: tuple[str, ...] = field(
-        default=AuditOptions.financial_features,
-        metadata=next(option.metadata for option in fields(AuditOptions) if option.name == "financial_features"),
-    )
+    financial_features: tuple[str, ...] = _same(AuditOptions, "financial_features")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ __all__ = ["MANY_GROUPS", "SMALL_GROUP", "GroupCheck", "check_groups"]
 SMALL_GROUP = 30
 """Metrics of groups with fewer people are unstable."""
 
-MANY_GROUPS = 25
+MANY_GROUPS = 50
 """More groups than this are rather amounts, ages or codes than groups."""
 
 
