@@ -30,17 +30,21 @@ def check(
 
     from evenhand.auditing.checking import check as look
     from evenhand.inputs.tables import read_table
+    from evenhand.system.progress import PATIENCE, progress
 
-    table = read_table(data)
-    found = look(
-        table,
-        plan.label or None,
-        list(plan.group) or None,
-        financial_features=plan.financial_features or None,
-        drop=plan.drop,
-        positive_label=plan.positive_label,
-        source=data.name,
-    )
+    with progress("check", 2, after=PATIENCE) as advance:
+        table = read_table(data)
+        advance("read")
+        found = look(
+            table,
+            plan.label or None,
+            list(plan.group) or None,
+            financial_features=plan.financial_features or None,
+            drop=plan.drop,
+            positive_label=plan.positive_label,
+            source=data.name,
+        )
+        advance("looked at")
     Console().print(found)
     page = found.to_html(out / "check.html")
     config = found.write_config(out / "audit.toml")
