@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.inputs.validation import Groups, as_groups, as_labels, as_table, check_columns
+from evenhand.inputs.validation import Groups, as_groups, as_labels, as_table, check_columns, group_text
 
 __all__ = ["Columns", "Rows"]
 
@@ -102,7 +102,7 @@ class Columns:
         values = frame[self.label]
         if self.positive_label is None:
             return values
-        text = values.astype(str).str.strip()
+        text = values.astype(object).map(group_text, na_action="ignore").str.strip()
         return (text == self.positive_label).astype("int64").mask(values.isna())
 
 
