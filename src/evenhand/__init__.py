@@ -16,6 +16,7 @@ from evenhand._version import __version__
 if TYPE_CHECKING:
     from evenhand.attribution import integrated_gradients, label_group_baselines
     from evenhand.auditing.audit import audit, sensitivity
+    from evenhand.auditing.checking import CheckResult, check
     from evenhand.auditing.history import Change, Comparison, History, Monitoring, compare_audits, monitor, read_history
     from evenhand.auditing.options import AuditSettings
     from evenhand.auditing.result import AuditResult
@@ -36,6 +37,7 @@ __all__ = [
     "AuditSettings",
     "CECClassifier",
     "Change",
+    "CheckResult",
     "Comparison",
     "Dataset",
     "EvenhandError",
@@ -50,6 +52,7 @@ __all__ = [
     "audit_stream",
     "cec_loss",
     "cec_scores",
+    "check",
     "compare_audits",
     "integrated_gradients",
     "label_group_baselines",
@@ -71,6 +74,7 @@ _HOME = {
     "AuditSettings": "evenhand.auditing.options",
     "CECClassifier": "evenhand.training.classifier",
     "Change": "evenhand.auditing.history",
+    "CheckResult": "evenhand.auditing.checking",
     "Comparison": "evenhand.auditing.history",
     "Dataset": "evenhand.datasets",
     "EvenhandError": "evenhand.exceptions",
@@ -84,6 +88,7 @@ _HOME = {
     "audit_stream": "evenhand.auditing.streaming",
     "cec_loss": "evenhand.training",
     "cec_scores": "evenhand.metrics.cec",
+    "check": "evenhand.auditing.checking",
     "compare_audits": "evenhand.auditing.history",
     "integrated_gradients": "evenhand.attribution",
     "label_group_baselines": "evenhand.attribution",

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import torch
 from captum.attr import IntegratedGradients
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 from torch import nn
@@ -235,7 +236,7 @@ def test_identifiers_and_numbers_written_as_text_are_noticed(rng):
     model = eh.CECClassifier(epochs=1, cec_weight=0, equalized_odds_weight=0, random_state=0)
     model.fit(table, y, sensitive_features=group)
     result = eh.audit(model, table, y, sensitive_features=group, financial_features=["income"], evidence=False)
-    assert any("as text: id; a model cannot learn" in warning for warning in result.warnings)
+    assert any("The input 'id' has a code of its own for every row" in warning for warning in result.warnings)
     money = table.assign(debt=[f"€ {k},000.50" for k in range(n)])
     with pytest.raises(
         InvalidInputError, match=r"'debt' is text with 120 different values in 120 people \(such as '€ 0"
@@ -320,7 +321,7 @@ def test_a_model_in_training_mode_is_audited_without_dropout_and_left_in_it(resu
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"financial_features": ["x9"]}, InvalidInputError, "financial_features names columns absent"),
+        ({"financial_features": ["x9"]}, InvalidInputError, "`financial_features` names columns absent"),
         ({"financial_features": []}, InvalidInputError, "names no column"),
         ({"sensitive_features": None}, InvalidInputError, "groups are needed"),
         ({"decision_threshold": 2}, InvalidInputError, "`decision_threshold` \\(--decision-threshold\\) must be"),
@@ -374,3 +375,68 @@ def test_no_warning_for_a_sound_audit(rng):
             network(), X, rng.integers(0, 2, 200), sensitive_features=rng.choice(["a", "b"], 200),
             financial_features=FINANCIAL,
         )  # fmt: skip
+
+
+@pytest.fixture
+def scored(rng):
+    """People with incomes and debts, a group, a label, and a linear model of the two."""
+    n = 300
+    table = pd.DataFrame({"income": rng.normal(50, 10, n), "debt": rng.normal(30, 8, n)})
+    group = rng.choice(["a", "b"], n)
+    y = (table["income"] - table["debt"] + rng.normal(0, 15, n) > 20).astype(int)
+    return table, y, group
+
+
+def audited(table, y, group, financial=("income", "debt")):
+    model = LogisticRegression(max_iter=2000).fit(table, y)
+    return eh.audit(
+        model, table, y, sensitive_features=group, financial_features=list(financial), evidence=False
+    ).warnings
+
+
+def test_sentinels_among_the_inputs_are_remarked(scored):
+    table, y, group = scored
+    assert not any("far from all other values" in w for w in audited(table, y, group))
+    table.loc[::20, "debt"] = -999
+    assert any("The input 'debt' has -999 in 15 rows, far from all other values" in w for w in audited(table, y, group))
+
+
+def test_groups_that_still_differ_after_matching_are_remarked(scored):
+    table, y, group = scored
+    assert not any("After matching" in w for w in audited(table, y, group))
+    table.loc[group == "a", "debt"] += 60  # no one of b is like anyone of a
+    (remark,) = (w for w in audited(table, y, group) if "After matching" in w)
+    assert "still differ in 'debt' by" in remark
+    assert "max_distance" in remark
+
+
+def test_small_groups_are_not_accused_of_imbalance(scored):
+    table, y, group = scored
+    group[:12], table.loc[:11, "debt"] = "c", 90.0
+    y[:12] = np.arange(12) % 2
+    remarks = [w for w in audited(table, y, group) if "After matching" in w]
+    assert not any("people of c " in w for w in remarks)
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.EvenhandWarning")
+def test_inputs_that_state_the_label_or_come_after_the_decision_are_remarked(scored):
+    table, y, group = scored
+    found = audited(table.assign(collected=1.0 - y, rate_spread=table["debt"] ** 2), y, group)
+    assert any("The input 'collected' alone predicts the label with AUC 1.00" in w for w in found)
+    assert any("The input 'rate_spread' by its name is settled by the decision" in w for w in found)
+
+
+def test_a_saved_index_and_a_date_in_numbers_warn(scored):
+    table, y, group = scored
+    days = pd.date_range("2020-01-01", periods=len(table)).strftime("%Y%m%d").astype(int)
+    with pytest.warns(eh.EvenhandWarning) as caught:
+        audited(table.assign(**{"Unnamed: 0": range(len(table)), "opened": days / 1.0}), y, group)
+    told = " ".join(str(w.message) for w in caught)
+    assert "'Unnamed: 0' numbers the rows from 0 to 299" in told
+    assert "'opened' holds dates as numbers" in told
+
+
+def test_a_financial_feature_that_is_the_group_is_refused(scored):
+    table, y, group = scored
+    with pytest.raises(InvalidInputError, match="The financial feature 'sex' is the group"):
+        audited(table.assign(sex=(group == "a") * 1.0), y, group, financial=("income", "sex"))

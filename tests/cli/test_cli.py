@@ -177,7 +177,7 @@ def test_a_crossed_gate_exits_with_one_and_writes_the_result(evenhand, loans, tm
             ["--label", "outcme"],
             "(--label) names columns absent from the data: ['outcme']. Did you mean 'outcome'?",
         ),
-        (["--financial", "incme"], "financial_features names columns absent from the data: ['incme']"),
+        (["--financial", "incme"], "`financial_features` (--financial) names columns absent from the data: ['incme']"),
         (["--positive-label", "yes"], "'yes' does not occur in the label, which has ['Approved', 'denied']"),
         (["--model", "nowhere"], "There is no model file 'nowhere'"),
         (["--reference", "x.csv"], "--reference goes with --model"),

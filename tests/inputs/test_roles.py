@@ -59,3 +59,24 @@ def test_a_missing_group_or_label_is_refused_unless_dropped(options):
 def test_wrong_names_are_refused(options, message):
     with pytest.raises(InvalidInputError, match=message):
         columns(**options)
+
+
+def test_whole_numbers_beside_gaps_are_still_the_favorable_value():
+    """Gaps make a column of 0 and 1 one of 0.0 and 1.0; the favorable value is still 0."""
+    table = pa.table({"default": [0.0, 1.0, None, 0.0], "sex": ["f", "m", "f", "m"], "income": [1.0, 2.0, 3.0, 4.0]})
+    columns = Columns("default", ("sex",), ("income",), positive_label="0", drop_missing=True)
+    assert columns.rows_of(table, "here").labels.tolist() == [1, 0, 1]
+
+
+def test_financial_features_are_apart_from_label_group_and_what_is_left_out():
+    parts = {"label": "y", "group": "sex", "features": None, "keep_group": True, "by": (), "positive_label": None}
+    for financial, drop, message in (("y", (), "is the label"), ("sex", (), "is the group"), ("a", ("a",), "left out")):
+        with pytest.raises(InvalidInputError, match=f"The financial feature '{financial}' .*{message}"):
+            Columns.among(["y", "sex", "a", "b"], **parts, drop=drop, drop_missing=False, financial=[financial])
+
+
+def test_spaces_around_names_need_not_be_given():
+    available = [" y", "sex ", " a ", "b"]
+    parts = {"label": "y", "group": "sex", "features": None, "keep_group": False, "by": ["b "], "positive_label": None}
+    found = Columns.among(available, **parts, drop=["a"], drop_missing=False)
+    assert (found.label, found.group, found.features, found.by) == (" y", ("sex ",), ("b",), ("b",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,11 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from evenhand.auditing.assemble import assemble, screened_people
-from evenhand.auditing.batch import BatchFindings, audit_batch, explained_by_label
+from evenhand.auditing.assemble import FINISHING_STEPS, assemble, screened_people
+from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch, explained_by_label
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.options import AuditOptions, AuditSettings
-from evenhand.auditing.people import People, check_known_groups
+from evenhand.auditing.people import People, check_finances_apart, check_known_groups
 from evenhand.auditing.reference import AuditReference, audited_model
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
@@ -24,6 +24,8 @@ from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.validation import as_clusters, as_groups, as_labels, as_table, check_columns
 from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.protocol import AuditedModel
+from evenhand.system.progress import PATIENCE
+from evenhand.system.progress import progress as shown_progress
 
 __all__ = ["audit", "sensitivity"]
 
@@ -46,6 +48,7 @@ def audit(
     limits: Mapping[str, float] | None = AuditOptions.limits,
     random_state: int = AuditOptions.random_state,
     settings: AuditSettings | None = None,
+    progress: bool = False,
 ) -> AuditResult:
     """Audit how a model reasons about comparable people of different groups.
 
@@ -96,6 +99,8 @@ def audit(
         Seed of everything drawn at random.
     settings
         Further choices: steps of integration, what the model's score is, permutations of sampled Shapley values.
+    progress
+        Whether to show how far the audit is, once it takes more than two seconds.
 
     Returns
     -------
@@ -130,12 +135,15 @@ def audit(
     )
     audited = audited_model(model, options, table)
     table = audited.aligned(table)
-    financial = check_columns(financial_features, list(table.columns), "financial_features")
+    financial = check_columns(financial_features, list(table.columns), "`financial_features`")
     options = replace(options, financial_features=tuple(financial), attribution=audited.attribution)
     people, pool = _checked_people(audited, table, y, sensitive_features, clusters, reference)
-    fitted = AuditReference.of(audited, options, pool, len(people))
-    found = audit_batch(fitted, people, _by_columns(by, len(people)))
-    return _assembled(fitted, found)
+    check_finances_apart(pool, financial)
+    with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS + 1, is_shown=progress, after=PATIENCE) as advance:
+        fitted = AuditReference.of(audited, options, pool, len(people))
+        advance("people indexed")
+        found = audit_batch(fitted, people, _by_columns(by, len(people)), advance=advance)
+        return _assembled(fitted, found, advance)
 
 
 def sensitivity(
@@ -243,7 +251,7 @@ def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
     }
 
 
-def _assembled(reference: AuditReference, found: BatchFindings) -> AuditResult:
+def _assembled(reference: AuditReference, found: BatchFindings, advance: Callable[[str], None]) -> AuditResult:
     """The result of people who were audited in one batch."""
     people, pool = found.people, reference.pool
     screened = screened_people(np.arange(len(people)), reference.settings.random_state)
@@ -269,6 +277,7 @@ def _assembled(reference: AuditReference, found: BatchFindings) -> AuditResult:
         fingerprint=_fingerprint(people),
         hashes=hashes if pool is people else {**hashes, "reference": _fingerprint(pool)},
         stacklevel=5,
+        advance=advance,
     )
 
 

@@ -21,7 +21,10 @@ from evenhand.metrics.regimes import assign_regimes
 from evenhand.models.explaining import Explainer
 from evenhand.models.protocol import AuditedModel
 
-__all__ = ["BatchFindings", "audit_batch", "explained_by_label"]
+__all__ = ["BATCH_STEPS", "BatchFindings", "audit_batch", "explained_by_label"]
+
+BATCH_STEPS = 4
+"""How often `audit_batch` says that a step is done."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -94,6 +97,7 @@ def audit_batch(
     person_row: Ints | None = None,
     first_person: int = 0,
     compared: Ints | None = None,
+    advance: Callable[[str], None] = lambda step: None,
 ) -> BatchFindings:
     """Match, explain, score and compare a batch of people.
 
@@ -114,6 +118,8 @@ def audit_batch(
         Number of the first person of the batch.
     compared
         Rows of the batch for whom evidence is wanted; None for all.
+    advance
+        Called with a few words after each of `BATCH_STEPS` steps.
     """
     pool, explainer, settings = reference.pool, reference.explainer, reference.settings
     if pool is people:
@@ -121,8 +127,11 @@ def audit_batch(
     F = reference.model.financial_table(people.table, list(settings.financial_features))
     points = reference.matcher.points if pool is people else reference.matcher.space.transform(F)
     pairs = _matched(reference, people, F)
+    advance("matched")
     own = explainer.explain(people.x, people.cells)
+    advance("explained")
     scored = score_batch_pairs(explainer, own, people, pool, pairs)
+    advance("scored")
     score: Floats = reference.model.probability(own.logit).cpu().numpy()
     decision = (score >= settings.decision_threshold).astype(np.int64)
     regime = np.full(len(pairs), None, dtype=object)
@@ -151,6 +160,7 @@ def audit_batch(
             by={name: text_codes(values)[1] for name, values in by.items()},
             compared=compared,
         )
+    advance("compared")
     sums = AuditSums.of(
         reference, people, own, score, decision, pairs, points, scored, regime, attributions, evidence, by
     )

@@ -11,6 +11,7 @@ from evenhand.auditing.limits import beyond_limit, within_limit
 from evenhand.auditing.options import FindingKey
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.estimate import size_found
+from evenhand.metrics.proxies import PERFECT_PROXY
 from evenhand.report.formatting import decimal, is_number, listed, p_value
 
 __all__ = ["NAMES", "Finding", "findings_of", "headline_of"]
@@ -19,7 +20,6 @@ Answer = Literal["yes", "no", "open"]
 Data = Mapping[str, Any]
 
 _LEVEL = 0.05
-_PERFECT = 0.9  # an input with a higher area under the ROC curve all but names the group
 _SIGNED: tuple[FindingKey, ...] = ("score_gap", "inputs")  # either group may be worse off
 _ORDER = {"yes": 0, "no": 1, "open": 2}
 NAMES: dict[FindingKey, str] = {
@@ -141,7 +141,7 @@ def _inputs(summary: Data) -> dict[str, Any]:
         }
         for row in gap["features"]
     ]
-    telling = [row for row in features if _last(-_known(row["tells_group_auc"])) < -_PERFECT and _moves(row)]
+    telling = [row for row in features if _last(-_known(row["tells_group_auc"])) < -PERFECT_PROXY and _moves(row)]
     clear = [row for row in features if row in telling or _last(row["p_adjusted"]) <= _LEVEL]
     clear.sort(key=lambda row: (row not in telling, -abs(row["estimate"])))
     first = clear[0] if clear else min(features, key=lambda row: _last(row["p_adjusted"]))
@@ -306,7 +306,7 @@ def _input_words(one: Data, answer: Answer) -> tuple[str, str]:
 
 def _telling(row: Data) -> str:
     auc = row["tells_group_auc"]
-    return f", predicts the group with AUC {decimal(auc, 2)}" if is_number(auc) and auc > _PERFECT else ""
+    return f", predicts the group with AUC {decimal(auc, 2)}" if is_number(auc) and auc > PERFECT_PROXY else ""
 
 
 def _weighing_words(one: Data, answer: Answer) -> tuple[str, str]:

@@ -114,6 +114,10 @@ class RoleOptions:
         default=(), metadata=_help("Column of the protected attribute; a,b for an intersection.")
     )
     drop: tuple[str, ...] = field(default=(), metadata=_help("Columns to leave out: a,b."))
+    keep_inputs: tuple[str, ...] = field(
+        default=(),
+        metadata=_help("Columns to keep as inputs though they look like an id, a date or a saved index: a,b."),
+    )
     positive_label: str | None = field(
         default=None, metadata=_help("Value of the label that is the favorable outcome.")
     )

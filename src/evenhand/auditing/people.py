@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,7 +17,7 @@ from evenhand.inputs.validation import Groups
 from evenhand.matching.identity import Identity
 from evenhand.models.protocol import AuditedModel
 
-__all__ = ["People", "check_known_groups", "people_of"]
+__all__ = ["People", "check_finances_apart", "check_known_groups", "people_of"]
 
 Ints = NDArray[np.int64]
 
@@ -62,6 +63,26 @@ def check_known_groups(groups: Groups, names: tuple[str, ...]) -> None:
             f"No one of the groups {unknown} is in the reference, which has {list(names)}; people are compared with, "
             "and explained from, the people of the reference."
         )
+
+
+def check_finances_apart(people: People, financial_features: Sequence[str]) -> None:
+    """Refuse a financial feature that is the group, or a part of it: people of different groups would never be alike.
+
+    Raises
+    ------
+    InvalidInputError
+        If everyone of a group has the same value of a feature, and groups differ in it.
+    """
+    for name in financial_features:
+        codes, values = pd.factorize(people.table[name])
+        if not 1 < len(values) <= len(people.groups.names):
+            continue
+        pairs = np.unique(np.stack([people.groups.codes, codes]), axis=1).shape[1]
+        if pairs == len(np.unique(people.groups.codes)):
+            raise InvalidInputError(
+                f"The financial feature {name!r} is the group: everyone of a group has the same value, so that people "
+                "of different groups are never comparable. Take it out of `financial_features`."
+            )
 
 
 def people_of(rows: Rows, model: AuditedModel, names: tuple[str, ...], where: str) -> People:

@@ -8,23 +8,28 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
+from evenhand.auditing.associations import with_associations
 from evenhand.auditing.evidence import Evidence
+from evenhand.auditing.people import People
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.summary import Provenance
 from evenhand.auditing.sums import AuditSums
 from evenhand.exceptions import EvenhandWarning
-from evenhand.inputs.validation import text_columns
+from evenhand.inputs.checking import check_table
+from evenhand.inputs.checking.groups import SMALL_GROUP
+from evenhand.inputs.checking.wording import few_sentences
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.outcomes import Metric
 
 __all__ = ["reservations_of"]
 
-_SMALL_GROUP = 30
 _LOW_COVERAGE = 0.9
 _LARGE_GAP = 0.05  # completeness gap, as a share of the logit's distance from the baseline's
 _LARGE_ERROR = 0.2  # standard error of sampled attributions, as a share of their size
 _SURE, _MANY_SURE = 1e-15, 0.25
-_MOST_TEXTS = 50
+_IMBALANCE = 0.25  # standardized mean difference after matching beyond which groups are not comparable (Rubin 2001)
+_GRAVE_SIGNS = ("saved index", "id", "date", "free text", "text number", "leaks the label")
+_OTHER_SIGNS = ("sentinel", "known after the decision")
 _PROTECTED_WORDS = frozenset(
     {"age", "sex", "gender", "race", "ethnicity", "religion", "marital", "nationality", "national", "color"}
 )
@@ -36,9 +41,34 @@ def _n_beyond_logits(sums: AuditSums) -> int:
     return int(rows.count[np.minimum(rows.score, 1 - rows.score) < _SURE].sum())
 
 
-def _singular_texts(table: pd.DataFrame) -> list[str]:
-    """Text columns in which most people have a value that is only theirs."""
-    return [str(c) for c in text_columns(table) if table[c].nunique() > max(_MOST_TEXTS, len(table) / 2)]
+def _on_inputs(pool: People) -> tuple[list[str], list[str]]:
+    """What is suspicious about the inputs: the grave, and the rest."""
+    labels = pd.Series(pool.labels.astype(float), index=pool.table.index)
+    checks, _ = with_associations(check_table(pool.table), pool.table, labels, None, set())
+    remarks = [(c.name, sign.kind, f"The input {sign.sentence(c.name)}") for c in checks for sign in c.signs]
+    return (
+        few_sentences(remark for remark in remarks if remark[1] in _GRAVE_SIGNS),
+        few_sentences(remark for remark in remarks if remark[1] in _OTHER_SIGNS),
+    )
+
+
+def _on_balance(diagnostics: MatchDiagnostics) -> Iterator[str]:
+    """Financial features in which matched people of groups that are not small still differ."""
+    n_matched = {(row.group, row.other_group): row.n_matched for row in diagnostics.coverage_by_group}
+    uneven = [
+        row
+        for row in diagnostics.balance
+        if abs(row.after) > _IMBALANCE and n_matched[row.group, row.other_group] >= SMALL_GROUP
+    ]
+    if uneven:
+        worst = max(uneven, key=lambda row: abs(row.after))
+        names = list(dict.fromkeys(row.feature for row in uneven if row.feature != worst.feature))
+        others = f", and {', '.join(map(repr, names))} by less" if names else ""
+        yield (
+            f"After matching, people of {worst.group} and their matches in {worst.other_group} still differ in "
+            f"{worst.feature!r} by {abs(worst.after):.2f} standard deviations{others}; more than {_IMBALANCE} is too "
+            "much to call them comparable. Set `max_distance`, or choose other financial features."
+        )
 
 
 def reservations_of(
@@ -64,13 +94,8 @@ def reservations_of(
             "their log-odds alike, so that decisions and AUC say little; a score in points is not log-odds until it is "
             "scaled to them."
         )
-    singular = _singular_texts(reference.pool.table)
-    if singular:
-        grave.append(
-            f"Text columns with a value of its own for most people, such as an identifier, a date or a number written "
-            f"as text: {', '.join(singular)}; a model cannot learn from them. Leave them out, or turn them into "
-            "numbers."
-        )
+    about_inputs, more_about_inputs = _on_inputs(reference.pool)
+    grave += about_inputs
     n_repeated = 0 if sums.evidence is None else sums.evidence.n_repeated
     if n_repeated:
         is_given = reference.pool.clusters is not None
@@ -101,10 +126,10 @@ def reservations_of(
         other.append(
             f"{provenance.n_without_baseline} people are left out: no one of their label and group to explain from."
         )
-    small = {name: n for name, n in provenance.groups.items() if n < _SMALL_GROUP}
+    small = {name: n for name, n in provenance.groups.items() if n < SMALL_GROUP}
     if small:
         shown = ", ".join(f"{name} ({n})" for name, n in small.items())
-        other.append(f"Groups with fewer than {_SMALL_GROUP} people, whose metrics are unstable: {shown}.")
+        other.append(f"Groups with fewer than {SMALL_GROUP} people, whose metrics are unstable: {shown}.")
     protected = [
         f for f in settings.financial_features if _PROTECTED_WORDS & set(f.lower().replace("-", "_").split("_"))
     ]
@@ -113,6 +138,7 @@ def reservations_of(
     if diagnostics.constant_features:
         constant = list(diagnostics.constant_features)
         other.append(f"Financial features that are constant, and so play no part in matching: {', '.join(constant)}.")
+    other += [*_on_balance(diagnostics), *more_about_inputs]
     if evidence is not None:
         other += _on_evidence(evidence)
     for message in grave:

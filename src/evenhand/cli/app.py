@@ -10,8 +10,10 @@ from typing import NoReturn, TextIO
 import typer
 
 from evenhand.cli.auditing import audit, demo
+from evenhand.cli.checking import check
 from evenhand.cli.comparing import compare, monitor
 from evenhand.cli.datasets import data_app
+from evenhand.cli.messages import with_options
 from evenhand.cli.research import calibrate, power, reproduce
 from evenhand.cli.searching import search
 from evenhand.cli.training import train
@@ -29,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (audit, demo, compare, monitor, train, search, reproduce, calibrate, power):
+for command in (check, audit, demo, compare, monitor, train, search, reproduce, calibrate, power):
     app.command()(command)
 app.add_typer(data_app, name="data")
 
@@ -75,9 +77,9 @@ def _show_warning(
 ) -> None:
     """Reservations as sentences, without the line of code that raised them."""
     if issubclass(category, EvenhandWarning):
-        typer.echo(f"Warning: {message}", err=True)
+        typer.echo(f"Warning: {with_options(str(message))}", err=True)
 
 
 def _fail(message: str) -> NoReturn:
-    typer.echo(f"Error: {message}", err=True)
+    typer.echo(f"Error: {with_options(message)}", err=True)
     sys.exit(2)

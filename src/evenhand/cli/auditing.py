@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +19,7 @@ from evenhand.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
 
-__all__ = ["audit", "demo", "show_and_write"]
+__all__ = ["audit", "demo", "show_and_write", "show_left_out"]
 
 
 @options_of(AuditPlan)
@@ -37,6 +39,7 @@ def audit(
     from evenhand.cli.gates import crossed_gates, parse_gate
     from evenhand.cli.jobs import audit_table, stream_table
 
+    begun = time.perf_counter()
     check_given(plan, "label", "group", "financial_features")
     gates = [parse_gate(text) for text in plan.fail_on]
     if plan.stream or data.is_dir():
@@ -46,6 +49,7 @@ def audit(
         result = audit_table(data, plan)
     crossed = crossed_gates(gates, result.to_dict())
     show_and_write(result, out)
+    typer.echo(f"Run time: {time.perf_counter() - begun:.1f} s")
     for sentence in crossed:
         typer.echo(f"Gate: {sentence}", err=True)
     if crossed:
@@ -87,24 +91,37 @@ def show_and_write(result: AuditResult, out: Path) -> Path:
     from rich.console import Console
 
     from evenhand.exceptions import MissingExtraError
+    from evenhand.system.progress import PATIENCE, progress
 
     Console().print(result)
+    show_left_out(result.provenance.exclusions)
     pairs = result.pairs_path  # a streamed audit has written them already
-    if pairs is None:
-        pairs = out / "pairs.parquet"
-        result.to_parquet(pairs)
-    result.to_json(out / "audit.json")
-    written = [out / "audit.json", pairs]
-    try:
-        result.to_excel(out / "audit.xlsx")
-        written.insert(0, out / "audit.xlsx")
-    except MissingExtraError as error:
-        typer.echo(str(error), err=True)
     report = out / "report.html"
-    result.to_html(report, pairs_file=pairs.name)
+    with progress("files", 4, after=PATIENCE) as advance:
+        if pairs is None:
+            pairs = out / "pairs.parquet"
+            result.to_parquet(pairs)
+        advance("pairs")
+        result.to_json(out / "audit.json")
+        advance("numbers")
+        written = [out / "audit.json", pairs]
+        try:
+            result.to_excel(out / "audit.xlsx")
+            written.insert(0, out / "audit.xlsx")
+        except MissingExtraError as error:
+            typer.echo(str(error), err=True)
+        advance("workbook")
+        result.to_html(report, pairs_file=pairs.name)
+        advance("report")
     typer.echo(f"\nWritten: {', '.join(map(str, written))}")
     typer.echo(f"Report: {report}")
     return report
+
+
+def show_left_out(exclusions: Mapping[str, int]) -> None:
+    """Print how many rows of the file are not among the people, by reason."""
+    for reason, n in exclusions.items():
+        typer.echo(f"Left out: {n:,} rows, {reason}.")
 
 
 def _has_desktop() -> bool:

@@ -18,11 +18,13 @@ from evenhand.auditing.streaming import audit_stream
 from evenhand.cli.options import AuditPlan, TablePlan
 from evenhand.datasets import load_dataset
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.checking.unfit import without_unfit
 from evenhand.inputs.fingerprints import fingerprint_file
 from evenhand.inputs.roles import Columns, Rows
 from evenhand.inputs.splitting import split_people
 from evenhand.inputs.tables import read_table
 from evenhand.inputs.validation import as_groups, as_labels
+from evenhand.system.progress import PATIENCE, progress
 from evenhand.training.classifier import CECClassifier
 
 if TYPE_CHECKING:
@@ -45,9 +47,12 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
 
     Without a model a plain network is fitted on 70 % of the people and audited on the rest, matched in the 70 %.
     """
-    fitted = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
-    features = None if fitted is None else input_columns(fitted)
-    people = _applicants(path, plan, features)
+    with progress("reading", 2, after=PATIENCE) as advance:
+        fitted = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
+        advance("model")
+        features = None if fitted is None else input_columns(fitted)
+        people, left_out = _applicants(path, plan, features)
+        advance("people")
     assert people.table is not None
     by = pd.DataFrame(people.by) if people.by else None
     if fitted is None:
@@ -63,7 +68,8 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             people.clusters,
         )
     else:
-        pool = None if plan.reference is None else _applicants(Path(plan.reference), plan, features)
+        columns = [str(name) for name in people.table.columns]
+        pool = None if plan.reference is None else _applicants(Path(plan.reference), plan, columns, is_checked=True)[0]
         result = audit(
             fitted,
             people.table,
@@ -73,12 +79,13 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             reference=None if pool is None else _as_reference(pool),
             by=by,
             clusters=people.clusters,
+            progress=True,
             **_audit_options(plan),
         )
     files = {"data file": path, "model file": plan.model, "reference file": plan.reference}
     hashes = {what: fingerprint_file(file) for what, file in files.items() if file is not None}
     provenance = replace(result.provenance, exclusions=people.exclusions, hashes={**result.provenance.hashes, **hashes})
-    return replace(result, provenance=provenance)
+    return replace(result, provenance=provenance, warnings=(*left_out, *result.warnings))
 
 
 def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
@@ -104,7 +111,7 @@ def search_table(path: Path, plan: TablePlan, **settings: Any) -> SearchResult: 
     """Search for an alternative on the applicants of a file: see `evenhand.search`."""
     from evenhand.searching import search
 
-    people = _applicants(path, plan)
+    people, _ = _applicants(path, plan)
     return search(
         people.table,
         people.labels,
@@ -121,7 +128,7 @@ def train_table(
     **settings: Any,  # noqa: ANN401 - passed on to `CECClassifier`
 ) -> tuple[CECClassifier, dict[str, int]]:
     """A classifier fitted on the applicants of a file, and who was left out, by reason."""
-    people = _applicants(path, plan)
+    people, _ = _applicants(path, plan)
     model = CECClassifier(financial_features=list(plan.financial_features), progress=True, **settings)
     return model.fit(people.table, people.labels, sensitive_features=_names(people)), dict(people.exclusions)
 
@@ -139,13 +146,23 @@ def _audit_options(plan: AuditPlan) -> dict[str, Any]:
     return {**direct, "settings": AuditSettings(**further)}
 
 
-def _applicants(path: Path, plan: RoleOptions, features: list[str] | None = None) -> Rows:
-    """The people of a file, and who was left out of it."""
+def _applicants(
+    path: Path, plan: AuditPlan | TablePlan, features: list[str] | None = None, *, is_checked: bool = False
+) -> tuple[Rows, tuple[str, ...]]:
+    """The people of a file, and a sentence on the columns that are no inputs unless they were looked for before."""
     table = read_table(path)
     roles = _values(plan, RoleOptions)
+    asked = (*plan.financial_features, *roles.pop("keep_inputs"))
     columns = Columns.among(
-        [str(column) for column in table.columns], features=features, by=getattr(plan, "by", ()), **roles
+        [str(column) for column in table.columns],
+        features=features,
+        by=getattr(plan, "by", ()),
+        financial=plan.financial_features,
+        **roles,
     )
+    left_out: tuple[str, ...] = ()
+    if not is_checked:
+        columns, left_out = without_unfit(columns, table, asked=asked, is_named=features is not None)
     rows = columns.rows_of(pa.Table.from_pandas(table[columns.needed], preserve_index=False), repr(str(path)))
     if rows.table is None:
         raise InvalidInputError(f"{str(path)!r} has no row with a label and a group.")
@@ -154,7 +171,7 @@ def _applicants(path: Path, plan: RoleOptions, features: list[str] | None = None
         raise InvalidInputError(
             f"--positive-label {columns.positive_label!r} does not occur in the label, which has {seen}."
         )
-    return rows
+    return rows, left_out
 
 
 def _as_reference(people: Rows) -> tuple[Any, ...]:
@@ -184,7 +201,11 @@ def _fit_and_audit(
     names = np.asarray(groups.names)[groups.codes]
     X_train, X_test = X.iloc[train], X.iloc[test]
     model = CECClassifier(
-        financial_features=list(financial), cec_weight=0.0, equalized_odds_weight=0.0, random_state=random_state
+        financial_features=list(financial),
+        cec_weight=0.0,
+        equalized_odds_weight=0.0,
+        random_state=random_state,
+        progress=True,
     )
     model.fit(X_train, labels[train], sensitive_features=names[train])
     return audit(
@@ -196,5 +217,6 @@ def _fit_and_audit(
         reference=(X_train, labels[train], names[train], *(() if clusters is None else (clusters[train],))),
         by=None if by is None else by.iloc[test],
         clusters=None if clusters is None else clusters[test],
+        progress=True,
         **options,
     )

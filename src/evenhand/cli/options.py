@@ -14,9 +14,11 @@ import typer
 from evenhand.auditing.options import AuditOptions, RoleOptions, StreamOptions
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["AuditPlan", "TablePlan", "check_given", "names_in", "options_of", "plan_from_toml"]
+__all__ = ["ALIASES", "AuditPlan", "CheckPlan", "TablePlan", "check_given", "names_in", "options_of", "plan_from_toml"]
 
-_ALIASES = {"financial": "financial_features", "limit": "limits"}
+ALIASES = {"financial": "financial_features", "limit": "limits"}
+"""Short names of options."""
+
 _KINDS: dict[str, type] = {
     "str": str,
     "bool": bool,
@@ -30,14 +32,28 @@ _REPEATABLE = {"fail_on", "limits"}
 Plan = TypeVar("Plan")
 
 
+def _same(plan: type, name: str) -> Any:  # noqa: ANN401 - a field of any type
+    """An option with the default and the help that it has elsewhere."""
+    option = next(option for option in fields(plan) if option.name == name)
+    return field(default=option.default, metadata=option.metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckPlan:
+    """What is known of the columns before a table is checked."""
+
+    label: str = _same(RoleOptions, "label")
+    group: tuple[str, ...] = _same(RoleOptions, "group")
+    financial_features: tuple[str, ...] = _same(AuditOptions, "financial_features")
+    drop: tuple[str, ...] = _same(RoleOptions, "drop")
+    positive_label: str | None = _same(RoleOptions, "positive_label")
+
+
 @dataclass(frozen=True, kw_only=True)
 class TablePlan(RoleOptions):
     """What every command on a table of applicants can be told about its columns."""
 
-    financial_features: tuple[str, ...] = field(
-        default=AuditOptions.financial_features,
-        metadata=next(option.metadata for option in fields(AuditOptions) if option.name == "financial_features"),
-    )
+    financial_features: tuple[str, ...] = _same(AuditOptions, "financial_features")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +128,7 @@ def check_given(plan: object, *names: str) -> None:
 
 def _parameter(option: Field[Any]) -> inspect.Parameter:
     flag = "--" + option.name.replace("_", "-")
-    names = [flag, *(f"--{short}" for short, name in _ALIASES.items() if name == option.name)]
+    names = [flag, *(f"--{short}" for short, name in ALIASES.items() if name == option.name)]
     kind = _kind(option)
     if kind is bool:
         names = [f"{flag}/--no-{flag[2:]}"] if option.default else [flag]
@@ -180,7 +196,7 @@ def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
     optional = {option.name for option in fields(plan) if str(option.type).endswith(" | None")}  # type: ignore[arg-type]
     values = {}
     for key, value in settings.items():
-        name = _ALIASES.get(key, key)
+        name = ALIASES.get(key, key)
         if name not in kinds:
             raise InvalidInputError(f"{str(path)!r} has an unknown key {key!r}.{did_you_mean(key, list(kinds))}")
         # TOML has no word for nothing: an empty text is none.

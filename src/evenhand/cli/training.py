@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from evenhand.cli.auditing import show_left_out
 from evenhand.cli.options import TablePlan, check_given, options_of
 
 __all__ = ["train"]
@@ -48,8 +49,7 @@ def train(
         device=device,
         random_state=random_state,
     )
-    for reason, count in exclusions.items():
-        typer.echo(f"Left out: {count} rows, {reason}.")
+    show_left_out(exclusions)
     last = {name: values[-1] for name, values in model.history_.items() if len(values)}
     typer.echo(", ".join(f"{name} {value:.4f}" for name, value in last.items() if value == value))
     typer.echo(f"Written: {model.save(out)}")

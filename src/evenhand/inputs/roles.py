@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.inputs.validation import Groups, as_clusters, as_groups, as_labels, as_table, check_columns
+from evenhand.inputs.validation import Groups, as_clusters, as_groups, as_labels, as_table, check_columns, group_text
 
 __all__ = ["Columns", "Rows"]
 
@@ -58,15 +58,18 @@ class Columns:
         positive_label: str | None,
         drop_missing: bool,
         clusters: str | None = None,
+        financial: Sequence[str] = (),
     ) -> Columns:
         """Check names against the columns that there are; features are by default all that play no other part."""
-        check_columns([label], available, "`label` (--label)")
+        (label,) = check_columns([label], available, "`label` (--label)")
         groups = check_columns(group, available, "`group` (--group)")
         dropped = check_columns(drop, available, "`drop` (--drop)") if drop else []
         splits = check_columns(by, available, "`by` (--by)") if by else []
         if clusters is not None:
-            check_columns([clusters], available, "`clusters` (--clusters)")
+            (clusters,) = check_columns([clusters], available, "`clusters` (--clusters)")
         hidden = {label, clusters, *dropped, *(() if keep_group else groups)}
+        finances = check_columns(financial, available, "`financial_features`") if financial else []
+        _check_apart(finances, label, groups, dropped)
         chosen = [c for c in available if c not in hidden] if features is None else features
         features_ = check_columns(chosen, available, "The model")
         return cls(label, tuple(groups), tuple(features_), tuple(splits), positive_label, drop_missing, clusters)
@@ -107,8 +110,22 @@ class Columns:
         values = frame[self.label]
         if self.positive_label is None:
             return values
-        text = values.astype(str).str.strip()
+        text = values.astype(object).map(group_text, na_action="ignore").str.strip()
         return (text == self.positive_label).astype("int64").mask(values.isna())
+
+
+def _check_apart(financial: Sequence[str], label: str, groups: Sequence[str], dropped: Sequence[str]) -> None:
+    """Refuse financial features that are the label or the group, or are left out."""
+    for name in financial:
+        for part, names, what in (
+            ("is the label", [label], "people are compared within one label anyway"),
+            ("is the group", groups, "people of different groups would never be comparable"),
+            ("is left out by `drop` (--drop)", dropped, "people are compared on inputs of the model"),
+        ):
+            if name in names:
+                raise InvalidInputError(
+                    f"The financial feature {name!r} {part}: {what}. Take it out of `financial_features` (--financial)."
+                )
 
 
 @dataclass(frozen=True, eq=False)

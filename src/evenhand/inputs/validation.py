@@ -23,6 +23,7 @@ __all__ = [
     "as_table",
     "check_columns",
     "did_you_mean",
+    "group_text",
     "is_number_column",
     "text_columns",
 ]
@@ -181,9 +182,10 @@ def as_groups(
         if missing:
             raise InvalidInputError(
                 f"`{name}` has {missing} missing values{f' in {label!r}' if len(columns) > 1 else ''}; "
-                "drop those people, or give them a group of their own such as 'unknown'."
+                "drop those people (on the command line: --drop-missing), or give them a group of their own such as "
+                "'unknown'."
             )
-    parts = [values.astype(object).map(_group_text) for values in columns.values()]
+    parts = [values.astype(object).map(group_text) for values in columns.values()]
     joined = parts[0]
     for part in parts[1:]:
         joined = joined + _SEPARATOR + part
@@ -207,7 +209,7 @@ def as_clusters(clusters: Any, n: int, name: str = "clusters") -> NDArray[np.uin
     values = _as_column(clusters, name)
     if len(values) != n:
         raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
-    texts = values.astype(object).map(_group_text, na_action="ignore")
+    texts = values.astype(object).map(group_text, na_action="ignore")
     hashes = pd.util.hash_array(texts.astype(str).to_numpy(dtype=object))
     return np.where(values.isna().to_numpy(), 0, np.maximum(hashes, 1)).astype(np.uint64)
 
@@ -223,8 +225,15 @@ def text_columns(table: pd.DataFrame) -> list[str]:
 
 
 def check_columns(wanted: Iterable[str], available: Sequence[str], what: str) -> list[str]:
-    """`wanted` as a list, each name among `available`, none twice."""
-    names = [wanted] if isinstance(wanted, str) else [str(column) for column in wanted]
+    """`wanted` as a list, each name among `available`, none twice; spaces around a name need not be given.
+
+    Examples
+    --------
+    >>> check_columns("income", [" income ", "debt"], "`drop`")
+    [' income ']
+    """
+    given = [wanted] if isinstance(wanted, str) else [str(column) for column in wanted]
+    names = [_with_outer_spaces(name, available) for name in given]
     if not names:
         raise InvalidInputError(f"{what} names no column; name at least one of {list(available)}.")
     absent = [column for column in names if column not in available]
@@ -236,6 +245,12 @@ def check_columns(wanted: Iterable[str], available: Sequence[str], what: str) ->
     if repeated:
         raise InvalidInputError(f"{what} names a column twice: {repeated}.")
     return names
+
+
+def _with_outer_spaces(name: str, available: Sequence[str]) -> str:
+    """The one column that has this name but for outer spaces, where none has it as it is."""
+    alike = [column for column in available if column.strip() == name.strip()]
+    return alike[0] if name not in available and len(alike) == 1 else name
 
 
 def did_you_mean(name: str, options: Sequence[str]) -> str:
@@ -269,7 +284,7 @@ def _refuse_probabilities(values: Any, name: str) -> None:  # noqa: ANN401
         )
 
 
-def _group_text(value: Any) -> str:  # noqa: ANN401 - one cell of a column
+def group_text(value: Any) -> str:  # noqa: ANN401 - one cell of a column
     """A group's name; 1.0 read from a file with missing values elsewhere is the group 1."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 

@@ -24,10 +24,13 @@ from evenhand.metrics.checks import check_at_least, check_open_fraction, group_c
 from evenhand.metrics.estimate import Estimate, Plain, normal_quantile
 from evenhand.metrics.roc import auc, hanley_mcneil
 
-__all__ = ["ProxyScreen", "ProxyStrength", "proxy_screen"]
+__all__ = ["PERFECT_PROXY", "ProxyScreen", "ProxyStrength", "feature_strengths", "proxy_screen"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+PERFECT_PROXY = 0.9
+"""A feature with a higher area under the ROC curve all but names the group."""
 
 # A value seen on few people says little: this many imaginary people with the overall shares are added to each value.
 _PRIOR_PEOPLE = 10.0
@@ -132,6 +135,73 @@ def proxy_screen(
     >>> [(row.feature, row.auc) for row in screen.features]
     [('title', 1.0), ('day', 0.5)]
     """
+    setting, table, small = _setting(X, group, names, n_folds, max_people, confidence, random_state)
+    check_at_least(n_trees, 1, "n_trees")
+    notes = [
+        f"{len(table)} of {len(X)} people, drawn at random" if len(table) < len(X) else "",
+        f"not judged, fewer than {2 * n_folds} people: {', '.join(small)}" if small else "",
+    ]
+    return ProxyScreen(
+        features=_strengths(table, setting),
+        all_features=_joint_strength(table, setting, n_trees, random_state),
+        n_people=len(X),
+        n_people_used=len(table),
+        n_folds=n_folds,
+        confidence=confidence,
+        random_state=random_state,
+        note="; ".join(note for note in notes if note),
+    )
+
+
+def feature_strengths(
+    X: pd.DataFrame,
+    group: ArrayLike,
+    *,
+    names: Sequence[str] | None = None,
+    n_folds: int = 5,
+    max_people: int = 20_000,
+    confidence: float = 0.95,
+    random_state: int = 0,
+) -> tuple[ProxyStrength, ...]:
+    """How well each feature alone predicts the group, strongest first: `proxy_screen` without the trees.
+
+    Examples
+    --------
+    >>> label = np.tile([0, 1], 100)
+    >>> [row.auc for row in feature_strengths(pd.DataFrame({"fee": label * 9}), label)]
+    [1.0]
+    """
+    setting, table, _ = _setting(X, group, names, n_folds, max_people, confidence, random_state)
+    return _strengths(table, setting)
+
+
+def _strengths(table: pd.DataFrame, setting: _Setting) -> tuple[ProxyStrength, ...]:
+    rows = [_feature_strength(table[column], str(column), setting) for column in table.columns]
+    return tuple(sorted(rows, key=lambda row: -row.auc))
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """Who is predicted, and how people are held out."""
+
+    codes: Ints
+    names: tuple[str, ...]
+    judged: Ints
+    fold: Ints
+    n_folds: int
+    confidence: float
+
+
+def _setting(
+    X: pd.DataFrame,
+    group: ArrayLike,
+    names: Sequence[str] | None,
+    n_folds: int,
+    max_people: int,
+    confidence: float,
+    random_state: int,
+) -> tuple[_Setting, pd.DataFrame, list[str]]:
+    """What is predicted, the people who are used, and the names of groups too small to be judged."""
     if not isinstance(X, pd.DataFrame):
         raise InvalidTypeError(
             f"`X` must be a pandas table, got {type(X).__name__}; convert it first, for example with "
@@ -142,7 +212,6 @@ def proxy_screen(
     codes, readable = group_codes(group, len(X), names)
     check_at_least(n_folds, 2, "n_folds", "to hold people out")
     check_at_least(max_people, 100, "max_people")
-    check_at_least(n_trees, 1, "n_trees")
     check_open_fraction(confidence, "confidence")
     rng = np.random.default_rng(random_state)
     chosen = np.sort(rng.permutation(len(codes))[:max_people])
@@ -158,34 +227,7 @@ def proxy_screen(
         )
     fold = _folds(codes, n_folds, rng)
     small = [readable[code] for code in range(len(readable)) if code not in judged]
-    setting = _Setting(codes, readable, judged, fold, n_folds, confidence)
-    rows = [_feature_strength(table[column], str(column), setting) for column in table.columns]
-    notes = [
-        f"{len(chosen)} of {len(X)} people, drawn at random" if len(chosen) < len(X) else "",
-        f"not judged, fewer than {2 * n_folds} people: {', '.join(small)}" if small else "",
-    ]
-    return ProxyScreen(
-        features=tuple(sorted(rows, key=lambda row: -row.auc)),
-        all_features=_joint_strength(table, setting, n_trees, random_state),
-        n_people=len(X),
-        n_people_used=len(chosen),
-        n_folds=n_folds,
-        confidence=confidence,
-        random_state=random_state,
-        note="; ".join(note for note in notes if note),
-    )
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """Who is predicted, and how people are held out."""
-
-    codes: Ints
-    names: tuple[str, ...]
-    judged: Ints
-    fold: Ints
-    n_folds: int
-    confidence: float
+    return _Setting(codes, readable, judged, fold, n_folds, confidence), table, small
 
 
 def _folds(codes: Ints, n_folds: int, rng: np.random.Generator) -> Ints:

@@ -112,6 +112,8 @@ class Section:
         Charts, tables that are shown as they are, and reservations below them.
     points, words
         Names and sentences of a list, and of a glossary.
+    code
+        The text of a file, shown as it is.
     is_wide
         Whether each of several charts takes the whole width.
     is_explorer
@@ -130,6 +132,7 @@ class Section:
     notes: Sequence[str] = ()
     points: Sequence[tuple[str, str]] = ()
     words: Sequence[tuple[str, str]] = ()
+    code: str = ""
     is_wide: bool = False
     is_explorer: bool = False
 

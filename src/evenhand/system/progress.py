@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,13 +10,18 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["progress"]
+__all__ = ["PATIENCE", "progress"]
+
+PATIENCE = 2.0
+"""Seconds that nobody minds to wait without a sign."""
 
 _SECONDS_BETWEEN_LINES = 5.0
 
 
 @contextmanager
-def progress(what: str, total: int, *, is_shown: bool = True, done: int = 0) -> Iterator[Callable[[str], None]]:
+def progress(
+    what: str, total: int, *, is_shown: bool = True, done: int = 0, after: float = 0.0
+) -> Iterator[Callable[[str], None]]:
     """A function to call after each of `total` pieces of work, with a few words on how it stands.
 
     Parameters
@@ -26,6 +32,8 @@ def progress(what: str, total: int, *, is_shown: bool = True, done: int = 0) -> 
         How many pieces there are, and how many were done before.
     is_shown
         False for silence.
+    after
+        Seconds of silence before anything is shown: work that is done by then needs no sign.
 
     Examples
     --------
@@ -37,14 +45,14 @@ def progress(what: str, total: int, *, is_shown: bool = True, done: int = 0) -> 
         return
     console = Console(stderr=True)
     if console.is_terminal:
-        with _bar(console, what, total, done) as advance:
+        with _bar(console, what, total, done, after) as advance:
             yield advance
     else:
-        yield _lines(console, what, total, done)
+        yield _lines(console, what, total, done, after)
 
 
 @contextmanager
-def _bar(console: Console, what: str, total: int, done: int) -> Iterator[Callable[[str], None]]:
+def _bar(console: Console, what: str, total: int, done: int, after: float) -> Iterator[Callable[[str], None]]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -52,17 +60,26 @@ def _bar(console: Console, what: str, total: int, done: int) -> Iterator[Callabl
         TimeRemainingColumn(),
         TextColumn("{task.fields[status]}"),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=total, completed=done, status="")
+    bar = Progress(*columns, console=console, transient=True)
+    task = bar.add_task(what, total=total, completed=done, status="")
+    start = threading.Timer(after, bar.start)
+    start.start()
+    try:
         yield lambda status: bar.update(task, advance=1, status=status)
+    finally:
+        start.cancel()
+        start.join()
+        bar.stop()
 
 
-def _lines(console: Console, what: str, total: int, done: int) -> Callable[[str], None]:
-    count, last = done, float("-inf")
+def _lines(console: Console, what: str, total: int, done: int, after: float) -> Callable[[str], None]:
+    count, last, begun = done, float("-inf"), time.monotonic()
 
     def advance(status: str) -> None:
         nonlocal count, last
         count += 1
+        if time.monotonic() - begun < after:
+            return
         if count == total or time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
             last = time.monotonic()
             console.print(f"{what} {count}/{total} {status}".rstrip(), markup=False, highlight=False)

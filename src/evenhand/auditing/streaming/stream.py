@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, StreamOptions
-from evenhand.auditing.people import People, people_of
+from evenhand.auditing.people import People, check_finances_apart, people_of
 from evenhand.auditing.reference import AuditReference, audited_model, input_columns
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.streaming.batch_audit import BatchContext
@@ -29,6 +29,7 @@ from evenhand.auditing.streaming.store import Store, writing
 from evenhand.auditing.streaming.stored_batches import StoredBatches
 from evenhand.auditing.streaming.stored_pairs import StoredPairs, save_sample
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError
+from evenhand.inputs.checking.unfit import without_unfit
 from evenhand.inputs.fingerprints import fingerprint_table
 from evenhand.inputs.roles import Columns
 from evenhand.inputs.tables import read_table
@@ -64,6 +65,7 @@ def audit_stream(
     progress: bool = False,
     features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
+    keep_inputs: Sequence[str] = (),
     keep_group: bool = False,
     positive_label: str | None = None,
     drop_missing: bool = False,
@@ -119,6 +121,9 @@ def audit_stream(
     features, drop, keep_group
         Columns the model takes: by default what the model names, or all but the label, those of `drop` and, without
         `keep_group`, those of `group`.
+    keep_inputs
+        Columns to keep as inputs though they look like an id, a date or a saved index, which are otherwise left out, or
+        refused where the model names them.
     positive_label
         Value of `label` that is the favorable outcome; needed where it is not 0 or 1.
     drop_missing
@@ -195,11 +200,13 @@ def audit_stream(
     content = fingerprint(Path(source))
     with writing(store.folder, "nothing was audited yet"):
         people = open_source(Path(source), batch_rows, store.folder / f"source-{content[:16]}.parquet")
+    named = input_columns(model) if features is None else features
     columns = Columns.among(
         list(people.kinds),
         label=label,
         group=group,
-        features=input_columns(model) if features is None else features,
+        financial=financial_features,
+        features=named,
         drop=drop,
         keep_group=keep_group,
         by=by,
@@ -207,6 +214,9 @@ def audit_stream(
         drop_missing=drop_missing,
         clusters=clusters,
     )
+    asked = (*financial_features, *keep_inputs, *(features or ()))
+    first = people.read(people.batches[0], columns.features).to_pandas(use_threads=False)
+    columns, left_out = without_unfit(columns, first, asked=asked, is_named=named is not None)
     plan = _plan(model, people, columns, reference, options, how)
     check_resumable(
         store,
@@ -218,7 +228,7 @@ def audit_stream(
     )
     _run(plan.context, people, store, how, progress)
     return_freed_memory()
-    return _finished(plan, people, store, content, how, progress)
+    return _finished(plan, people, store, content, how, progress, left_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +261,7 @@ def _plan(
 ) -> _Plan:
     """Choose and fit the reference."""
     seed = options.random_state
-    financial = check_columns(options.financial_features, columns.features, "financial_features")
+    financial = check_columns(options.financial_features, columns.features, "`financial_features`")
     chosen_rows, table, words = _reference_rows(people, columns, reference, how.reference_people, seed)
     rows = columns.rows_of(table, "The reference")
     assert rows.table is not None
@@ -259,6 +269,7 @@ def _plan(
     audited = audited_model(_on_device(model, how.device), options, rows.table)
     options = replace(options, financial_features=tuple(financial), attribution=audited.attribution)
     pool = _checked_pool(people_of(rows, audited, rows.groups.names, "The reference"))
+    check_finances_apart(pool, financial)
     with one_torch_thread(), one_blas_thread():
         fitted = _with_known(AuditReference.of(audited, options, pool, people.n_rows), people.n_rows)
     n_compared = how.evidence_people
@@ -285,9 +296,15 @@ def _decisive(options: AuditOptions, columns: Columns, how: StreamOptions, *, ha
 
 
 def _finished(
-    plan: _Plan, people: Source, store: Store, content: str, how: StreamOptions, is_shown: bool
+    plan: _Plan,
+    people: Source,
+    store: Store,
+    content: str,
+    how: StreamOptions,
+    is_shown: bool,
+    left_out: tuple[str, ...],
 ) -> AuditResult:
-    """The result of batches that are all finished."""
+    """The result of batches that are all finished; `left_out` says which columns are no inputs."""
     context, n = plan.context, len(people.batches)
     pool = context.reference.pool
     batches = StoredBatches(store.folder, [batch.number for batch in people.batches], _n_workers(how))
@@ -317,6 +334,7 @@ def _finished(
             stacklevel=5,
             advance=advance,
         )
+        result = replace(result, warnings=(*left_out, *result.warnings))
         save_sample(store, result.pairs_sample)
         advance("sample of pairs")
         result.to_json(store.folder / "audit.json")

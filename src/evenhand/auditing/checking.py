@@ -1,0 +1,380 @@
+"""What a table looks like before it is audited: columns, groups, and a proposal for the part of each column."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console, RenderableType
+
+from evenhand.auditing.associations import with_associations
+from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.alike_names import plain_name
+from evenhand.inputs.checking.columns import ColumnCheck, check_table
+from evenhand.inputs.checking.config import Choice, config_text
+from evenhand.inputs.checking.groups import GroupCheck, check_groups
+from evenhand.inputs.checking.proposals import (
+    Proposal,
+    favorable_value,
+    propose_financial,
+    propose_group,
+    propose_label,
+)
+from evenhand.inputs.checking.signs import Severity
+from evenhand.inputs.validation import as_table, check_columns, group_text
+from evenhand.report.check_page import check_page, terminal_check
+from evenhand.system.files import write_text
+
+__all__ = ["CheckResult", "Problem", "check"]
+
+_DROPPED = ("saved index", "id", "date", "free text", "constant", "known after the decision", "leaks the label")
+_GIVEN = "you named it"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something suspicious about a table.
+
+    Attributes
+    ----------
+    column
+        The column, or columns, that it is about.
+    kind
+        What it is in a few words.
+    severity
+        ``"refuse"``: an audit leaves the column out or refuses it; ``"warn"``: it warns; ``"note"``: for the reader.
+    sentence
+        What was seen, and what to do.
+    """
+
+    column: str
+    kind: str
+    severity: Severity
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CheckResult:
+    """Result of `check`.
+
+    Attributes
+    ----------
+    checks
+        Each column: type, missing and distinct values, range, and what is suspicious.
+    groups
+        Sizes of the groups and names that are alike; None where no group is named or found.
+    label, group, financial
+        The columns given or proposed for each part, and why; None where there are none.
+    positive_label
+        The value of the label that is favorable, and why; None where it is 1.
+    dropped
+        Columns that were not looked at.
+    n_without_label
+        People without a label.
+    source
+        What was checked, in words.
+    """
+
+    checks: tuple[ColumnCheck, ...]
+    groups: GroupCheck | None
+    label: Proposal | None
+    group: Proposal | None
+    financial: Proposal | None
+    positive_label: tuple[str, str] | None
+    dropped: tuple[str, ...]
+    n_without_label: int
+    source: str
+
+    @property
+    def columns(self) -> pd.DataFrame:
+        """A row per column: column, part, type, missing, distinct, holds, suspicious."""
+        return pd.DataFrame(self.to_dict()["columns"])
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Everything suspicious, the gravest first."""
+        order = ("refuse", "warn", "note")
+        return tuple(sorted(self._found(), key=lambda problem: order.index(problem.severity)))
+
+    def _found(self) -> Iterator[Problem]:
+        parts = {*_names(self.label), *_names(self.group)}
+        for column in self.checks:
+            is_input = column.name not in parts
+            for sign in column.signs:
+                if is_input or sign.kind in ("constant", "date", "saved index"):
+                    yield Problem(column.name, sign.kind, sign.severity, sign.sentence(column.name))
+        if self.groups is not None:
+            severities: dict[str, Severity] = {"small groups": "note", "many groups": "refuse", "one group": "refuse"}
+            for kind, sentence in self.groups.sentences():
+                yield Problem(self.groups.name, kind, severities.get(kind, "warn"), sentence)
+        if self.n_without_label and self.label is not None:
+            sentence = f"{self.n_without_label:,} people have no label; `drop_missing` leaves them out and counts them."
+            yield Problem(" & ".join(self.label.columns), "missing label", "warn", sentence)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data: what page, terminal and JSON are made from."""
+        parts = {
+            **dict.fromkeys(_names(self.financial), "financial"),
+            **dict.fromkeys(_names(self.group), "group"),
+            **dict.fromkeys(_names(self.label), "label"),
+        }
+        left_out = self._dropped()
+        return {
+            "source": self.source,
+            "n_rows": self.checks[0].n_rows,
+            "columns": [
+                {
+                    "column": column.name,
+                    "part": parts.get(column.name, "left out" if column.name in left_out else ""),
+                    "type": column.kind,
+                    "missing": column.n_missing,
+                    "distinct": column.n_distinct,
+                    "holds": column.holds,
+                    "suspicious": ", ".join(
+                        sign.kind for sign in column.signs if column.name not in _names(self.label)
+                    ),
+                }
+                for column in self.checks
+            ],
+            "problems": [asdict(problem) for problem in self.problems],
+            "groups": None if self.groups is None else {"name": self.groups.name, "counts": dict(self.groups.counts)},
+            "proposals": {
+                part: None if found is None else asdict(found)
+                for part, found in (("label", self.label), ("group", self.group), ("financial", self.financial))
+            },
+            "positive_label": None if self.positive_label is None else self.positive_label[0],
+            "config": self.config(),
+        }
+
+    def config(self) -> str:
+        """The text of a TOML file for `evenhand audit --config`, with a comment on every choice."""
+        choices = [
+            Choice("The column of the true outcome.", "label", _one(self.label), _reason(self.label)),
+        ]
+        if self.positive_label is not None:
+            value, reason = self.positive_label
+            choices.append(
+                Choice("The value of the label that is good for the applicant.", "positive_label", value, reason)
+            )
+        choices += [
+            Choice("The column of the protected attribute.", "group", _list(self.group), _reason(self.group)),
+            Choice(
+                "Where two people must be alike to be comparable: the choice that matters most.",
+                "financial_features",
+                _list(self.financial),
+                _reason(self.financial),
+            ),
+            Choice("Columns that are no inputs; a model that names its inputs takes those.", "drop", self._dropped()),
+        ]
+        n_groupless = 0 if self.groups is None else self.groups.n_missing
+        if n_groupless or self.n_without_label:
+            reason = f"{self.n_without_label:,} people have no label and {n_groupless:,} no group"
+            choices.append(Choice("Leave out, and count, people without label or group.", "drop_missing", True, reason))
+        dropped = set(self._dropped())
+        looks = [p.sentence for p in self.problems if p.column not in dropped and p.severity != "note"]
+        return config_text(self.source, choices, looks) + (
+            "\n# The saved model; without one, a plain network is fitted on 70 % of the people and audited on the rest."
+            '\n# model = "model.skops"\n'
+        )
+
+    def _dropped(self) -> dict[str, str]:
+        """Columns that should be no inputs, and why."""
+        parts = {*_names(self.label), *_names(self.group), *_names(self.financial)}
+        found = {
+            column.name: next(sign.clause for sign in column.signs if sign.kind in _DROPPED)
+            for column in self.checks
+            if column.name not in parts and column.has(*_DROPPED)
+        }
+        return {**dict.fromkeys(self.dropped, _GIVEN), **found}
+
+    def write_config(self, path: str | os.PathLike[str]) -> Path:
+        """Write `config` to a file, whole or not at all."""
+        return write_text(path, self.config())
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write a page that needs no network, whole or not at all."""
+        return write_text(path, check_page(self.to_dict()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.source}: {len(self.checks)} columns, {len(self.problems)} problems)"
+
+    def __str__(self) -> str:
+        """The table of columns, the problems and the proposals as plain text."""
+        console = Console(file=io.StringIO(), width=120, record=True)
+        console.print(self)
+        return console.export_text().rstrip()
+
+    def __rich__(self) -> RenderableType:
+        """The same for a terminal."""
+        return terminal_check(self.to_dict())
+
+
+def check(
+    X: Any,  # noqa: ANN401 - any table
+    y: Any = None,  # noqa: ANN401 - any column, or its name
+    sensitive_features: Any = None,  # noqa: ANN401 - any column or table, or names
+    *,
+    financial_features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    positive_label: str | None = None,
+    source: str = "the table",
+) -> CheckResult:
+    """Look at a table before it is audited.
+
+    Each column is looked at for signs of an id, a date, a saved index, numbers as text, sentinels such as -999, and of
+    being known only after the decision; where a label and groups are known, also for columns that all but state them.
+    Parts that are not given are proposed.
+
+    Parameters
+    ----------
+    X
+        A pandas, polars or pyarrow table, or an array.
+    y
+        Labels, or the name of their column in `X`; by default a column is proposed.
+    sensitive_features
+        Groups, or the name or names of their columns in `X`; by default a column is proposed.
+    financial_features
+        Columns on which people are comparable; by default some are proposed.
+    drop
+        Columns that are no inputs and need no look.
+    positive_label
+        Value of the label that is the favorable outcome.
+    source
+        What the table is, for the page and the configuration.
+
+    Returns
+    -------
+    CheckResult
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"Unnamed: 0": range(60), "income": [10.5, 20, 30, -999, 41] * 12,
+    ...                       "sex": ["f", "m"] * 30, "approved": [0, 1, 1] * 20})
+    >>> found = check(table)
+    >>> [(problem.column, problem.kind) for problem in found.problems]
+    [('Unnamed: 0', 'saved index'), ('income', 'sentinel')]
+    >>> found.label.columns, found.group.columns, found.financial.columns
+    (('approved',), ('sex',), ('income',))
+    """
+    table = as_table(X)
+    dropped = tuple(check_columns(drop, list(table.columns), "`drop`")) if drop else ()
+    table = table.drop(columns=list(dropped))
+    names = list(table.columns)
+    checks = check_table(table)
+    label, labels = _label(table, checks, y)
+    group, groups = _groups(table, checks, sensitive_features)
+    positive = None
+    if label is not None:
+        given = None if positive_label is None else (positive_label, _GIVEN)
+        positive = given or favorable_value(labels, label.columns[0])
+    if label is not None and positive_label is not None and positive_label not in _texts(labels).unique():
+        raise InvalidInputError(
+            f"`positive_label` {positive_label!r} does not occur in the label {label.columns[0]!r}."
+        )
+    parts = {*_names(label), *_names(group)}
+    favorable = pd.Series(np.nan, index=table.index) if labels is None else _favorable(labels, positive)
+    told_apart = None if groups is None else groups.map(plain_name, na_action="ignore")
+    checks, strength = with_associations(checks, table, favorable, told_apart, parts)
+    if financial_features is None:
+        financial = propose_financial(checks, [*parts], strength)
+    else:
+        financial = Proposal(tuple(check_columns(financial_features, names, "`financial_features`")), _GIVEN)
+    return CheckResult(
+        checks=checks,
+        groups=None if groups is None else check_groups(groups, " & ".join(_names(group)) or "sensitive_features"),
+        label=label,
+        group=group,
+        financial=financial,
+        positive_label=positive,
+        dropped=dropped,
+        n_without_label=0 if labels is None else int(labels.isna().sum()),
+        source=source,
+    )
+
+
+def _label(
+    table: pd.DataFrame,
+    checks: Sequence[ColumnCheck],
+    y: Any,  # noqa: ANN401
+) -> tuple[Proposal | None, Any]:
+    """The label's column and its values."""
+    if y is None:
+        proposed = propose_label(checks)
+        return proposed, None if proposed is None else table[proposed.columns[0]]
+    if isinstance(y, str):
+        (name,) = check_columns([y], list(table.columns), "`y` (--label)")
+        return Proposal((name,), _GIVEN), table[name]
+    values = _columns_of(y, table, "y").iloc[:, 0]
+    return Proposal((str(values.name),), _GIVEN), values
+
+
+def _groups(
+    table: pd.DataFrame,
+    checks: Sequence[ColumnCheck],
+    sensitive_features: Any,  # noqa: ANN401
+) -> tuple[Proposal | None, Any]:
+    """The group's columns, and the group of each row by name."""
+    given: Any = sensitive_features
+    if given is None:
+        proposed = propose_group(checks)
+        return proposed, None if proposed is None else _joined(table[list(proposed.columns)])
+    if isinstance(given, str) or (isinstance(given, (list, tuple)) and set(map(str, given)) <= set(table.columns)):
+        names = check_columns(given, list(table.columns), "`sensitive_features` (--group)")
+        return Proposal(tuple(names), _GIVEN), _joined(table[names])
+    columns = _columns_of(given, table, "sensitive_features")
+    return Proposal(tuple(map(str, columns.columns)), _GIVEN), _joined(columns)
+
+
+def _columns_of(values: Any, table: pd.DataFrame, what: str) -> pd.DataFrame:  # noqa: ANN401
+    """A column or columns that were given beside the table."""
+    if isinstance(values, Mapping):
+        values = pd.DataFrame({str(key): list(column) for key, column in values.items()})
+    if len(getattr(values, "shape", ())) != 2:
+        values = pd.DataFrame({str(getattr(values, "name", None) or what): np.asarray(values, dtype=object)})
+    columns = as_table(values, what)
+    if len(columns) != len(table):
+        raise InvalidInputError(f"`{what}` has {len(columns)} values for {len(table)} rows.")
+    return columns
+
+
+def _joined(columns: pd.DataFrame) -> pd.Series[str]:
+    """The values of several columns as one text, missing where one of them is."""
+    texts = [columns[name].astype(object).map(group_text, na_action="ignore") for name in columns.columns]
+    joined = texts[0]
+    for part in texts[1:]:
+        joined = joined + " & " + part
+    return joined
+
+
+def _texts(labels: pd.Series[Any]) -> pd.Series[str]:
+    return labels.astype(object).map(group_text, na_action="ignore").str.strip()
+
+
+def _favorable(labels: pd.Series[Any], positive: tuple[str, str] | None) -> pd.Series[float]:
+    is_favorable = _texts(labels) == ("1" if positive is None else positive[0])
+    return is_favorable.astype(float).mask(labels.isna())
+
+
+def _names(proposal: Proposal | None) -> tuple[str, ...]:
+    return () if proposal is None else proposal.columns
+
+
+def _one(proposal: Proposal | None) -> str | None:
+    return None if proposal is None else proposal.columns[0]
+
+
+def _list(proposal: Proposal | None) -> tuple[str, ...] | None:
+    return None if proposal is None else proposal.columns
+
+
+def _reason(proposal: Proposal | None) -> str:
+    if proposal is None or proposal.reason == _GIVEN:
+        return ""
+    others = f". Others: {', '.join(proposal.others)}" if proposal.others else ""
+    return f"{proposal.reason}{others}"

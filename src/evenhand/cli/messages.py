@@ -1,0 +1,33 @@
+"""Messages of the library as a user of the command line reads them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+from evenhand.cli.options import ALIASES, AuditPlan
+
+__all__ = ["with_options"]
+
+_ARGUMENTS = {"sensitive_features": "group", "y": "label"}
+_QUOTED = re.compile(r"`(\w+)`(?! \(--)")
+
+
+def with_options(message: str) -> str:
+    """A message in which each argument of `evenhand.audit` that is an option is followed by the option.
+
+    Examples
+    --------
+    >>> with_options("Set `max_distance`, or look at `X`.")
+    'Set `max_distance` (--max-distance), or look at `X`.'
+    """
+    known = {option.name for option in fields(AuditPlan)}
+    short = {name: alias for alias, name in ALIASES.items()}
+
+    def replaced(found: re.Match[str]) -> str:
+        name = _ARGUMENTS.get(found[1], found[1])
+        if name not in known:
+            return found[0]
+        return f"{found[0]} (--{short.get(name, name).replace('_', '-')})"
+
+    return _QUOTED.sub(replaced, message)

@@ -1,0 +1,149 @@
+"""Which columns of a table may be the label, the group and the finances, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from evenhand.inputs.checking.columns import ColumnCheck
+from evenhand.inputs.checking.names import GROUP_WORDS, known_after, names_a_group, words_of
+from evenhand.inputs.validation import group_text
+
+__all__ = ["Proposal", "favorable_value", "propose_financial", "propose_group", "propose_label"]
+
+_LABEL_WORDS = (
+    "label", "target", "outcome", "default", "defaulted", "approved", "approval", "accepted", "denied", "rejected",
+    "decision", "repaid", "paid", "delinquent", "good", "bad", "class", "risk", "income", "y",
+)  # fmt: skip
+_DECISIONS = ("action_taken", "loan_status", "decision", "final_status", "status")
+_BAD_WORDS = frozenset({"default", "defaulted", "denied", "rejected", "delinquent", "bad", "declined", "fraud", "risk"})
+_GOOD_VALUES = (
+    "approved",
+    "accepted",
+    "good",
+    "paid",
+    "repaid",
+    "fully paid",
+    "originated",
+    "yes",
+    "y",
+    "true",
+    ">50k",
+)
+_FINANCIAL_WORDS = frozenset(
+    {
+        "income", "salary", "wage", "amount", "amt", "debt", "dti", "ltv", "loan", "balance", "bal", "score", "fico",
+        "limit", "payment", "installment", "instalment", "duration", "term", "maturity", "savings", "assets", "value",
+        "credit", "utilization", "capital", "bill", "revenue", "collateral",
+    }
+)  # fmt: skip
+_NOT_FINANCIAL = frozenset({"tract", "msa", "count", "type", "code", "existing", "penalty", "intro", "purpose"})
+_MOST_GROUPS, _MOST_FINANCIAL = 12, 6
+_FEWEST_AMOUNTS = 4
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Columns proposed for one part, why, and which others were considered."""
+
+    columns: tuple[str, ...]
+    reason: str
+    others: tuple[str, ...] = ()
+
+
+def propose_label(columns: Sequence[ColumnCheck]) -> Proposal | None:
+    """The column that may be the outcome: two values and a telling name; else the code of a decision."""
+    named = [c for c in columns if c.n_distinct == 2 and _label_rank(c.name) < len(_LABEL_WORDS)]
+    named = [c for c in named if not names_a_group(c.name)]
+    if named:
+        ranked = sorted(named, key=lambda c: _label_rank(c.name))
+        others = tuple(c.name for c in ranked[1:])
+        return Proposal((ranked[0].name,), f"it has two values ({ranked[0].holds}) and the name of an outcome", others)
+    codes = [c for c in columns if "_".join(words_of(c.name)) in _DECISIONS and c.n_distinct > 2]
+    if codes:
+        reason = f"its name is that of a decision; it has {codes[0].n_distinct} values, of which one must be favorable"
+        return Proposal((codes[0].name,), reason)
+    last = columns[-1]
+    if last.n_distinct == 2 and not names_a_group(last.name):
+        return Proposal((last.name,), f"it is the last column and has two values ({last.holds})")
+    return None
+
+
+def favorable_value(label: pd.Series[Any], name: str) -> tuple[str, str] | None:
+    """The value of a label that may be the favorable outcome, and why; None where it is 1 of 0 and 1.
+
+    Examples
+    --------
+    >>> favorable_value(pd.Series([0, 1, 0]), "default_flag")
+    ('0', 'the name says that 1 is the unfavorable outcome')
+    >>> favorable_value(pd.Series(["Approved", "Denied"]), "result")
+    ('Approved', 'its name says so')
+    """
+    texts = [group_text(value) for value in label.dropna().unique().tolist()]
+    is_bad = bool(_BAD_WORDS & set(words_of(name)))
+    if set(texts) <= {"0", "1"}:
+        return ("0", "the name says that 1 is the unfavorable outcome") if is_bad else None
+    plain = {text.strip().casefold(): text.strip() for text in texts}
+    if is_bad and "no" in plain:
+        return plain["no"], "the name of the column is that of the unfavorable outcome"
+    good = next((plain[value] for value in _GOOD_VALUES if value in plain), None)
+    if good is not None:
+        return good, "its name says so"
+    first = min(texts)
+    return first.strip(), "a guess: the first of its values. Correct it where another is favorable"
+
+
+def propose_group(columns: Sequence[ColumnCheck]) -> Proposal | None:
+    """The column that may be the protected attribute: the name of one, and few values."""
+    named = [c for c in columns if names_a_group(c.name) and 2 <= c.n_distinct <= _MOST_GROUPS and not c.is_unfit]
+    named = [c for c in named if not c.has("mostly missing")]
+    if not named:
+        return None
+    ranked = sorted(named, key=_group_rank)
+    reason = f"its name is that of a protected characteristic, and it has {ranked[0].n_distinct} values"
+    return Proposal((ranked[0].name,), reason, tuple(c.name for c in ranked[1:]))
+
+
+def propose_financial(
+    columns: Sequence[ColumnCheck], taken: Sequence[str], strength: Mapping[str, float]
+) -> Proposal | None:
+    """Columns that may be finances: amounts, durations and scores by name that nothing speaks against.
+
+    `taken` are the label and the group; of many columns those are proposed that say most about the label, by the area
+    under the ROC curve in `strength`.
+    """
+    suitable = [
+        c
+        for c in columns
+        if c.name not in taken
+        and "number" in c.kind
+        and c.n_distinct >= _FEWEST_AMOUNTS
+        and _FINANCIAL_WORDS & set(words_of(c.name))
+        and not _NOT_FINANCIAL & set(words_of(c.name))
+        and known_after(c.name) is None
+        and not any(sign.kind != "sentinel" for sign in c.signs)
+    ]
+    if not suitable:
+        return None
+    ranked = sorted(suitable, key=lambda c: -strength.get(c.name, 0.5))
+    chosen = {c.name for c in ranked[:_MOST_FINANCIAL]}
+    reason = "by their names amounts, durations or scores, known before the decision"
+    if len(ranked) > len(chosen):
+        reason += f"; of {len(ranked)} such columns those that say most about the label"
+    others = tuple(c.name for c in suitable if c.name not in chosen)
+    return Proposal(tuple(c.name for c in suitable if c.name in chosen), reason, others)
+
+
+def _label_rank(name: str) -> int:
+    words = words_of(name)
+    return min((_LABEL_WORDS.index(word) for word in words if word in _LABEL_WORDS), default=len(_LABEL_WORDS))
+
+
+def _group_rank(column: ColumnCheck) -> tuple[bool, int, int]:
+    """Own names before those of a second person or of how it was observed; then the order of the words."""
+    words = words_of(column.name)
+    place = min(GROUP_WORDS.index(word) for word in words if word in GROUP_WORDS)
+    return bool({"co", "observed", "tract"} & set(words)), place, len(words)

@@ -1,0 +1,276 @@
+"""What is suspicious about the values of one column: signs of an id, a date, a sentinel and the like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from evenhand.inputs.checking.names import is_index_name, names_a_date, names_an_id
+
+__all__ = ["ADVICE", "UNFIT", "Distinct", "Severity", "Sign", "SignKind", "signs_of"]
+
+SignKind: TypeAlias = Literal[
+    "saved index",
+    "id",
+    "date",
+    "text number",
+    "sentinel",
+    "free text",
+    "constant",
+    "almost constant",
+    "mostly missing",
+    "known after the decision",
+    "leaks the label",
+    "predicts the group",
+]
+Severity: TypeAlias = Literal["refuse", "warn", "note"]
+
+UNFIT = frozenset({"saved index", "id", "date"})
+"""What is no input of a model unless somebody says that it is one."""
+
+_SEVERITIES: dict[str, Severity] = {
+    **dict.fromkeys(UNFIT, "refuse"),
+    "constant": "note",
+    "almost constant": "note",
+    "mostly missing": "note",
+}
+
+ADVICE: dict[str, str] = {
+    "saved index": "it is no input; leave it out",
+    "id": "it is no input; leave it out",
+    "date": "leave it out, or turn it into a number such as an age in months",
+    "text number": "turn the values into numbers",
+    "sentinel": "make it a missing value, or a column of its own",
+    "free text": "a model cannot learn from it; leave it out",
+    "constant": "it says nothing about anyone",
+    "almost constant": "it says little about anyone",
+    "mostly missing": "look at why",
+    "known after the decision": "a model that decides cannot have it; leave it out",
+    "leaks the label": "look at when it is recorded",
+    "predicts the group": "a model can read the group from it",
+}
+"""What to do about each kind of sign."""
+
+_FEW_ROWS = 20  # in fewer, that values differ says nothing
+_NEARLY_ALL = 0.95
+_ALMOST_CONSTANT = 0.995
+_MOST_TEXTS = 50
+_LOOKED_AT = 2_000  # distinct texts
+
+_MONTHS = "jan|feb|m[aä]r|apr|may|mai|jun|jul|aug|sep|o[ck]t|nov|de[cz]"
+_CLOCK = r"([T ]\s*\d{1,2}:\d{2}.*)?"
+_DATE_TEXT = re.compile(
+    rf"\d{{4}}[-/.]\d{{1,2}}([-/.]\d{{1,2}})?{_CLOCK}"
+    rf"|\d{{1,2}}([-/.])\d{{1,2}}\3(\d{{2}}|\d{{4}}){_CLOCK}"
+    rf"|(\d{{1,2}}[-. ]+)?({_MONTHS})[a-z]*[-., ]+(\d{{1,2}},? +)?\d{{2,4}}{_CLOCK}"
+    r"|\d{4}[- ]?q[1-4]",
+    re.IGNORECASE,
+)
+_NUMBER_TEXT = re.compile(
+    r"\(?[-+−]?\s*([$€£¥]|[A-Z]{3} )?\s*[-+−]?(\d[\d.,' \u00a0\u202f]*|\.\d+)(e[-+]?\d+)?\s*([%$€£¥]|[km])?\)?",
+    re.IGNORECASE,
+)
+_CODE = re.compile(r"0\d+")  # a postal code, say: text on purpose
+_TOKEN = re.compile(r"\S*\d\S*|\S+@\S+")
+
+# Survey and bureau codes for "no value": one digit over and over, or nines that end in 6, 7 or 8.
+_NO_VALUE = re.compile(r"77|88|(\d)\1{2,}|9+[6789]")
+
+
+@dataclass(frozen=True)
+class Sign:
+    """Something suspicious: what it is, and a clause that follows the name of the column."""
+
+    kind: SignKind
+    clause: str
+
+    @property
+    def severity(self) -> Severity:
+        """What an audit does about it: leave the column out or refuse it, warn, or mention it."""
+        return _SEVERITIES.get(self.kind, "warn")
+
+    def sentence(self, name: str) -> str:
+        """The sign of a column in a sentence, with what to do about it."""
+        return f"{name!r} {self.clause}: {ADVICE[self.kind]}."
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """The values of a column.
+
+    Attributes
+    ----------
+    values, counts
+        Distinct values in ascending order, missing ones aside, and how many rows have each.
+    ordered
+        The values of all rows that have one, in row order.
+    """
+
+    name: str
+    n_rows: int
+    values: NDArray[Any]
+    counts: NDArray[np.int64]
+    ordered: pd.Series[Any]
+    is_number: bool
+
+    @property
+    def n_known(self) -> int:
+        """Rows with a value."""
+        return len(self.ordered)
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether all rows but a few have a value that is only theirs."""
+        return self.n_known >= _FEW_ROWS and len(self.values) >= _NEARLY_ALL * self.n_known
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all values are whole numbers."""
+        return self.is_number and bool(np.isfinite(self.values).all() and (self.values == np.floor(self.values)).all())
+
+    @property
+    def looked_at(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Distinct values and counts, of very many only some, evenly apart."""
+        step = slice(None, None, 1 + len(self.values) // _LOOKED_AT)
+        return self.values[step], self.counts[step]
+
+
+def signs_of(column: Distinct) -> Iterator[Sign]:
+    """Everything that is suspicious about the values of a column."""
+    n_missing = column.n_rows - column.n_known
+    if len(column.values) <= 1:
+        yield Sign("constant", "has no value" if not len(column.values) else "has one value only")
+        return
+    unfit = _unfit(column)
+    if unfit is not None:
+        yield unfit
+        return
+    top = int(column.counts.max())
+    if column.n_known >= 1 / (1 - _ALMOST_CONSTANT) and top >= _ALMOST_CONSTANT * column.n_known:
+        yield Sign("almost constant", f"has one value in all but {column.n_known - top:,} of {column.n_known:,} rows")
+    if n_missing > column.n_rows / 2:
+        yield Sign("mostly missing", f"has no value in {n_missing:,} of {column.n_rows:,} rows")
+    if column.is_number:
+        codes = sentinels(column.values.astype(np.float64), column.counts)
+        if codes:
+            shown = ", ".join(f"{value:.0f} in {n:,} rows" for value, n in codes.items())
+            yield Sign("sentinel", f"has {shown}, far from all other values, which may be a code and no amount")
+    else:
+        yield from _text_signs(column)
+
+
+def sentinels(values: NDArray[np.float64], counts: NDArray[np.int64]) -> dict[float, int]:
+    """Values that repeat far outside all others and look like codes, with how many rows have them.
+
+    Peeled off one after the other from both ends: -999 and 9999999 of one column are both found. Zero never is one.
+
+    Examples
+    --------
+    >>> sentinels(np.array([-999.0, 310, 540, 700, 810, 850]), np.array([12, 3, 5, 8, 4, 1]))
+    {-999.0: 12}
+    """
+    found: dict[float, int] = {}
+    keep = np.isfinite(values)
+    values, counts = values[keep], counts[keep]
+    least = max(3, int(0.0005 * counts.sum()))
+    while len(values) > 3:
+        for end, rest in ((0, slice(1, None)), (-1, slice(None, -1))):
+            if counts[end] >= least and _is_apart(float(values[end]), int(counts[end]), values[rest], counts[rest]):
+                found[float(values[end])] = int(counts[end])
+                values, counts = values[rest], counts[rest]
+                break
+        else:
+            break
+    return found
+
+
+def _is_apart(value: float, n: int, others: NDArray[np.float64], counts: NDArray[np.int64]) -> bool:
+    """Whether an end value stands apart from the others, ascending with their counts."""
+    gap = float(min(abs(value - others[0]), abs(value - others[-1])))
+    spread = float(others[-1] - others[0])
+    is_code = value == int(value) and _NO_VALUE.fullmatch(str(abs(int(value)))) is not None
+    if value < 0 and others[0] >= 0:  # a negative among amounts that cannot be
+        is_short = value in (-1, -7, -8, -9) and len(others) >= _FEW_ROWS
+        return is_short or is_code
+    if is_code and gap > 0.5 * spread:
+        return True
+    if is_code and len(str(abs(int(value)))) > 2 and value > 0:
+        cumulative = np.cumsum(counts) / counts.sum()
+        middle, high = others[np.searchsorted(cumulative, 0.5)], others[np.searchsorted(cumulative, 0.99)]
+        return bool(high > middle and value > high + 3 * (high - middle))
+    return value not in (0, 1) and len(others) >= 5 and n >= max(5, 0.001 * counts.sum()) and gap > 2 * spread
+
+
+def _unfit(column: Distinct) -> Sign | None:
+    """The sign that a column is no input: it counts rows, names cases, or says when."""
+    if pd.api.types.is_datetime64_any_dtype(column.ordered.dtype):
+        return Sign("date", "holds dates")
+    if column.is_number:
+        return _unfit_numbers(column) if column.is_whole else None
+    texts, counts = column.looked_at
+    is_date = _matches(_DATE_TEXT, texts)
+    if counts[is_date].sum() >= _NEARLY_ALL * counts.sum():
+        return Sign("date", f"holds dates as text, such as {texts[is_date][0]!r}")
+    if not column.is_unique:
+        return None
+    is_code = _matches(_TOKEN, texts).mean() >= _NEARLY_ALL and _matches(_NUMBER_TEXT, texts).mean() < 0.5
+    if is_code or (names_an_id(column.name) and not any(" " in text for text in texts[:20])):
+        return Sign("id", f"has a code of its own for {_nearly_all(column)}, such as {texts[0]!r}")
+    return None
+
+
+def _unfit_numbers(column: Distinct) -> Sign | None:
+    values = column.values.astype(np.float64)
+    if column.is_unique and is_index_name(column.name):
+        return Sign("saved index", f"numbers the rows from {values[0]:.0f} to {values[-1]:.0f}")
+    if column.is_unique and names_an_id(column.name):
+        return Sign("id", f"has a number of its own for {_nearly_all(column)}")
+    if column.n_known >= _FEW_ROWS and len(values) == column.n_known == column.n_rows:
+        is_dense = values[-1] - values[0] == len(values) - 1
+        if is_dense and column.ordered.is_monotonic_increasing:
+            return Sign("saved index", f"numbers the rows from {values[0]:.0f} to {values[-1]:.0f}")
+        if is_dense:
+            return Sign("id", f"has every whole number from {values[0]:.0f} to {values[-1]:.0f} once")
+    if _are_dates(values, column.name):
+        return Sign("date", f"holds dates as numbers, such as {values[0]:.0f}")
+    return None
+
+
+def _are_dates(values: NDArray[np.float64], name: str) -> bool:
+    """Whether whole numbers are days written as 20240131, or serial numbers of days under the name of a date."""
+    if values[0] >= 19_000_101 and values[-1] <= 21_001_231:
+        month, day = values // 100 % 100, values % 100
+        is_day = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+        return bool(is_day.mean() >= 0.99) and (len(values) >= 10 or names_a_date(name))
+    is_serial = values[0] >= 10_000 and values[-1] <= 80_000
+    is_month = values[0] >= 190_001 and values[-1] <= 210_012
+    is_epoch = values[0] >= 1e8 and values[-1] <= 5e12
+    return names_a_date(name) and (is_serial or is_month or is_epoch)
+
+
+def _text_signs(column: Distinct) -> Iterator[Sign]:
+    texts, counts = column.looked_at
+    is_number = _matches(_NUMBER_TEXT, texts)
+    n_numbers = int(is_number.sum())
+    share = counts[is_number].sum() / counts.sum()
+    is_category = isinstance(column.ordered.dtype, pd.CategoricalDtype)
+    if share >= 0.7 and n_numbers >= 10 and not is_category and not _matches(_CODE, texts).any():
+        others = texts[~is_number]
+        mixed = f" beside texts such as {others[0]!r}" if len(others) else ""
+        yield Sign("text number", f"holds numbers as text, such as {texts[is_number][-1]!r}{mixed}")
+    elif len(column.values) > max(_MOST_TEXTS, column.n_known / 2):
+        yield Sign("free text", f"has {len(column.values):,} texts in {column.n_known:,} rows")
+
+
+def _matches(pattern: re.Pattern[str], texts: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.fromiter((pattern.fullmatch(text.strip()) is not None for text in texts), dtype=bool, count=len(texts))
+
+
+def _nearly_all(column: Distinct) -> str:
+    return "every row" if len(column.values) == column.n_known else f"{len(column.values):,} of {column.n_known:,} rows"

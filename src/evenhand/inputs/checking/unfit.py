@@ -1,0 +1,59 @@
+"""Columns that nobody asked for by name and that are no inputs: left out with a sentence, or refused."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pandas as pd
+
+from evenhand.exceptions import EvenhandWarning, InvalidInputError
+from evenhand.inputs.checking.columns import check_table
+from evenhand.inputs.roles import Columns
+from evenhand.inputs.validation import check_columns
+
+__all__ = ["without_unfit"]
+
+_CHECKED_ROWS = 10_000  # tell an id, a date and a saved index, the same in memory and streamed
+
+
+def without_unfit(
+    columns: Columns, rows: pd.DataFrame, *, asked: Iterable[str], is_named: bool
+) -> tuple[Columns, tuple[str, ...]]:
+    """The columns without ids, dates and saved indexes among the features, and a sentence on what was left out.
+
+    Parameters
+    ----------
+    columns
+        The parts of the columns.
+    rows
+        The features of everyone, or of the first people.
+    asked
+        Features that the user named, which are kept whatever they look like.
+    is_named
+        Whether the model names the features, so that it needs each of them.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model needs an id, a date or a saved index that the user did not name.
+    """
+    kept = {name.strip() for name in asked}
+    looked_at = rows[[name for name in columns.features if name.strip() not in kept]]
+    unfit = {c.name: c.signs[0] for c in check_table(looked_at[:_CHECKED_ROWS]) if c.is_unfit}
+    if not unfit:
+        return columns, ()
+    shown = ", ".join(f"{name!r} ({sign.kind}: {sign.clause})" for name, sign in unfit.items())
+    if is_named:
+        raise InvalidInputError(
+            f"The model takes {shown}, from which no model should learn; audit a model without, or name "
+            f"{'it' if len(unfit) == 1 else 'them'} in `keep_inputs` (--keep-inputs) to audit this one as it is."
+        )
+    sentence = (
+        f"Left out of the inputs: {shown}. Name what the model does take in `keep_inputs` (--keep-inputs), and the "
+        "rest in `drop` (--drop)."
+    )
+    warnings.warn(sentence, EvenhandWarning, stacklevel=3)
+    features = check_columns([name for name in columns.features if name not in unfit], columns.features, "The model")
+    return replace(columns, features=tuple(features)), (sentence,)

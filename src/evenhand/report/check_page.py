@@ -1,0 +1,148 @@
+"""The check of a table as one HTML file, and as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from evenhand.inputs.checking.wording import few_sentences
+from evenhand.report.formatting import count, listed
+from evenhand.report.frame import Finding, KeyMetric, Section, render
+from evenhand.report.tables import Column, Table, shown, text
+
+__all__ = ["check_page", "terminal_check"]
+
+Data = Mapping[str, Any]
+
+_SEVERITIES = {"refuse": "left out or refused", "warn": "warned about", "note": "worth knowing"}
+_STYLES = {"refuse": "bold red", "warn": "yellow", "note": "dim"}
+_WRAPPED = ("holds", "suspicious")
+_PARTS = {"label": "Label", "group": "Group", "financial": "Financial features"}
+
+
+def check_page(data: Data) -> str:
+    """The page as text; every text is escaped, and nothing is fetched to show it.
+
+    Parameters
+    ----------
+    data
+        What `CheckResult.to_dict` returns.
+    """
+    sections = [
+        Section("found", "What was found", finding=_finding(data)),
+        Section("parts", "Proposed parts", (_PARTS_WORDS,), points=_parts(data)),
+        Section("columns", "Columns", tables=[_column_table(data)]),
+        Section("problems", "What to look at", tables=[_problem_table(data)]),
+    ]
+    if data["groups"] is not None:
+        sections.append(Section("groups", "Groups", tables=[_group_table(data)]))
+    sections.append(Section("config", "Configuration", (_CONFIG_WORDS,), code=data["config"]))
+    return render("check", f"Before an audit of {data['source']}", sections)
+
+
+def terminal_check(data: Data) -> RenderableType:
+    """The check for a terminal: columns, problems and proposals."""
+    found = shown(_column_table(data))
+    table = RichTable(*found.columns, box=None, pad_edge=False)
+    for column, is_number in zip(table.columns, found.is_number, strict=True):
+        column.justify = "right" if is_number else "left"
+        column.no_wrap = column.header not in _WRAPPED
+    for row in found.rows:
+        table.add_row(*map(Text, row))
+    parts: list[RenderableType] = [Text(_headline(data), style="bold"), Text(), table]
+    told = [Text(f"! {line}", style=_STYLES[key]) for key in ("refuse", "warn") for line in _lines(data, key)]
+    parts += [Text(), *told] if told else []
+    parts += [Text(), *(Text(f"{name}: {words}") for name, words in _parts(data))]
+    return Group(*parts)
+
+
+_PARTS_WORDS = (
+    "Proposals come from names and values alone. The choice of financial features decides who is comparable: make it "
+    "with somebody who knows the portfolio."
+)
+_CONFIG_WORDS = "Save it as audit.toml, correct it, and run: evenhand audit FILE --config audit.toml."
+
+
+def _headline(data: Data) -> str:
+    counts = {key: sum(p["severity"] == key for p in data["problems"]) for key in _SEVERITIES}
+    size = f"{count(data['n_rows'])} rows, {count(len(data['columns']))} columns"
+    told = [f"{count(n)} {_SEVERITIES[key]}" for key, n in counts.items() if n]
+    return f"{size}: {', '.join(told)}." if told else f"{size}: nothing suspicious."
+
+
+def _lines(data: Data, severity: str) -> list[str]:
+    """Problems of one severity in words."""
+    return few_sentences((p["column"], p["kind"], p["sentence"]) for p in data["problems"] if p["severity"] == severity)
+
+
+def _finding(data: Data) -> Finding:
+    grave = [("", line) for line in _lines(data, "refuse")]
+    metrics = [
+        KeyMetric("Rows", count(data["n_rows"]), "one per applicant"),
+        KeyMetric("Columns", count(len(data["columns"])), _left_out(data)),
+        KeyMetric(
+            "Groups", "none" if data["groups"] is None else count(len(data["groups"]["counts"])), _group_name(data)
+        ),
+    ]
+    return Finding(_headline(data), grave, metrics, _lines(data, "warn"))
+
+
+def _left_out(data: Data) -> str:
+    n = sum(row["part"] == "left out" for row in data["columns"])
+    return f"{count(n)} are proposed to be left out" if n else "none is proposed to be left out"
+
+
+def _group_name(data: Data) -> str:
+    return "no column looks like one" if data["groups"] is None else data["groups"]["name"]
+
+
+def _parts(data: Data) -> list[tuple[str, str]]:
+    rows = []
+    for part, name in _PARTS.items():
+        found = data["proposals"][part]
+        if found is None:
+            rows.append((name, "nothing looks like it; name it yourself."))
+            continue
+        favorable = (
+            f" (favorable: {data['positive_label']})" if part == "label" and data["positive_label"] is not None else ""
+        )
+        others = f" Also possible: {listed(list(found['others']), 6)}." if found["others"] else ""
+        rows.append((name, f"{', '.join(found['columns'])}{favorable}: {found['reason']}.{others}"))
+    return rows
+
+
+def _column_table(data: Data) -> Table:
+    columns = (
+        text("column"),
+        text("part"),
+        text("type"),
+        Column("missing", "whole"),
+        Column("distinct", "whole"),
+        text("holds"),
+        text("suspicious"),
+    )
+    return Table("Columns", "Every column as it was read", columns, data["columns"])
+
+
+def _problem_table(data: Data) -> Table:
+    columns = (
+        text("column"),
+        text("what", "kind"),
+        Column("in an audit", "text", lambda problem: _SEVERITIES[problem["severity"]]),
+        Column("in words", "long text", "sentence"),
+    )
+    return Table("Problems", "Everything suspicious, the gravest first", columns, data["problems"])
+
+
+def _group_table(data: Data) -> Table:
+    records = [{"group": name, "people": n} for name, n in data["groups"]["counts"].items()]
+    return Table(
+        "Groups",
+        f"People of each group, by {data['groups']['name']}",
+        (text("group"), Column("people", "whole")),
+        records,
+    )

@@ -1,0 +1,181 @@
+"""A messy export on the command line: checked, configured, audited; nothing wrong goes in quietly."""
+
+import json
+import sys
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from evenhand import cli
+from evenhand.cli.messages import with_options
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def loans(tmp_path_factory):
+    """A table saved with its index, with a numeric id, a date as text, spaces in a name, and gaps in the group."""
+    rng = np.random.default_rng(0)
+    n = 300
+    income, debt = rng.lognormal(10, 0.5, n).round(-2), rng.normal(30, 8, n).round(1)
+    table = pd.DataFrame(
+        {
+            "loan_id": rng.permutation(10**6)[:n],
+            "opened": pd.date_range("2021-03-01", periods=n).strftime("%d/%m/%Y"),
+            " income ": income,
+            "debt": debt,
+            "sex": rng.choice(["f", "m"], n),
+            "approved": (np.log(income) - debt / 20 + rng.normal(0, 0.4, n) > 8.5).astype(int),
+        }
+    )
+    table.loc[::50, "sex"] = None
+    path = tmp_path_factory.mktemp("loans") / "loans.csv"
+    table.to_csv(path, index_label="Unnamed: 0")
+    return path
+
+
+@pytest.fixture(scope="module")
+def models(loans, tmp_path_factory):
+    """A model of two columns, and one that somebody fitted with the id and the index."""
+    folder = tmp_path_factory.mktemp("models")
+    table = pd.read_csv(loans)
+    for name, columns in (("plain", [" income ", "debt"]), ("careless", ["Unnamed: 0", "loan_id", " income ", "debt"])):
+        joblib.dump(LogisticRegression(max_iter=5000).fit(table[columns], table["approved"]), folder / f"{name}.joblib")
+    return folder
+
+
+@pytest.fixture
+def evenhand(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["evenhand", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        captured = capsys.readouterr()
+        return ended.value.code, captured.out, captured.err
+
+    return run
+
+
+BASICS = ["--label", "approved", "--group", "sex", "--financial", "income,debt", "--drop-missing", "--no-evidence"]
+UNFIT = ["'Unnamed: 0' (saved index", "'loan_id' (id", "'opened' (date"]
+
+
+def told(text, sentences):
+    return all(sentence in text for sentence in sentences)
+
+
+@pytest.mark.filterwarnings("default::evenhand.EvenhandWarning")
+def test_a_check_writes_a_page_and_a_configuration_that_an_audit_takes(evenhand, loans, models, tmp_path):
+    code, out, err = evenhand("check", loans, "--out", tmp_path)
+    assert code == 0, err
+    assert "Label: approved" in out
+    assert (tmp_path / "check.html").is_file()
+    config = tmp_path / "audit.toml"
+    assert told(config.read_text(), ['"Unnamed: 0",', '"loan_id",', '"opened",', "drop_missing = true"])
+    model = ("--model", models / "plain.joblib", "--trust-pickle", "--no-evidence")
+    code, out, err = evenhand("audit", loans, "--config", config, *model, "--out", tmp_path / "report")
+    assert code == 0, err
+    assert "Left out: 6 rows, no value in 'sex'." in out
+    assert "Run time: " in out
+
+
+def test_options_of_a_check_go_before_its_proposals(evenhand, loans, tmp_path):
+    code, out, err = evenhand(
+        "check", loans, "--out", tmp_path, "--financial", "debt", "--drop", "opened", "--group", "sex"
+    )
+    assert code == 0, err
+    assert "Financial features: debt" in out
+    assert "opened" not in out
+    assert '"opened",      # you named it' in (tmp_path / "audit.toml").read_text()
+    assert evenhand("check", loans, "--label", "aproved")[0] == 2
+
+
+@pytest.mark.filterwarnings("default::evenhand.EvenhandWarning")
+def test_what_is_no_input_stays_out_of_an_audit_without_a_model(evenhand, loans, tmp_path):
+    code, _, err = evenhand("audit", loans, *BASICS, "--out", tmp_path)
+    assert code == 0, err
+    found = json.loads((tmp_path / "audit.json").read_text())
+    assert {row["feature"] for row in found["features"]} == {" income ", "debt"}
+    assert told(err, UNFIT)
+    assert told(found["warnings"][0], UNFIT)
+
+
+@pytest.mark.filterwarnings("default::evenhand.EvenhandWarning")
+def test_what_is_no_input_stays_out_of_training(evenhand, loans, tmp_path):
+    arguments = [option for option in BASICS if option != "--no-evidence"]
+    code, _, err = evenhand("train", loans, *arguments, "--epochs", 1, "--out", tmp_path / "model")
+    assert code == 0, err
+    assert told(err, UNFIT)
+    code, _, err = evenhand("audit", loans, *BASICS, "--model", tmp_path / "model", "--out", tmp_path)
+    assert code == 0, err
+
+
+@pytest.mark.parametrize("how", [(), ("--stream",)])
+@pytest.mark.filterwarnings("default::evenhand.EvenhandWarning")
+def test_a_model_that_needs_an_id_is_refused_until_it_is_named(evenhand, loans, models, tmp_path, how):
+    arguments = [
+        "audit",
+        loans,
+        *BASICS,
+        "--model",
+        models / "careless.joblib",
+        "--trust-pickle",
+        *how,
+        "--out",
+        tmp_path,
+    ]
+    code, _, err = evenhand(*arguments)
+    assert code == 2
+    assert told(err, UNFIT[:2])
+    assert "--keep-inputs" in err
+    code, _, err = evenhand(*arguments, "--keep-inputs", "Unnamed: 0,loan_id")
+    assert code == 0, err
+    found = json.loads((tmp_path / "audit.json").read_text())
+    assert any("'loan_id' has a number of its own" in warning for warning in found["warnings"])
+
+
+@pytest.mark.filterwarnings("default::evenhand.EvenhandWarning")
+def test_in_batches_what_is_no_input_stays_out_too(evenhand, loans, models, tmp_path):
+    """A model that names no columns takes all that are left."""
+    unnamed = tmp_path / "unnamed.joblib"
+    table = pd.read_csv(loans)
+    joblib.dump(LogisticRegression().fit(table[[" income ", "debt"]].to_numpy(), table["approved"]), unnamed)
+    arguments = ["audit", loans, *BASICS, "--model", unnamed, "--trust-pickle"]
+    for how in ((), ("--stream",)):
+        code, _, err = evenhand(*arguments, *how, "--out", tmp_path / "-".join(how))
+        assert code == 0, err
+        assert told(err, UNFIT)
+        warnings = json.loads((tmp_path / "-".join(how) / "audit.json").read_text())["warnings"]
+        assert told(warnings[0], UNFIT)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--financial", "income,sex"], "The financial feature 'sex' is the group"),
+        (["--financial", "income,approved"], "The financial feature 'approved' is the label"),
+        (["--drop", "debt"], "The financial feature 'debt' is left out by `drop` (--drop)"),
+        (["--financial", "incom"], "`financial_features` (--financial) names columns absent from the data: ['incom']"),
+        (["--model", "nowhere.onnx"], "nowhere.onnx"),
+    ],
+)
+def test_refusals_say_what_is_wrong_and_name_the_option(evenhand, loans, tmp_path, change, message):
+    code, _, err = evenhand("audit", loans, *BASICS, *change, "--out", tmp_path / "report")
+    assert code == 2
+    assert message in err
+
+
+def test_people_without_a_group_are_refused_with_the_way_out(evenhand, loans, tmp_path):
+    arguments = [option for option in BASICS if option != "--drop-missing"]
+    code, _, err = evenhand("audit", loans, *arguments, "--drop", "opened,loan_id,Unnamed: 0", "--out", tmp_path)
+    assert code == 2
+    assert "6 missing values" in err
+    assert "--drop-missing" in err
+
+
+def test_options_are_named_once():
+    assert with_options("`label` (--label) and `y`") == "`label` (--label) and `y` (--label)"
+    assert with_options("`sensitive_features`") == "`sensitive_features` (--group)"
