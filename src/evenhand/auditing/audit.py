@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from evenhand.auditing.assemble import assemble, screened_people
 from evenhand.auditing.batch import BatchFindings, audit_batch
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
+from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings
 from evenhand.auditing.people import People, check_known_groups
 from evenhand.auditing.reference import AuditReference, audited_model
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
+from evenhand.inputs.fingerprints import fingerprint_numbers
 from evenhand.inputs.validation import as_groups, as_labels, as_table, check_columns
 from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.protocol import AuditedModel
@@ -243,13 +244,6 @@ def _assembled(reference: AuditReference, found: BatchFindings) -> AuditResult:
         merged,
         PairsInMemory(output.pairs, people.table, pool.table, found.attributions, found.scored.match_attributions),
         n_reference=None if pool is people else len(pool),
-        fingerprint=_fingerprint(people),
-        hashes=hashes if pool is people else {**hashes, "reference": _fingerprint(pool)},
+        hashes=hashes if pool is people else {**hashes, "reference": reference_hash(pool)},
         stacklevel=5,
     )
-
-
-def _fingerprint(people: People) -> str:
-    """SHA-256 of people's columns, labels and groups."""
-    names = np.asarray(people.groups.names, dtype=object)
-    return fingerprint_table(people.table.assign(**{"(label)": people.labels, "(group)": names[people.groups.codes]}))

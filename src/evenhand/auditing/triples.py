@@ -36,6 +36,8 @@ class Triples:
     ----------
     person, person_row
         The person, by number, and their row in the reference, -1 for someone outside it.
+    bucket
+        Where influences of the person are added up: see `auditing.identities.person_buckets`.
     other, own
         Rows in the reference of the one from the other group and of the placebo.
     group, other_group, label, is_favorable
@@ -68,6 +70,7 @@ class Triples:
 
     person: Ints
     person_row: Ints
+    bucket: Ints
     other: Ints
     own: Ints
     group: Ints
@@ -191,6 +194,7 @@ def compare_batch(
     decision_threshold: float,
     max_distance: float | None,
     by: Mapping[str, Ints],
+    bucket: Ints,
     compared: Ints | None = None,
 ) -> BatchEvidence:
     """Compare a batch of people with the reference.
@@ -211,6 +215,8 @@ def compare_batch(
         As in `evenhand.audit`.
     by
         Columns of the batch to split by, as codes.
+    bucket
+        Of each person of the batch.
     compared
         Rows of the batch to compare; None for all.
     """
@@ -219,7 +225,7 @@ def compare_batch(
     scored = _scored(reference, explainer, own, people, pool, pairs, decision_threshold)
     means = {name: pairs.person_mean(values) for name, values in _by_person(scored).items()}
     usable = _is_usable(scored)
-    triples = _triples(people, points, pairs, scored, usable, first_person, by)
+    triples = _triples(people, points, pairs, scored, usable, first_person, by, bucket)
     known = np.isfinite(means["cec"])
     sums = EvidenceSums(
         n_triples=len(pairs),
@@ -308,6 +314,7 @@ def _triples(
     usable: Bools,
     first_person: int,
     by: Mapping[str, Ints],
+    bucket: Ints,
 ) -> Triples:
     kept = slice(None) if usable.all() else np.flatnonzero(usable)
     person, other_group, rank = pairs.person[kept], pairs.other_group[kept], pairs.rank[kept]
@@ -318,6 +325,7 @@ def _triples(
     return Triples(
         person=person + first_person,
         person_row=pairs.reference_row[person],
+        bucket=bucket[person],
         other=pairs.other[kept],
         own=pairs.own[kept],
         group=people.groups.codes[person],

@@ -25,6 +25,7 @@ _ROWS_AT_ONCE = 4096  # rows that are taken apart into columns while they are in
 _ON_DISK = {
     "person": np.int64,
     "person_row": np.int32,
+    "bucket": np.int16,
     "other": np.int32,
     "own": np.int32,
     "group": np.int16,
