@@ -12,7 +12,7 @@ from scipy import stats
 from evenhand.metrics.adjustment import holm
 from evenhand.report.formatting import decimal, is_number, listed, p_value
 
-__all__ = ["NAMES", "QUESTIONS", "Answer", "Finding", "Key", "findings_of", "headline_of"]
+__all__ = ["NAMES", "Answer", "Finding", "Key", "findings_of", "headline_of"]
 
 Key = Literal["score_gap", "inputs", "weighing", "excess"]
 Answer = Literal["yes", "no", "open"]
@@ -164,13 +164,12 @@ def _excess(summary: Data) -> dict[str, Any]:
     return _estimate("excess", estimate, "CEC score", estimate["p_value"])
 
 
-QUESTIONS: dict[Key, str] = {
+_QUESTIONS: dict[Key, str] = {
     "score_gap": "Do comparable people of different groups get different scores?",
     "inputs": "Through which inputs?",
     "weighing": "Are the same inputs weighed differently?",
     "excess": "Are explanations further apart across groups than within?",
 }
-"""Each question in full."""
 
 
 def _answered(one: dict[str, Any]) -> Finding:
@@ -182,7 +181,7 @@ def _answered(one: dict[str, Any]) -> Finding:
     headline, sentence = words[key](one, answer)
     return Finding(
         key=key,
-        question=QUESTIONS[key],
+        question=_QUESTIONS[key],
         estimate=one["estimate"],
         ci=one["ci"],
         unit=one["unit"],

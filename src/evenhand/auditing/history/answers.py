@@ -16,13 +16,13 @@ from evenhand.report.formatting import decimal, p_value
 
 __all__ = ["ChangedFinding", "changed_findings", "headline_of"]
 
-QUESTIONS: dict[Key, str] = {
+# Each question, asked of two audits.
+_QUESTIONS: dict[Key, str] = {
     "score_gap": "Did the difference in scores between comparable people change?",
     "inputs": "Through which inputs?",
     "weighing": "Are the same inputs weighed more, or less, differently?",
     "excess": "Did explanations move further apart across groups?",
 }
-"""Each question, asked of two audits."""
 
 _POWER = 0.8
 _ORDER: dict[Answer, int] = {"yes": 0, "no": 1, "open": 2}
@@ -165,7 +165,7 @@ class _Asked:
         return ChangedFinding(
             audit=self.audit,
             key=self.key,
-            question=QUESTIONS[self.key],
+            question=_QUESTIONS[self.key],
             estimate=estimate,
             ci=ci,
             unit=unit,
