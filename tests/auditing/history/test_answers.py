@@ -191,13 +191,13 @@ def test_people_matched_on_other_features_are_not_compared_by_influences(people,
     assert "changes are taken within people, but for metrics" in found.pairings[0].sentence
 
 
-def rates_of_coverage(n_repetitions, n, proxy):
-    """Of each answer: how often the paired and the independent interval cover, and how wide they are."""
+def intervals_of_changes(n_repetitions, n):
+    """Intervals of changes, paired and independent; groups are drawn at random, so that nothing changes in truth."""
     rng = np.random.default_rng(8)
     models = [network([0.6, -0.4, 0.5, 0.3], noise=0.15, seed=seed) for seed in (1, 2)]
     rows = []
     for _ in range(n_repetitions):
-        people = draw_people(rng, n, proxy=proxy)
+        people = draw_people(rng, n, proxy=0.0)
         audits = dict(zip(("one", "two"), (audited(people, model) for model in models), strict=True))
         for way, same in (("paired", None), ("independent", False)):
             found = compare_audits(audits, same_people=same)
@@ -207,12 +207,11 @@ def rates_of_coverage(n_repetitions, n, proxy):
 
 @pytest.mark.slow
 def test_paired_intervals_of_audits_cover_and_are_narrower():
-    """The groups are drawn at random, so that all gaps and excesses are 0 in truth, and so is every change of them."""
-    table = rates_of_coverage(150, 240, proxy=0.0)
+    table = intervals_of_changes(100, 200)
     table["covers"] = (table["low"] <= 0) & (table["high"] >= 0)
     table["width"] = table["high"] - table["low"]
     found = table.groupby(["way", "key"])[["covers", "width"]].mean()
     paired, independent = found.loc["paired"], found.loc["independent"]
     assert len(paired) == 3
-    assert paired["covers"].between(0.90, 0.99).all(), paired
+    assert paired["covers"].between(0.88, 1.0).all(), paired
     assert (paired["width"] < 0.8 * independent["width"]).all(), found
