@@ -116,6 +116,13 @@ def test_the_shell_of_the_readme_runs(tmp_path):
         "comparison.html", "streamed/report.html", "search/search.html",
     )  # fmt: skip
     assert all((tmp_path / name).is_file() for name in written)
+    (shown,) = blocks(ROOT / "README.md", "text")
+    start = done.stdout.index(shown.split(":")[0])
+    end = done.stdout.index("Written: comparison.html", start) + len("Written: comparison.html")
+    words, numbers = words_and_numbers(done.stdout[start:end])
+    expected_words, expected_numbers = words_and_numbers(shown)
+    assert words == expected_words
+    assert numbers == pytest.approx(expected_numbers, abs=TOLERANCE)
 
 
 def test_the_make_targets_of_the_readme_exist():

@@ -139,21 +139,19 @@ def test_a_page_without_pairs_has_no_explorer(text):
     assert "pair-data" not in text
 
 
-def test_the_comparison_says_how_many_metrics_moved_and_shows_every_one(comparison, comparison_text):
+def test_the_comparison_leads_with_the_four_questions_and_shows_every_metric(comparison, comparison_text):
     words = " ".join(outline(comparison_text).words)
-    n_moved = sum(c.verdict == "more than noise" for c in comparison.metrics)
-    n_tested = sum(c.p_value == c.p_value for c in comparison.metrics)
-    assert f"{n_moved} of {n_tested} metrics moved by more than noise." in words
-    excess = next(c for c in comparison.metrics if c.key == "excess")
-    assert excess.sentence in words
-    for change in comparison.metrics:
+    assert f"{comparison.headline}." in words
+    places = [words.index(finding.sentence) for finding in comparison.findings]
+    assert places == sorted(places)
+    for change in (*comparison.metrics, *comparison.inputs):
         assert change.words in words
     assert "independence was assumed" in words
 
 
 def test_charts_of_the_comparison_hold_its_numbers(comparison, comparison_text):
     drawn = json.loads(re.search(r'id="chart-data">(.*?)</script>', comparison_text, re.DOTALL)[1])["charts"]
-    assert set(drawn) == {"reasoning", "decisions", "ratios", "drivers", "shares"}
+    assert set(drawn) == {"score-gap", "inputs", "reasoning", "decisions", "ratios", "drivers", "shares"}
     sets = drawn["reasoning"]["datasets"].values()
     values = [row for rows in sets for row in rows if "metric" in row]
     excess = next(c for c in comparison.metrics if c.key == "excess")
@@ -163,8 +161,10 @@ def test_charts_of_the_comparison_hold_its_numbers(comparison, comparison_text):
 
 def test_several_audits_are_named_in_sentences_and_told_apart_by_shape(spring, summer):
     text = comparison_page(compare_audits({"spring": spring, "summer": summer, "again": spring}).to_dict())
-    assert "summer: excess rose from" in text
-    assert "again: excess stayed at" in text
+    words = " ".join(outline(text).words)
+    assert "Excess, summer" in words
+    assert "Excess, again" in words
+    assert "is the same in both audits" in words
     drawn = json.loads(re.search(r'id="chart-data">(.*?)</script>', text, re.DOTALL)[1])["charts"]
     assert any("shape" in layer.get("encoding", {}) for layer in drawn["reasoning"]["layer"])
 
@@ -172,12 +172,14 @@ def test_several_audits_are_named_in_sentences_and_told_apart_by_shape(spring, s
 def test_what_cannot_be_drawn_is_said(spring):
     plain = copy.deepcopy(spring.to_dict())
     plain["evidence"] = None
+    del plain["score_gaps"]
     plain["features"] = [{**row, "share": None} for row in plain["features"]]
     text = comparison_page(compare_audits({"one": plain, "two": plain}).to_dict())
     assert "No audit has metrics of reasoning with a standard error." in text
     assert "The audits have no evidence by feature in common." in text
     assert "No audit has scored pairs." in text
-    assert "one was audited without evidence, so its excess cannot be compared." in text
+    assert "The audits have no score gap by input in common." in text
+    assert "one was audited without evidence, so the four questions cannot be compared." in text
 
 
 def test_the_history_names_what_left_its_past_and_draws_every_monitored_metric(monitoring, monitoring_text):
@@ -187,8 +189,10 @@ def test_the_history_names_what_left_its_past_and_draws_every_monitored_metric(m
         assert departure.sentence in words
     drawn = json.loads(re.search(r'id="chart-data">(.*?)</script>', monitoring_text, re.DOTALL)[1])["charts"]
     n_monitored = sum(trend.is_monitored for trend in monitoring.trends)
-    assert sum(name.startswith("trend-") for name in drawn) == n_monitored
-    assert {"cusum", "rates", "ratios", "areas", "excess-by-group"} <= set(drawn)
+    n_inputs = sum(t.part == "inputs" and t.departure is None for t in monitoring.trends)
+    assert n_inputs
+    assert sum(name.startswith("trend-") for name in drawn) == n_monitored - n_inputs
+    assert {"inputs", "cusum", "rates", "ratios", "areas", "gaps-in-probability", "excess-by-group"} <= set(drawn)
     assert "broken.json is not valid JSON" in words
     assert "at most 5 %" in words
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.evidence import Evidence, gather_evidence
 from evenhand.auditing.finished import FinishedBatches, Merged
+from evenhand.auditing.identities import fingerprint_of, shown_prints
 from evenhand.auditing.q_values import write_q_values
 from evenhand.auditing.quantiles import quantiles_of_parts
 from evenhand.auditing.reference import AuditReference
@@ -56,7 +57,6 @@ def assemble(
     source: PairSource,
     *,
     n_reference: int | None,
-    fingerprint: str,
     hashes: Mapping[str, str],
     stream: Mapping[str, Any] | None = None,
     folder: Path | None = None,
@@ -75,8 +75,8 @@ def assemble(
         Where the pairs and their people are kept.
     n_reference
         People of the reference; None where they are the audited people.
-    fingerprint, hashes
-        SHA-256 of the audited people, and of what else was read.
+    hashes
+        SHA-256 of what was read beside the audited people.
     stream, folder
         Of a streamed audit.
     stacklevel
@@ -99,12 +99,14 @@ def assemble(
         advance("excess")
         screen = _screen_for_proxies(batches, merged.numbers, names, settings.random_state)
         advance("proxies")
-    provenance = _provenance(sums, reference.model.kind, names, n_reference, merged.exclusions, fingerprint, hashes)
+    columns = [str(column) for column in reference.pool.table.columns]
+    prints = shown_prints(sums.prints, columns)
+    provenance = _provenance(sums, reference.model.kind, names, n_reference, merged.exclusions, prints, hashes)
     reservations = reservations_of(
         sums, provenance, reference, matching, outcome.metrics, evidence, stacklevel=stacklevel
     )
     return AuditResult(
-        features=_feature_table(sums, [str(c) for c in reference.pool.table.columns], names, evidence),
+        features=_feature_table(sums, columns, names, evidence),
         outcome=outcome,
         matching=matching,
         evidence=evidence,
@@ -172,7 +174,7 @@ def _provenance(
     names: tuple[str, ...],
     n_reference: int | None,
     exclusions: Mapping[str, int],
-    fingerprint: str,
+    prints: Mapping[str, str],
     hashes: Mapping[str, str],
 ) -> Provenance:
     """What was audited."""
@@ -189,7 +191,8 @@ def _provenance(
         attribution_error=_sampling_error(sums),
         n_without_baseline=sums.n_without_baseline,
         exclusions=dict(exclusions),
-        fingerprint=fingerprint,
+        fingerprint=fingerprint_of(prints, n_people),
+        column_prints=prints,
         hashes=dict(hashes),
     )
 

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from evenhand.auditing.assemble import FINISHING_STEPS, assemble, screened_people
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch, explained_by_label
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
+from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings
 from evenhand.auditing.people import People, check_finances_apart, check_known_groups
 from evenhand.auditing.reference import AuditReference, audited_model
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
+from evenhand.inputs.fingerprints import fingerprint_numbers
 from evenhand.inputs.validation import as_clusters, as_groups, as_labels, as_table, check_columns
 from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.protocol import AuditedModel
@@ -274,14 +275,7 @@ def _assembled(reference: AuditReference, found: BatchFindings, advance: Callabl
             explained_by_label(reference, people),
         ),
         n_reference=None if pool is people else len(pool),
-        fingerprint=_fingerprint(people),
-        hashes=hashes if pool is people else {**hashes, "reference": _fingerprint(pool)},
+        hashes=hashes if pool is people else {**hashes, "reference": reference_hash(pool)},
         stacklevel=5,
         advance=advance,
     )
-
-
-def _fingerprint(people: People) -> str:
-    """SHA-256 of people's columns, labels and groups."""
-    names = np.asarray(people.groups.names, dtype=object)
-    return fingerprint_table(people.table.assign(**{"(label)": people.labels, "(group)": names[people.groups.codes]}))

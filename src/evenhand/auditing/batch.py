@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.attribution import Explanation
+from evenhand.auditing.identities import person_buckets
 from evenhand.auditing.pairs import ScoredPairs, score_batch_pairs
 from evenhand.auditing.people import People
 from evenhand.auditing.reference import AuditReference
@@ -158,6 +159,7 @@ def audit_batch(
             decision_threshold=settings.decision_threshold,
             max_distance=settings.max_distance,
             by={name: text_codes(values)[1] for name, values in by.items()},
+            bucket=person_buckets(people, settings.financial_features),
             compared=compared,
         )
     advance("compared")

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from evenhand.auditing.finished import FinishedBatches, Merged
+from evenhand.auditing.identities import person_buckets
+from evenhand.auditing.influences import Influences
 from evenhand.auditing.quantiles import quantiles_of_parts
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.score_gaps import ScoreGap, estimate_score_gaps
@@ -20,6 +22,7 @@ from evenhand.metrics.adjustment import holm
 from evenhand.metrics.clustering import Parts, Question, Selection, estimate_excesses
 from evenhand.metrics.estimate import p_two_sided
 from evenhand.metrics.excess import ExcessEstimate
+from evenhand.metrics.influence import excess_influence
 
 __all__ = [
     "DISTANCE_SHARES",
@@ -115,6 +118,8 @@ class Evidence:
         the excess share in Regime B at other consistency thresholds.
     score_gaps
         Differences in score between comparable people of two groups at equal finances, for every two groups.
+    influences
+        Of people on the answers to the four questions, so that another audit of the same people can be compared.
     """
 
     cec: ExcessEstimate
@@ -136,6 +141,7 @@ class Evidence:
     by_matches: tuple[tuple[int, ExcessEstimate], ...]
     regime_b_by_threshold: tuple[tuple[float, ExcessEstimate], ...]
     score_gaps: tuple[ScoreGap, ...] = ()
+    influences: Influences | None = None
 
     @property
     def largest_score_gap(self) -> ScoreGap:
@@ -467,7 +473,18 @@ def gather_evidence(
     )
     triples = batches.triples(merged, limits, len(reference.pool))
     evidence = estimate_evidence(triples, sums.evidence, design, limits, n_threads=batches.n_threads)
-    return replace(evidence, score_gaps=estimate_score_gaps(reference, triples, features, reference_group))
+    buckets = person_buckets(reference.pool, reference.settings.financial_features)
+    gaps, of_gaps = estimate_score_gaps(reference, triples, features, reference_group, buckets)
+    influences = Influences.of({**_influences(triples, design, buckets), **of_gaps})
+    return replace(evidence, score_gaps=gaps, influences=influences)
+
+
+def _influences(triples: Parts[Triples], design: Design, buckets: Ints) -> dict[str, Floats]:
+    """Influences of people on the excess and on weighing, by name."""
+    balanced = _Balanced(_values_present(triples, len(design.groups)).n_people)
+    found = np.hstack(excess_influence([(_MainQuestion(len(design.features)), 4), (balanced, 1)], triples, buckets))
+    names = ("excess", "excess: input gap", "weighing", "excess: shared reasons", "excess_balanced")
+    return dict(zip(names, found.T, strict=True)) if len(found.T) else {}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from evenhand.metrics.estimate import size_found
 from evenhand.metrics.proxies import PERFECT_PROXY
 from evenhand.report.formatting import decimal, is_number, listed, p_value
 
-__all__ = ["NAMES", "Finding", "findings_of", "headline_of"]
+__all__ = ["NAMES", "Answer", "Finding", "findings_of", "headline_of"]
 
 Answer = Literal["yes", "no", "open"]
 Data = Mapping[str, Any]

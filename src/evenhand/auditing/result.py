@@ -207,6 +207,8 @@ class AuditResult:
         if evidence is not None:
             summary["score_gaps"] = [gap.to_dict() for gap in evidence.score_gaps]
             summary["score_gap"] = evidence.largest_score_gap.metrics
+            if evidence.influences is not None:
+                summary["influences"] = evidence.influences.to_dict()
         findings = findings_of(summary)
         return {
             **summary,

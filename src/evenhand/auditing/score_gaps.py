@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from evenhand.auditing.influences import gap_key, input_key
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.triples import Triples
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.clustering import Parts
-from evenhand.metrics.score_gap import FinanceControls, GapColumn, group_gap, smallest_p_values
+from evenhand.metrics.score_gap import FinanceControls, GapColumn, GroupGap, group_gap, smallest_p_values
 
 __all__ = ["FeatureGap", "ScoreGap", "estimate_score_gaps"]
 
@@ -90,9 +92,15 @@ class ScoreGap:
 
 
 def estimate_score_gaps(
-    reference: AuditReference, triples: Parts[Triples], features: Sequence[str], reference_group: str
-) -> tuple[ScoreGap, ...]:
-    """Score gaps of every two groups; of two, the second is the reference group where it is among them.
+    reference: AuditReference,
+    triples: Parts[Triples],
+    features: Sequence[str],
+    reference_group: str,
+    buckets: NDArray[np.int64],
+) -> tuple[tuple[ScoreGap, ...], dict[str, NDArray[np.float64]]]:
+    """Score gaps of every two groups, and people's influences on them by name.
+
+    Of two groups, the second is the reference group where it is among them.
 
     Parameters
     ----------
@@ -104,30 +112,43 @@ def estimate_score_gaps(
         Names of the inputs.
     reference_group
         The group that others are held against first.
+    buckets
+        Of the people of the reference.
     """
     names = reference.pool.groups.names
     first = names.index(reference_group)
     order = [first, *(code for code in range(len(names)) if code != first)]
     controls = FinanceControls.of(reference.matcher.points)
-    found = [
-        _between(reference, triples, controls, features, group, held_against)
-        for place, held_against in enumerate(order)
-        for group in order[place + 1 :]
-    ]
+    found: list[ScoreGap] = []
+    influences: dict[str, NDArray[np.float64]] = {}
+    for place, held_against in enumerate(order):
+        for group in order[place + 1 :]:
+            estimated = group_gap(triples.parts, controls, group, held_against, buckets, decisions=[len(features) + 2])
+            found.append(_between(reference, triples, estimated, features, group, held_against))
+            keys = _keys(features, names[group], names[held_against])
+            if len(estimated.influence):
+                influences |= dict(zip(keys, estimated.influence.T, strict=True))
     adjusted = holm([gap.total.p_value for gap in found])
-    return tuple(replace(gap, p_adjusted=float(p)) for gap, p in zip(found, adjusted, strict=True))
+    return tuple(replace(gap, p_adjusted=float(p)) for gap, p in zip(found, adjusted, strict=True)), influences
+
+
+def _keys(features: Sequence[str], group: str, reference: str) -> list[str]:
+    """Names of the columns of a gap, in their order."""
+    return [
+        *(input_key(feature, group, reference) for feature in features),
+        *(gap_key(group, reference, unit) for unit in ("", "probability", "decision")),
+    ]
 
 
 def _between(
     reference: AuditReference,
     triples: Parts[Triples],
-    controls: FinanceControls,
+    found: GroupGap,
     features: Sequence[str],
     group: int,
     reference_group: int,
 ) -> ScoreGap:
     names, n = reference.pool.groups.names, len(features)
-    found = group_gap(triples.parts, controls, group, reference_group, decisions=[n + 2])
     columns = found.columns or tuple(_not_compared() for _ in range(n + 3))
     adjusted, smallest = smallest_p_values(
         [column.p_value for column in columns[:n]], found.correlation[:n, :n], reference.settings.random_state

@@ -54,7 +54,10 @@ class Provenance:
     exclusions
         Rows left out before the audit, by reason.
     fingerprint
-        SHA-256 of the audited people's columns, labels and groups.
+        SHA-256 of the audited people's columns, labels and groups, whatever their order.
+    column_prints
+        Hexadecimal digits for labels and groups, and for each column, by which two audits of the same people are
+        known even if one of them has further columns.
     hashes
         SHA-256 of the reference, of the scores, and of the files that were read, by what they are of.
     """
@@ -71,6 +74,7 @@ class Provenance:
     exclusions: Mapping[str, int] = field(default_factory=dict)
     attribution_error: float | None = None
     fingerprint: str = ""
+    column_prints: Mapping[str, str] = field(default_factory=dict)
     hashes: Mapping[str, str] = field(default_factory=dict)
 
 

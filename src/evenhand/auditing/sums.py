@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.attribution import Explanation
+from evenhand.auditing.identities import people_prints
 from evenhand.auditing.pairs import ScoredPairs
 from evenhand.auditing.people import People
 from evenhand.auditing.reference import AuditReference
@@ -127,6 +128,8 @@ class AuditSums:
         Of the matching and of the triples.
     attribution_method
         How attributions were computed.
+    prints
+        What tells whether two audits are of the same people: see `auditing.identities.people_prints`.
     """
 
     n_people: Ints
@@ -147,6 +150,7 @@ class AuditSums:
     matching: MatchSums
     evidence: EvidenceSums | None
     attribution_method: str
+    prints: NDArray[np.uint64]
 
     @classmethod
     def of(
@@ -193,6 +197,7 @@ class AuditSums:
             matching=MatchSums.of(pairs, points, reference.matcher.points),
             evidence=None if evidence is None else evidence.sums,
             attribution_method=own.method,
+            prints=people_prints(people),
         )
 
     def __add__(self, other: AuditSums) -> AuditSums:

@@ -37,6 +37,8 @@ class Triples:
     ----------
     person, unit
         The person, by number, and the first number in the batch of the same person.
+    bucket
+        Where influences of the person are added up: see `auditing.identities.person_buckets`.
     person_row, other, own
         Rows that stand in the reference for the person, -1 for someone outside it, for the one from the other group
         and for the placebo. Rows of one and the same person have one row that stands for all.
@@ -75,6 +77,7 @@ class Triples:
     person: Ints
     unit: Ints
     person_row: Ints
+    bucket: Ints
     other: Ints
     own: Ints
     match: Ints
@@ -216,6 +219,7 @@ def compare_batch(
     decision_threshold: float,
     max_distance: float | None,
     by: Mapping[str, Ints],
+    bucket: Ints,
     compared: Ints | None = None,
 ) -> BatchEvidence:
     """Compare a batch of people with the reference.
@@ -236,6 +240,8 @@ def compare_batch(
         As in `evenhand.audit`.
     by
         Columns of the batch to split by, as codes.
+    bucket
+        Of each person of the batch.
     compared
         Rows of the batch to compare; None for all.
     """
@@ -244,9 +250,8 @@ def compare_batch(
     scored = _scored(reference, explainer, own, people, pool, pairs, decision_threshold)
     means = {name: pairs.person_mean(values) for name, values in _by_person(scored).items()}
     usable = _is_usable(scored)
-    triples = _triples(
-        people, points, pairs, scored, usable, people.identity.first_rows() + first_person, first_person, by
-    )
+    units = people.identity.first_rows() + first_person
+    triples = _triples(people, points, pairs, scored, usable, units, first_person, by, bucket)
     known = np.isfinite(means["cec"])
     sums = EvidenceSums(
         n_triples=len(pairs),
@@ -339,6 +344,7 @@ def _triples(
     units: Ints,
     first_person: int,
     by: Mapping[str, Ints],
+    bucket: Ints,
 ) -> Triples:
     kept = slice(None) if usable.all() else np.flatnonzero(usable)
     person, other_group, rank = pairs.person[kept], pairs.other_group[kept], pairs.rank[kept]
@@ -351,6 +357,7 @@ def _triples(
         person=person + first_person,
         unit=units[person],
         person_row=pairs.person_unit[person],
+        bucket=bucket[person],
         other=pairs.unit[pairs.other[kept]],
         own=pairs.unit[pairs.own[kept]],
         match=pairs.other[kept],

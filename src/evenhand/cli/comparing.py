@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from evenhand.auditing.history import Change, Comparison
 
 __all__ = ["compare", "monitor"]
 
@@ -17,8 +22,17 @@ def compare(
     allow_different_settings: Annotated[
         bool, typer.Option("--allow-different-settings", help="Compare audits made with other thresholds or features.")
     ] = False,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Exit with code 1 if this holds of a change, such as 'score_gap > 0.05' or 'weighing_p < 0.01'."
+        ),
+    ] = None,
 ) -> None:
-    """Compare audits: what moved, and is it more than noise.
+    """Compare audits: did the answers to the four questions change, by more than noise.
+
+    A gate names score_gap or inputs (by how much the size grew), weighing, excess, auc or another metric (by how much
+    it rose), or the adjusted p-value of the change, such as score_gap_p.
 
     \b
     Example, of two networks that differ in their seed alone:
@@ -27,13 +41,22 @@ def compare(
       evenhand compare history/*/audit.json --out comparison.html
     """
     from evenhand.auditing.history import compare_audits
+    from evenhand.cli.gates import crossed_gates, parse_gate
 
+    gates = [parse_gate(text) for text in fail_on or ()]
     names = _distinct_names(audits)
     found = compare_audits(dict(zip(names, audits, strict=True)), allow_different_settings=allow_different_settings)
-    for sentence in (*found.sentences, *(f"! {warning}" for warning in found.warnings)):
+    crossed = [
+        f"{name}: {sentence}"
+        for name in names[1:]
+        for sentence in (crossed_gates(gates, dict(_changes_by_name(found, name))) if gates else ())
+    ]
+    people = [pairing.sentence for pairing in found.pairings]
+    for sentence in (*found.sentences, *people, *(f"! {warning}" for warning in found.warnings)):
         typer.echo(sentence)
     found.to_html(out)
     typer.echo(f"\nWritten: {out}")
+    _fail_if(crossed)
 
 
 def monitor(
@@ -42,8 +65,17 @@ def monitor(
     false_alarm_rate: Annotated[
         float, typer.Option(help="Chance that a history in which nothing changed gives any alarm.")
     ] = 0.05,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Exit with code 1 if this holds, such as 'departures > 0' or 'score_gap > 0.1' of the last audit."
+        ),
+    ] = None,
 ) -> None:
     """Watch a history of audits: trends with limits, and the first audit that departed from the past.
+
+    A gate names departures, the number of metrics that departed from their past, or a metric of the last audit, as in
+    `evenhand audit`.
 
     \b
     Example, after that of `evenhand compare`:
@@ -51,12 +83,44 @@ def monitor(
     """
     from evenhand.auditing.history import monitor as watch
     from evenhand.auditing.history import read_history
+    from evenhand.cli.gates import crossed_gates, parse_gate
 
+    gates = [parse_gate(text) for text in fail_on or ()]
     found = watch(read_history(folder), false_alarm_rate=false_alarm_rate)
-    for sentence in found.sentences:
+    crossed = crossed_gates(gates, {**found.history.audits[-1].data, "departures": len(found.departures)})
+    for sentence in (*found.sentences, *(f"! {warning}" for warning in found.warnings)):
         typer.echo(sentence)
     found.to_html(out)
     typer.echo(f"\nWritten: {out}")
+    _fail_if(crossed)
+
+
+def _fail_if(crossed: Sequence[str]) -> None:
+    """Say which gates are crossed, and exit with code 1 if any is."""
+    for sentence in crossed:
+        typer.echo(f"Gate: {sentence}", err=True)
+    if crossed:
+        raise typer.Exit(1)
+
+
+def _changes_by_name(found: Comparison, audit: str) -> Iterator[tuple[str, float]]:
+    """What gates on a comparison can name: changes, and their adjusted p-values."""
+    for change in (c for c in found.metrics if c.audit == audit and c.finding is None):
+        name = change.key.replace(" ", "_")
+        if re.fullmatch(r"\w+", name):
+            yield name, change.change
+            yield f"{name}_p", change.p_adjusted
+    for finding in (f for f in found.findings if f.audit == audit):
+        changes = [c for c in found.changes if c.audit == audit and c.finding == finding.key]
+        grown = [size for size in map(_growth, changes) if not math.isnan(size)]
+        yield finding.key, max(grown, default=math.nan)
+        yield f"{finding.key}_p", finding.p_adjusted
+
+
+def _growth(change: Change) -> float:
+    """By how much a metric grew: of score gaps, which favor one group or the other, their size."""
+    has_side = change.finding in ("score_gap", "inputs")
+    return abs(change.value) - abs(change.base_value) if has_side else change.change
 
 
 def _distinct_names(paths: Sequence[Path]) -> list[str]:

@@ -97,8 +97,10 @@ def _metric(name: str, known: Mapping[str, float]) -> float:
 def _of_findings(findings: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
     for found in findings:
         has_side = found["key"] in ("score_gap", "inputs")
-        yield found["key"], abs(found["estimate"]) if has_side else found["estimate"]
-        yield f"{found['key']}_p", found["p_adjusted"]
+        # A file read back has None where there is no number.
+        estimate, p = (math.nan if found[name] is None else found[name] for name in ("estimate", "p_adjusted"))
+        yield found["key"], abs(estimate) if has_side else estimate
+        yield f"{found['key']}_p", p
 
 
 def _numbers(summary: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -5,14 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from evenhand.inputs.validation import is_number_column
+from evenhand.system.hashing import person_hash
 
-__all__ = ["fingerprint_file", "fingerprint_numbers", "fingerprint_plain", "fingerprint_table"]
+__all__ = [
+    "fingerprint_file",
+    "fingerprint_numbers",
+    "fingerprint_plain",
+    "fingerprint_table",
+    "hash_rows",
+]
 
 _CHUNK = 1 << 20
 
@@ -41,6 +49,42 @@ def fingerprint_table(table: pd.DataFrame) -> str:
         digest.update(f"{len(str(name))}:{name}:{len(content)}:".encode())
         digest.update(content)
     return digest.hexdigest()
+
+
+def hash_rows(table: pd.DataFrame) -> NDArray[np.uint64]:
+    """64 random-looking bits for each row, from the names and values of its columns, in whatever order they are.
+
+    The order of rows and columns, the index and the types that hold the values play no part, so a row has the same bits
+    wherever it is read.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> whole = hash_rows(pd.DataFrame({"a": [1, 2], "b": ["x", None]}))
+    >>> bool(whole[1] == hash_rows(pd.DataFrame({"b": [None], "a": [2.0]}))[0])
+    True
+    """
+    found = np.zeros(len(table), dtype=np.uint64)
+    for name in table.columns:
+        found += person_hash(_value_bits(table[name]), _text_bits(str(name)) >> 1)
+    return found
+
+
+def _value_bits(column: pd.Series[Any]) -> NDArray[np.uint64]:
+    """64 bits that differ where the values do; all missing values are alike."""
+    if is_number_column(column) or column.dtype == bool:
+        numbers = column.to_numpy(dtype=np.float64, na_value=np.nan) + 0.0  # one zero, without a sign
+        numbers[np.isnan(numbers)] = np.nan
+        bits: NDArray[np.uint64] = numbers.view(np.uint64)
+        return bits
+    codes, values = column.astype(object).factorize()
+    texts = [_text_bits(f"{type(value).__name__}:{value}") for value in values]
+    found: NDArray[np.uint64] = np.array([*texts, 0], dtype=np.uint64)[codes]
+    return found
+
+
+def _text_bits(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
 def fingerprint_numbers(*arrays: ArrayLike) -> str:

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from evenhand.metrics.estimate import p_two_sided, size_found
+from evenhand.metrics.influence import N_BUCKETS, bucket_sums
 
 __all__ = [
     "FEW_DEGREES",
@@ -79,6 +80,11 @@ class GapPart(Protocol):
     @property
     def unit(self) -> Ints:
         """A code that is the same for pairs of the same person outside the reference, who may have several rows."""
+        ...
+
+    @property
+    def bucket(self) -> Ints:
+        """Bucket of the person."""
         ...
 
     @property
@@ -193,12 +199,15 @@ class GroupGap:
         Of the columns' estimates, of shape (n_columns, n_columns).
     n_people, n_pairs
         People of either group who are compared, and their pairs.
+    influence
+        Influences of people on each column by bucket, of shape (n_buckets, n_columns); no row without buckets.
     """
 
     columns: tuple[GapColumn, ...]
     correlation: Floats
     n_people: int
     n_pairs: int
+    influence: Floats
 
 
 def group_gap(
@@ -206,6 +215,7 @@ def group_gap(
     controls: FinanceControls,
     group: int,
     reference_group: int,
+    reference_buckets: Ints | None = None,
     *,
     decisions: Sequence[int] = (),
 ) -> GroupGap:
@@ -219,6 +229,8 @@ def group_gap(
         The finances to hold equal.
     group, reference_group
         Codes of the two groups.
+    reference_buckets
+        Bucket of each person of the reference, where influences are wanted.
     decisions
         Columns of differences between decisions, 0 for most pairs: see the module.
 
@@ -232,9 +244,11 @@ def group_gap(
         n = (0, 0) if moments is None else moments.n_people
         n_columns = 0 if moments is None else moments.product.shape[2]
         note = f"only {min(n)} people of a group are compared; at least {_MIN_PEOPLE} are needed"
-        return GroupGap(tuple(_nothing(note) for _ in range(n_columns)), np.eye(n_columns), sum(n), 0)
+        return GroupGap(
+            tuple(_nothing(note) for _ in range(n_columns)), np.eye(n_columns), sum(n), 0, np.zeros((0, n_columns))
+        )
     fit = moments.fit()
-    sums = _InfluenceSums.of(parts(), controls, fit, len(controls.points))
+    sums = _InfluenceSums.of(parts(), controls, fit, len(controls.points), reference_buckets)
     own_error = np.sqrt(np.diag(sums.products))
     is_decision = np.isin(np.arange(len(own_error)), decisions)
     error = np.sqrt(np.maximum(sums.squares, sums.pooled_variance))
@@ -249,7 +263,7 @@ def group_gap(
         _column(*of_column)
         for of_column in zip(fit.values.tolist(), error.tolist(), df.tolist(), least.tolist(), strict=True)
     )
-    return GroupGap(columns, correlation, sum(moments.n_people), moments.n_pairs)
+    return GroupGap(columns, correlation, sum(moments.n_people), moments.n_pairs, sums.by_bucket)
 
 
 def smallest_p_values(
@@ -421,6 +435,8 @@ class _InfluenceSums:
         Sums of the second and of the fourth power of the people's coefficients in the gap.
     residuals
         Weighted means of the second and of the fourth power of the residuals, of shape (2, n_columns).
+    by_bucket
+        Influences by bucket of people, of shape (n_buckets, n_columns).
     """
 
     products: Floats
@@ -428,17 +444,30 @@ class _InfluenceSums:
     fourth_powers: Floats
     leverage: Floats
     residuals: Floats
+    by_bucket: Floats
 
     @classmethod
-    def of(cls, parts: Iterator[GapPart], controls: FinanceControls, fit: _Fit, n_reference: int) -> _InfluenceSums:
-        n_columns = fit.coefficients.shape[1]
+    def of(
+        cls,
+        parts: Iterator[GapPart],
+        controls: FinanceControls,
+        fit: _Fit,
+        n_reference: int,
+        reference_buckets: Ints | None,
+    ) -> _InfluenceSums:
+        n_columns, n_buckets = fit.coefficients.shape[1], 0 if reference_buckets is None else N_BUCKETS
         inside = _PersonSums.zeros(n_reference, n_columns)
-        found = cls(*(np.zeros(shape) for shape in ((n_columns, n_columns), n_columns, n_columns, 2, (2, n_columns))))
+        of_residuals, of_buckets = np.zeros((2, n_columns)), np.zeros((n_buckets, n_columns))
+        products, (squares, fourth_powers) = np.zeros((n_columns, n_columns)), np.zeros((2, n_columns))
+        found = cls(products, squares, fourth_powers, np.zeros(2), of_residuals, of_buckets)
         for part in parts:
             one = _Design.of(part, controls, fit.group, fit.reference_group)
             weight, linear, residual = fit.influence(one)
             influence, squares = linear[:, None] * residual, residual**2
             found = found._with_residuals(np.stack([weight @ squares, weight @ squares**2]))
+            if reference_buckets is not None:
+                others = reference_buckets[part.other[one.rows]]
+                found.by_bucket[:] += bucket_sums(influence, part.bucket[one.rows], others)
             own_row, is_inside = part.person_row[one.rows], part.person_row[one.rows] >= 0
             inside.add(part.other[one.rows], weight, -linear, influence)
             inside.add(own_row[is_inside], weight[is_inside], linear[is_inside], influence[is_inside])

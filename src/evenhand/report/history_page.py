@@ -13,8 +13,7 @@ from evenhand.report.tables import Column, Record, Table, estimate
 __all__ = ["comparison_page", "monitoring_page"]
 
 _MOST_FEATURES = 15
-_MOST_SENTENCES = 8
-_MOVED = "more than noise"
+_QUESTIONS = {"score_gap": "Score gap", "inputs": "Inputs", "weighing": "Weighing", "excess": "Excess"}
 
 
 # --- comparison ---
@@ -42,26 +41,24 @@ def comparison_page(comparison: Record) -> str:
     """
     base, metrics = comparison["base"], comparison["metrics"]
     others = [name for name in comparison["names"] if name != base]
-    moved = [c for c in metrics if c["verdict"] == _MOVED]
-    tested = [c for c in metrics if is_number(c["p_value"])]
-    headline = (
-        f"{len(moved)} of {len(tested)} metrics moved by more than noise."
-        if tested
-        else "No metric of these audits can be compared."
-    )
-    first = [c for c in metrics if c["key"] == "excess"]
-    first += [c for c in sorted(moved, key=lambda c: c["p_adjusted"]) if c["key"] != "excess"][:_MOST_SENTENCES]
-    sentences = [c["sentence"] if len(others) == 1 else f"{c['audit']}: {_lower(c['sentence'])}" for c in first]
-    finding = Finding(
-        headline, [("", s) for s in sentences], _key_changes(comparison, others[-1]), comparison["warnings"]
-    )
+    findings = comparison["findings"]
+    sentences = [
+        (_QUESTIONS[f["key"]] if len(others) == 1 else f"{_QUESTIONS[f['key']]}, {f['audit']}", f["sentence"])
+        for f in findings
+    ]
+    finding = Finding(f"{comparison['headline']}.", sentences, _key_changes(comparison), comparison["warnings"])
     sections = [
         Section("verdict", "Verdict", finding=finding),
         _what_was_compared(comparison),
+        _score_gap(comparison),
         _reasoning(metrics),
         _decisions(metrics),
         _drivers(comparison),
-        Section("all", "All changes", tables=[_change_table([*metrics, *comparison["features"]])]),
+        Section(
+            "all",
+            "All changes",
+            tables=[_change_table([*metrics, *comparison["inputs"], *comparison["features"]])],
+        ),
         Section("reading", "How to read this", points=tuple(_READING.items())),
     ]
     title = f"{listed([shortened(name, 40) for name in others])} against {shortened(base, 40)}"
@@ -75,8 +72,8 @@ _READING = {
         "changed."
     ),
     "Many metrics": (
-        "Looking at many metrics, some stray by chance. Adjusted p-values (Holm) allow for all metrics of all "
-        "audits on this page; features are adjusted among themselves."
+        "Looking at many metrics, some stray by chance. Adjusted p-values (Holm) allow for that: the four questions "
+        "of all audits on this page are adjusted together, the other metrics among themselves, and so are features."
     ),
     "Gaps have a sign here": (
         "A gap is shown as one group's rate minus that of the reference group. If it passes through 0 the gap "
@@ -93,21 +90,28 @@ _READING = {
 }
 
 
-def _key_changes(comparison: Record, audit: str) -> list[KeyMetric]:
-    wanted = ("excess", "excess: reasoning gap", "auc", "positive rate")
-    found = {c["key"]: c for c in comparison["metrics"] if c["audit"] == audit}
-    chosen = [found[key] for key in wanted if key in found]
-    chosen += [c for c in found.values() if c["key"].startswith("gap: positive rate")][:1]
-    base = shortened(comparison["base"], 24)
-    where = f"in {shortened(audit, 24)}, " if len(comparison["names"]) > 2 else ""
+def _key_changes(comparison: Record) -> list[KeyMetric]:
+    """The four questions, strongest change first; of several audits, those of the last."""
+    audit = [name for name in comparison["names"] if name != comparison["base"]][-1]
+    where = f"in {shortened(audit, 24)}; " if len(comparison["names"]) > 2 else ""
     return [
         KeyMetric(
-            _capital(c["words"]),
-            decimal(c["value"]),
-            f"{where}from {decimal(c['base_value'])} in {base}: {c['verdict']}",
+            f"{_QUESTIONS[f['key']]}, change",
+            decimal(f["estimate"]),
+            f"{where}{_ANSWERS[f['answer']]}{_interval_words(f)}",
         )
-        for c in chosen
+        for f in comparison["findings"]
+        if f["audit"] == audit
     ]
+
+
+_ANSWERS = {"yes": "more than noise", "no": "no change found", "open": "cannot be said"}
+
+
+def _interval_words(finding: Record) -> str:
+    ends = interval(*finding["ci"])
+    unit = f" {finding['unit']}" if finding["unit"] not in ("", "CEC score") else ""
+    return f"; {ends}{unit}" if ends else ""
 
 
 _AUDIT_COLUMNS = (
@@ -128,20 +132,48 @@ def _what_was_compared(comparison: Record) -> Section:
     return Section("compared", "What was compared", sentences, tables=[table])
 
 
+def _score_gap(comparison: Record) -> Section:
+    text = (
+        "The difference in score between comparable people of two groups at equal finances, and the inputs that it "
+        "runs through. The changes of the inputs add up to that of the gap."
+    )
+    panels = [
+        _change_panel(
+            "score-gap",
+            "Change of the score gap",
+            "Each row is a gap: its change and the 95 % interval of the change. A full point moved by more than noise.",
+            [c for c in comparison["metrics"] if c["part"] == "score_gap"],
+            "Change against the base",
+            "No audit has a score gap with a standard error.",
+        ),
+        _change_panel(
+            "inputs",
+            "Change by input",
+            "Change of each input's part of the score gap, largest first. An input that a model does not have has no "
+            "part of its gap.",
+            _largest(comparison["inputs"]),
+            "Change of the part of the score gap",
+            "The audits have no score gap by input in common.",
+        ),
+    ]
+    return Section("score-gaps", "Score gap and inputs", [text], panels=panels, is_wide=True)
+
+
 def _reasoning(metrics: Sequence[Record]) -> Section:
     text = (
-        "How differently comparable people of different groups are reasoned about. The excess is what pairs across "
-        "groups have over placebo pairs; 0 means no more than any two people of the same group differ."
+        "Weighing is how differently the same inputs count for comparable people of different groups. The excess is "
+        "what the CEC scores of pairs across groups have over placebo pairs; 0 means no more than any two people of "
+        "the same group differ."
     )
     panel = _change_panel(
         "reasoning",
-        "Change in reasoning",
+        "Change in weighing and excess",
         "Each row is a metric: its change and the 95 % interval of the change. A full point moved by more than noise.",
-        [c for c in metrics if c["part"] == "reasoning"],
+        [c for c in metrics if c["part"] in ("weighing", "excess")],
         "Change against the base",
         "No audit has metrics of reasoning with a standard error.",
     )
-    return Section("reasoning", "Reasoning", [text], panels=[panel])
+    return Section("reasoning", "Weighing and excess", [text], panels=[panel])
 
 
 def _decisions(metrics: Sequence[Record]) -> Section:
@@ -168,24 +200,28 @@ def _decisions(metrics: Sequence[Record]) -> Section:
 
 
 def _drivers(comparison: Record) -> Section:
-    known = [c for c in comparison["features"] if is_number(c["p_value"])]
-    size: dict[str, float] = {}
-    for change in known:
-        size[change["words"]] = max(size.get(change["words"], 0.0), abs(change["change"]))
-    largest = sorted(size, key=lambda name: size[name], reverse=True)[:_MOST_FEATURES]
-    changes = sorted((c for c in known if c["words"] in largest), key=lambda c: largest.index(c["words"]))
     panels = [
         _change_panel(
             "drivers",
             "Feature drivers that moved",
             "Change of each feature's part of the excess, largest first. A full point moved by more than noise.",
-            changes,
+            _largest(comparison["features"]),
             "Change of the part of the excess",
             "The audits have no evidence by feature in common.",
         ),
         _share_panel(comparison["audits"]),
     ]
     return Section("drivers", "Feature drivers", ["Which features the change comes from."], panels=panels, is_wide=True)
+
+
+def _largest(changes: Sequence[Record]) -> list[Record]:
+    """Changes of the features that moved most in any audit, largest first."""
+    known = [c for c in changes if is_number(c["p_value"])]
+    size: dict[str, float] = {}
+    for change in known:
+        size[change["words"]] = max(size.get(change["words"], 0.0), abs(change["change"]))
+    largest = sorted(size, key=lambda name: size[name], reverse=True)[:_MOST_FEATURES]
+    return sorted((c for c in known if c["words"] in largest), key=lambda c: largest.index(c["words"]))
 
 
 def _share_panel(audits: Sequence[Record]) -> Panel:
@@ -213,8 +249,9 @@ def _of_audit(name: str) -> Callable[[Record], Any]:
     return lambda record: record["by_audit"].get(name)
 
 
+_PARTS = {"inputs": "part of the score gap, ", "feature": "part of the excess, "}
 _CHANGE_COLUMNS = (
-    Column("metric", "text", lambda c: f"part of the excess, {c['words']}" if c["part"] == "feature" else c["words"]),
+    Column("metric", "text", lambda c: _PARTS.get(c["part"], "") + c["words"]),
     Column("audit", "text"),
     Column("from", "number", "base_value"),
     Column("to", "number", "value"),
@@ -257,7 +294,8 @@ def monitoring_page(monitoring: Record) -> str:
         headline = f"{len(found)} of {n} monitored metrics departed from their past, first at {found[0]['audit']}."
     else:
         headline = f"No monitored metric departed from its past in {len(names)} audits."
-    last = [t for t in monitoring["trends"] if t["is_monitored"] and is_number(t["points"][-1]["value"])][:5]
+    last = [t for t in monitoring["trends"] if t["is_monitored"] and is_number(t["points"][-1]["value"])]
+    last = [t for t in last if t["part"] != "inputs"][:5]
     key = [
         KeyMetric(
             _capital(t["words"]),
@@ -321,12 +359,24 @@ def _rules(monitoring: Record) -> tuple[tuple[str, str], ...]:
 
 
 def _monitored(monitoring: Record) -> Section:
-    panels = [_trend_panel(trend) for trend in monitoring["trends"] if trend["is_monitored"]]
+    monitored = [trend for trend in monitoring["trends"] if trend["is_monitored"]]
+    inputs = [trend for trend in monitored if trend["part"] == "inputs"]
+    shown = [trend for trend in monitored if trend not in inputs or trend["departure"] is not None]
+    panels = [_trend_panel(trend, k) for k, trend in enumerate(shown)]
+    if inputs:
+        table = _by_audit_table(inputs, "Inputs", lambda point: point["value"])
+        chart = rate_chart(sorted(inputs, key=_largest_value, reverse=True)[:8], "Part of the score gap", ".2f")
+        caption = "The inputs with the largest parts, with 95 % intervals; all inputs are monitored."
+        panels.append(panel_of("inputs", "Inputs of the score gap", caption, chart, table))
     text = (
         "Each point is an audit with its 95 % interval. The dashed line is what the audits before it lead to expect, "
         "the gray band what an unchanged model stays within; a ring marks the audit that raised an alarm."
     )
     return Section("monitored", "Monitored metrics", [text], panels=panels)
+
+
+def _largest_value(trend: Record) -> float:
+    return max((abs(point["value"]) for point in trend["points"] if is_number(point["value"])), default=0.0)
 
 
 def _if_known(key: str) -> Callable[[Record], Any]:
@@ -345,12 +395,11 @@ _TREND_COLUMNS = (
 )
 
 
-def _trend_panel(trend: Record) -> Panel:
-    is_share = not trend["key"].startswith("excess") and trend["key"] != "auc" and trend["scale"] == "difference"
+def _trend_panel(trend: Record, place: int) -> Panel:
+    is_share = trend["part"] == "outcome" and trend["key"] != "auc" and trend["scale"] == "difference"
     table = Table("Trend", _capital(trend["words"]), _TREND_COLUMNS, trend["points"])
     caption = trend["departure"]["sentence"] if trend["departure"] is not None else "Within its limits."
-    name = f"trend-{trend['key']}".replace(" ", "-")
-    return panel_of(name, _capital(trend["words"]), caption, trend_chart(trend, is_share), table)
+    return panel_of(f"trend-{place}", _capital(trend["words"]), caption, trend_chart(trend, is_share), table)
 
 
 def _by_audit_table(trends: Sequence[Record], caption: str, value: Callable[[Record], Any], places: int = 3) -> Table:
@@ -387,6 +436,9 @@ def _other_trends(monitoring: Record) -> list[Section]:
         ("positive rate: ", "rates", "Positive rates", ".0%"),
         ("ratio: ", "ratios", "Approval ratios", ".2f"),
         ("auc: ", "areas", "AUC by group", ".2f"),
+        ("score_gap_probability: ", "gaps-in-probability", "Score gaps in probability", ".0%"),
+        ("score_gap_decision: ", "gaps-in-decisions", "Score gaps in favorable decisions", ".0%"),
+        ("excess_balanced", "excess-balanced", "Excess, groups weighing equally", ".3f"),
         ("excess: group ", "excess-by-group", "Excess by group", ".3f"),
     )
     panels = []

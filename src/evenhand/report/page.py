@@ -46,6 +46,8 @@ _SETTING_WORDS = {
     "random_state": "Seed",
 }
 
+_PRINTS = ("fingerprint", "column_prints", "hashes")  # shown apart, or of use to no reader
+
 _PROSE = {
     "score-gap": (
         "Each person is given the finances of a comparable person of the other group, and the two scores are compared. "
@@ -146,7 +148,7 @@ def audit_page(
 
 def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | None = None) -> list[Section]:
     """The sections of the page; `sampled` says in words how the pairs of the explorer were drawn."""
-    data = {name: value for name, value in summary["data"].items() if name not in ("fingerprint", "hashes")}
+    data = {name: value for name, value in summary["data"].items() if name not in _PRINTS}
     details = [
         ("Settings", _facts(summary["settings"], _SETTING_WORDS)),
         ("Hashes (SHA-256)", _hashes(summary["data"])),

@@ -13,13 +13,8 @@ from scipy import stats
 
 import evenhand as eh
 from evenhand.auditing.history.changes import compare_audits
-from evenhand.auditing.history.metrics import audit_metrics, people_of
-from evenhand.auditing.history.within_people import (
-    _paired_log_variance,
-    _paired_variance,
-    errors_within_people,
-    is_same_people,
-)
+from evenhand.auditing.history.metrics import audit_metrics, people_of, sorted_pairs
+from evenhand.auditing.history.within_people import _paired_log_variance, _paired_variance, errors_within_people
 from evenhand.exceptions import DataFileError, EvenhandWarning, InvalidInputError, InvalidTypeError
 from evenhand.metrics.roc import auc, auc_influence
 
@@ -72,7 +67,7 @@ def others():
 
 
 def change(comparison, key):
-    (found,) = [c for c in (*comparison.metrics, *comparison.features) if c.key == key]
+    (found,) = [c for c in comparison.changes if c.key == key]
     return found
 
 
@@ -131,7 +126,7 @@ def test_files_and_plain_data_give_the_same_as_results_but_for_what_needs_people
     assert "are of different people" in from_files.pairings[0].sentence
     nameless = [copy.deepcopy(audit.to_dict()) for audit in (old, others)]
     for data in nameless:
-        del data["data"]["fingerprint"]
+        del data["data"]["column_prints"]
     assert "not known" in compare_audits(dict(zip(("old", "others"), nameless, strict=True))).pairings[0].sentence
 
 
@@ -146,22 +141,33 @@ def test_a_gap_is_signed_and_uses_the_reference_group_of_the_base(old, others):
 # --- the same people ---
 
 
-def test_the_same_people_are_recognized(old, new, others):
-    assert is_same_people(old, new)
-    assert not is_same_people(old, others)
+def within_people(first, second):
+    tables = (sorted_pairs(audit.pairs) for audit in (first, second))
+    return errors_within_people(*tables, "a", first.to_dict(), second.to_dict())
+
+
+def test_the_same_people_are_recognized_and_every_answer_is_compared_within_people(old, new):
     comparison = compare_audits({"old": old, "new": new})
     assert comparison.pairings[0].is_paired
-    assert change(comparison, "auc").is_paired
-    assert not change(comparison, "excess").is_paired
-    assert "not kept by person" in comparison.pairings[0].sentence
+    assert comparison.pairings[0].sentence == "new and old are of the same people: changes are taken within people."
+    assert all(c.is_paired for c in comparison.metrics if c.finding or c.part == "outcome")
+    assert all(c.is_paired for c in comparison.inputs)
+    assert {f.is_paired for f in comparison.findings} == {True}
 
 
-def test_other_features_labels_or_groups_are_other_people(people, old, with_people):
+def test_other_features_labels_or_groups_are_other_people(people, old):
     X, y, group = people
-    moved = with_people(old, table=old.table + 1)
-    assert not is_same_people(old, moved)
-    assert not is_same_people(old, with_people(old, pairs=old.pairs.assign(label=1 - old.pairs["label"])))
-    assert not is_same_people(old, audited((X.iloc[:150], y[:150], group[:150]), evidence=False))
+    others = [
+        (X.assign(f=X["f"] + 1), y, group),
+        (X, 1 - y, group),
+        (X, y, np.where(group == "a", "b", "a")),
+        (X.iloc[:150], y[:150], group[:150]),
+        (X.assign(f=X["f"].to_numpy()[::-1]), y, group),  # the same values, of other people
+    ]
+    for other in others:
+        found = compare_audits({"old": old, "other": audited(other)})
+        assert "different people" in found.pairings[0].sentence
+        assert not any(c.is_paired for c in found.changes)
 
 
 def test_the_caller_can_say_that_people_differ(old, new):
@@ -170,20 +176,54 @@ def test_the_caller_can_say_that_people_differ(old, new):
 
 
 def test_claiming_the_same_people_of_different_ones_is_refused(old, others):
-    with pytest.raises(InvalidInputError, match="`same_people=True`, but 'old' and 'others' differ"):
+    with pytest.raises(InvalidInputError, match="`same_people=True`, but old and others differ"):
         compare_audits({"old": old, "others": others}, same_people=True)
 
 
-def test_the_same_people_in_files_are_said_to_be_treated_as_independent(old, new):
-    first, second = old.to_dict(), new.to_dict()
-    said = compare_audits({"old": first, "new": second}, same_people=True).pairings[0]
-    assert not said.is_paired
-    assert "overstates the noise" in said.sentence
+def test_files_of_the_same_people_are_compared_as_results_are(old, new, tmp_path):
+    for name, audit in (("old", old), ("new", new)):
+        audit.to_json(tmp_path / f"{name}.json")
+    from_files = compare_audits({name: tmp_path / f"{name}.json" for name in ("old", "new")})
+    from_results = compare_audits({"old": old, "new": new})
+    assert "Rates and the AUC are treated as independent" in from_files.pairings[0].sentence
+    for found, expected in zip(from_files.findings, from_results.findings, strict=True):
+        assert found.is_paired
+        assert (found.key, found.estimate) == (expected.key, pytest.approx(expected.estimate))
+        assert found.p_value == pytest.approx(expected.p_value)
+    assert not change(from_files, "auc").is_paired
+
+
+def test_files_with_their_pairs_beside_them_are_compared_within_people_throughout(old, new, tmp_path):
+    for name, audit in (("old", old), ("new", new)):
+        (tmp_path / name).mkdir()
+        audit.to_json(tmp_path / name / "audit.json")
+        audit.to_parquet(tmp_path / name / "pairs.parquet")
+    from_files = compare_audits({name: tmp_path / name / "audit.json" for name in ("old", "new")})
+    from_results = compare_audits({"old": old, "new": new})
+    assert from_files.pairings == from_results.pairings
+    for found in from_files.metrics:
+        assert found.standard_error == pytest.approx(change(from_results, found.key).standard_error, nan_ok=True)
+
+
+def test_pairs_of_another_audit_are_not_taken_for_those_of_this_one(old, new, others, tmp_path):
+    for name, audit in (("old", old), ("new", new)):
+        (tmp_path / name).mkdir()
+        audit.to_json(tmp_path / name / "audit.json")
+    others.to_parquet(tmp_path / "old" / "pairs.parquet")
+    (tmp_path / "new" / "pairs.parquet").write_bytes(b"cut")
+    found = compare_audits({name: tmp_path / name / "audit.json" for name in ("old", "new")})
+    assert "cec" not in {c.key for c in found.metrics}
+    assert not change(found, "auc").is_paired
+
+
+def test_audits_that_do_not_keep_what_people_add_are_said_to_be_treated_as_independent(old, new):
+    first, second = ({k: v for k, v in audit.to_dict().items() if k != "influences"} for audit in (old, new))
+    found = compare_audits({"old": first, "new": second})
+    assert "what each person adds was not kept" in found.pairings[0].sentence
+    assert not any(c.is_paired for c in found.metrics if c.standard_error > 0)
     for data in (first, second):
-        data["data"]["fingerprint"] = "0f3a"
-    assert compare_audits({"old": first, "new": second}).pairings[0].sentence == said.sentence
-    second["data"]["fingerprint"] = "77"
-    assert "different people" in compare_audits({"old": first, "new": second}).pairings[0].sentence
+        data["data"] = {k: v for k, v in data["data"].items() if k != "column_prints"}
+    assert compare_audits({"old": first, "new": second}, same_people=True).pairings == found.pairings
 
 
 def test_an_audit_against_itself_has_moved_nowhere(old):
@@ -191,6 +231,11 @@ def test_an_audit_against_itself_has_moved_nowhere(old):
     assert all(c.p_value == 1 for c in comparison.metrics)
     assert not comparison.moved
     assert "stayed at" in change(comparison, "auc").sentence
+    answers = [c for c in comparison.changes if c.finding]
+    assert {(c.change, c.standard_error, c.ci_low, c.ci_high) for c in answers} == {(0.0, 0.0, 0.0, 0.0)}
+    assert {(f.answer, f.p_value, f.p_adjusted) for f in comparison.findings} == {("no", 1.0, 1.0)}
+    assert comparison.headline == "None of the four answers changed by more than noise"
+    assert not any("0.001" in sentence for sentence in comparison.sentences)
 
 
 def test_the_paired_variance_of_rates_tends_to_that_of_the_differences(rng):
@@ -219,7 +264,7 @@ def test_the_paired_variance_of_a_log_ratio_is_that_of_a_bootstrap(rng):
 
 
 def test_the_error_of_the_mean_score_is_that_of_differences_within_people(old, new):
-    error = errors_within_people(old, new)["cec"]
+    error = within_people(old, new)["cec"]
     difference = new.pairs["cec"] - old.pairs["cec"]
     # Not below the error that ignores shared matches, nor far above.
     plain = difference.std() / math.sqrt(len(difference))
@@ -229,7 +274,7 @@ def test_the_error_of_the_mean_score_is_that_of_differences_within_people(old, n
 def test_other_matches_are_not_subtracted(people, old):
     X, y, group = people
     elsewhere = audited((X, y, group), financial=COLUMNS[3:], evidence=False)
-    assert "cec" not in errors_within_people(old, elsewhere)
+    assert "cec" not in within_people(old, elsewhere)
 
 
 # --- error rates by simulation ---
@@ -262,7 +307,7 @@ def test_paired_areas_that_did_not_change_are_called_in_about_five_percent():
 @pytest.mark.slow
 @pytest.mark.parametrize("is_same", [False, True], ids=["other people", "same people"])
 def test_audits_between_which_nothing_changed_differ_in_about_five_percent(is_same):
-    """A few hundred audits: p-values of the metrics are uniform, or larger where independence was assumed."""
+    """A few hundred audits: p-values of the metrics are uniform."""
     rng = np.random.default_rng(21)
     rows = []
     for repetition in range(200):
@@ -291,7 +336,8 @@ def test_a_planted_change_of_reasoning_is_found():
     assert excess.verdict == "more than noise"
     assert excess.ci_low > 0
     assert excess in comparison.moved
-    assert "Excess rose from" in comparison.sentences[1]
+    assert {"weighing", "excess"} <= {f.key for f in comparison.findings if f.answer == "yes"}
+    assert comparison.sentences[0] == f"after against before: {comparison.headline}."
     assert any(c.verdict == "more than noise" for c in comparison.features)
 
 
@@ -308,9 +354,9 @@ def test_a_moved_cut_off_is_found_in_rates_and_not_in_the_area(people, old):
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"financial": COLUMNS[:2]}, r"financial_features is \['a', 'b'\] in 'new' and \['a', 'b', 'c'\] in the base"),
-        ({"consistency_threshold": 0.4}, "consistency_threshold is 0.4 in 'new' and 0.3 in the base: Regimes B and D"),
-        ({"max_distance": 2.0}, "max_distance is 2.0 in 'new' and None in the base"),
+        ({"financial": COLUMNS[:2]}, "financial_features: a and b in new, a, b and c in the base"),
+        ({"consistency_threshold": 0.4}, "consistency_threshold: 0.4 in new, 0.3 in the base; Regimes B and D"),
+        ({"max_distance": 2.0}, "max_distance: 2.0 in new, none in the base"),
     ],
 )
 def test_settings_that_define_metrics_must_agree(people, old, settings, named):
@@ -326,7 +372,7 @@ def test_settings_that_define_metrics_must_agree(people, old, settings, named):
 def test_other_groups_are_refused_by_name(people, old):
     X, y, group = people
     new = audited((X, y, np.where(group == "b", "c", group)), evidence=False)
-    with pytest.raises(InvalidInputError, match=r"groups is \['a', 'c'\] in 'new' and \['a', 'b'\] in the base"):
+    with pytest.raises(InvalidInputError, match="groups: a and c in new, a and b in the base"):
         compare_audits({"old": old, "new": new})
     with pytest.warns(EvenhandWarning, match="other groups were compared"):
         comparison = compare_audits({"old": old, "new": new}, allow_different_settings=True)
@@ -334,10 +380,10 @@ def test_other_groups_are_refused_by_name(people, old):
 
 
 def test_another_cut_off_is_said_and_compared(people, old):
-    with pytest.warns(EvenhandWarning, match="decision_threshold is 0.6 in 'new' and 0.5 in the base"):
+    with pytest.warns(EvenhandWarning, match="decision_threshold: 0.6 in new, 0.5 in the base"):
         comparison = compare_audits({"old": old, "new": audited(people, evidence=False, decision_threshold=0.6)})
     assert not comparison.differences[0].is_defining
-    assert "new was audited without evidence, so its excess cannot be compared." in comparison.warnings
+    assert "new was audited without evidence, so the four questions cannot be compared." in comparison.warnings
 
 
 def test_a_setting_that_only_one_of_the_audits_knows_is_passed_over(old, others):
@@ -351,23 +397,28 @@ def test_features_and_versions_that_differ_are_named(old, others):
     data["features"] = [{**row, "feature": row["feature"].replace("f", "g")} for row in data["features"]]
     data["versions"]["evenhand"] = "0.0.1"
     comparison = compare_audits({"old": old, "others": data})
-    assert "Features of old that others does not have: ['f']." in comparison.warnings
-    assert "Features of others that old does not have: ['g']." in comparison.warnings
+    assert "Features of old that others does not have: f." in comparison.warnings
+    assert "Features of others that old does not have: g." in comparison.warnings
     assert "The audits were made with different versions of evenhand." in comparison.warnings
 
 
 # --- several audits, adjustment, output ---
 
 
-def test_p_values_are_adjusted_over_all_metrics_of_all_audits(old, new, others):
+def test_p_values_are_adjusted_within_their_family(old, new, others):
     comparison = compare_audits({"old": old, "new": new, "others": others})
-    p = np.array([c.p_value for c in comparison.metrics])
-    assert len(p) == 2 * len({c.key for c in comparison.metrics})
-    smallest = int(np.nanargmin(p))
-    assert comparison.metrics[smallest].p_adjusted == pytest.approx(min(1, p[smallest] * np.isfinite(p).sum()))
-    features = np.array([c.p_value for c in comparison.features])
-    lowest = int(features.argmin())
-    assert comparison.features[lowest].p_adjusted == pytest.approx(min(1, features[lowest] * len(features)))
+    rest = [c for c in comparison.metrics if c.finding is None]
+    for family in (rest, comparison.features):
+        p = np.array([c.p_value for c in family])
+        smallest = int(np.nanargmin(p))
+        assert family[smallest].p_adjusted == pytest.approx(min(1, p[smallest] * np.isfinite(p).sum()))
+    assert len(comparison.findings) == 8
+    p = np.array([f.p_value for f in comparison.findings])
+    known = np.isfinite(p).sum()
+    assert comparison.findings[0].p_adjusted == pytest.approx(min(1, np.nanmin(p) * known))
+    for finding in comparison.findings:
+        inside = [c for c in comparison.changes if c.finding == finding.key and c.audit == finding.audit]
+        assert min(c.p_adjusted for c in inside) == pytest.approx(finding.p_adjusted)
 
 
 def test_a_named_base_turns_the_sign(old, others):
@@ -405,8 +456,10 @@ def test_the_json_has_no_nan_and_the_table_a_row_for_every_change(old, others, t
     assert len(data["metrics"]) == len(comparison.metrics)
     assert data["metrics"][0]["verdict"] == comparison.metrics[0].verdict
     table = comparison.table()
-    assert len(table) == len(comparison.metrics) + len(comparison.features)
-    assert table["metric"][0] == "excess"
+    assert len(table) == len(comparison.metrics) + len(comparison.inputs) + len(comparison.features)
+    assert table["metric"][0] == "score gap in log-odds, b minus a"
+    assert [f["key"] for f in data["findings"]] == [f.key for f in comparison.findings]
+    assert data["headline"] == comparison.headline
 
 
 def test_the_verdict_between_the_two_levels_says_that_many_metrics_were_looked_at(old, others):
@@ -435,7 +488,7 @@ def test_more_than_two_groups_are_compared_with_the_reference_group_one_by_one(p
 
 
 def test_one_audit_is_nothing_to_compare(old):
-    with pytest.raises(InvalidInputError, match=r"at least two audits to compare, got \['old'\]"):
+    with pytest.raises(InvalidInputError, match="at least two audits to compare, got old"):
         compare_audits({"old": old})
 
 
@@ -445,7 +498,7 @@ def test_audits_need_names(old):
 
 
 def test_a_base_that_is_no_audit_is_refused(old, others):
-    with pytest.raises(InvalidInputError, match=r"`base` must be one of the audits, \['old', 'others'\], got 'oldest'"):
+    with pytest.raises(InvalidInputError, match="`base` must be one of the audits, old and others, got 'oldest'"):
         compare_audits({"old": old, "others": others}, base="oldest")
 
 
@@ -460,7 +513,7 @@ def test_a_file_that_is_not_there_is_refused(old, tmp_path):
 
 
 def test_a_reference_that_is_no_group_is_refused(old):
-    with pytest.raises(InvalidInputError, match=r"`reference` must be a group of the audit, \['a', 'b'\], got 'z'"):
+    with pytest.raises(InvalidInputError, match="`reference` must be a group of the audit, a and b, got 'z'"):
         audit_metrics(old.to_dict(), "z")
 
 

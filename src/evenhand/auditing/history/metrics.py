@@ -5,34 +5,37 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import special
 
+from evenhand.auditing.influences import Influence, gap_key, input_key
+from evenhand.auditing.options import FindingKey
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import excess
 from evenhand.metrics.roc import auc_influence, hanley_mcneil
+from evenhand.metrics.score_gap import FEW_DEGREES
+from evenhand.report.formatting import listed
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+__all__ = ["AuditMetric", "People", "audit_metrics", "pair_codes", "people_of", "sorted_pairs"]
 
-    from evenhand.auditing.result import AuditResult
-
-__all__ = ["AuditMetric", "People", "audit_metrics", "pair_codes", "pairs_of", "people_of"]
-
-Floats: TypeAlias = "NDArray[np.float64]"
-Part: TypeAlias = Literal["reasoning", "outcome", "feature"]
+Floats: TypeAlias = NDArray[np.float64]
+Part: TypeAlias = Literal["score_gap", "inputs", "weighing", "excess", "outcome", "feature"]
 Scale: TypeAlias = Literal["difference", "ratio"]
 
-_EXCESSES = {
-    "excess": ("cec", "excess"),
-    "excess: reasoning gap": ("reasoning_gap", "excess, reasoning gap"),
-    "excess: input gap": ("input_gap", "excess, input gap"),
-    "excess: regime B": ("regime_b", "excess, share in Regime B"),
-    "excess: shared reasons": ("reason_overlap", "excess, shared principal reasons"),
+_EXCESSES: dict[str, tuple[str, str, Part]] = {
+    "weighing": ("reasoning_gap", "weighing", "weighing"),
+    "excess": ("cec", "excess", "excess"),
+    "excess_balanced": ("balanced", "excess, groups weighing equally", "excess"),
+    "excess: input gap": ("input_gap", "excess, input gap", "excess"),
+    "excess: regime B": ("regime_b", "excess, share in Regime B", "excess"),
+    "excess: shared reasons": ("reason_overlap", "excess, shared principal reasons", "excess"),
 }
+_ANSWERS: dict[str, FindingKey] = {"weighing": "weighing", "excess": "excess"}
+_GAPS = {"total": "", "probability": "probability", "decision": "decision"}
 _RATES = {
     "positive rate": "positive_rate",
     "true positive rate": "true_positive_rate",
@@ -47,9 +50,9 @@ class AuditMetric:
     Attributes
     ----------
     key
-        The same in every audit: "excess", "positive rate: female", "auc".
+        The same in every audit: "excess", "score_gap: female minus male", "auc".
     part
-        Whether it tells of reasoning, of decisions, or of one feature's part of the excess.
+        What it tells of: one of the four questions, decisions, or one feature's part of the excess.
     words
         The metric for a reader.
     standard_error
@@ -58,6 +61,12 @@ class AuditMetric:
         Degrees of freedom; infinite for a normal approximation.
     scale
         "difference": two of them are compared by subtracting, "ratio": by dividing.
+    finding
+        The question that it answers; None for all other metrics.
+    unit, groups
+        Of score gaps: log-odds or probability, and the group and the one it is held against.
+    influence
+        Of people on it; None where they are not kept.
     """
 
     key: str
@@ -68,6 +77,10 @@ class AuditMetric:
     df: float = math.inf
     scale: Scale = "difference"
     note: str = ""
+    finding: FindingKey | None = None
+    unit: str = ""
+    groups: tuple[str, str] | None = None
+    influence: Influence | None = None
 
     @property
     def has_error(self) -> bool:
@@ -76,13 +89,14 @@ class AuditMetric:
 
 
 def audit_metrics(
-    data: Mapping[str, Any], reference: str | None = None, result: AuditResult | None = None
+    data: Mapping[str, Any], reference: str | None = None, pairs: pd.DataFrame | None = None
 ) -> dict[str, AuditMetric]:
     """Metrics of an audit by key.
 
-    Rates are shares of counted people, with the standard error of a share of n + 2 people of whom one more was
-    approved and one more was not, so that a rate of 0 or 1 still varies. A gap is signed here, a group's rate minus
-    the reference group's: the size of a gap is no smooth quantity near 0, its signed form is.
+    The metrics of the four questions come first: score gaps and inputs, weighing, excess. Rates are shares of counted
+    people, with the standard error of a share of n + 2 people of whom one more was approved and one more was not, so
+    that a rate of 0 or 1 still varies. A gap is signed here, a group's rate minus the reference group's: the size of a
+    gap is no smooth quantity near 0, its signed form is.
 
     Parameters
     ----------
@@ -90,9 +104,9 @@ def audit_metrics(
         The summary: what `AuditResult.to_dict` returns, or the same read from JSON.
     reference
         The group that others are compared with; by default the audit's own.
-    result
-        The audit itself: adds the mean CEC score and the regimes, and DeLong's standard error of the AUC. From `data`
-        alone the AUC has Hanley and McNeil's.
+    pairs
+        All pairs: adds the mean CEC score and the regimes, and DeLong's standard error of the AUC. From `data` alone
+        the AUC has Hanley and McNeil's.
 
     Raises
     ------
@@ -113,9 +127,10 @@ def audit_metrics(
     groups = {row["group"]: row for row in data["outcome"]["groups"]}
     chosen = data["outcome"]["approvals"]["reference"] if reference is None else reference
     if chosen not in groups:
-        raise InvalidInputError(f"`reference` must be a group of the audit, {list(groups)}, got {chosen!r}.")
+        raise InvalidInputError(f"`reference` must be a group of the audit, {listed(list(groups), 8)}, got {chosen!r}.")
     found = [
-        *_reasoning(data["evidence"]),
+        *_score_gaps(data, chosen),
+        *_excesses(data["evidence"]),
         *_features(data["evidence"]),
         *_utility(data["outcome"]),
         *_rates(groups, chosen),
@@ -123,7 +138,7 @@ def audit_metrics(
         *_areas(data["outcome"]),
     ]
     metrics = {metric.key: metric for metric in found}
-    return metrics if result is None else metrics | _from_people(result, metrics)
+    return metrics if pairs is None else metrics | _from_people(data, sorted_pairs(pairs), metrics)
 
 
 def _number(value: float | None) -> float:
@@ -135,22 +150,82 @@ def _excess_metric(key: str, part: Part, words: str, estimate: Mapping[str, Any]
     return AuditMetric(key, part, words, value, error, df, note=estimate["note"])
 
 
-def _reasoning(evidence: Mapping[str, Any] | None) -> list[AuditMetric]:
+def _excesses(evidence: Mapping[str, Any] | None) -> list[AuditMetric]:
     if evidence is None:
         return []
-    return [
-        *(_excess_metric(key, "reasoning", words, evidence[name]) for key, (name, words) in _EXCESSES.items()),
-        *(
-            _excess_metric(f"excess: {s['split']} {s['value']}", "reasoning", f"excess, {s['value']}", s["estimate"])
-            for s in evidence["splits"]
-            if s["split"] in ("group", "groups compared")
-        ),
+    of_questions = [
+        replace(
+            _excess_metric(key, part, words, evidence[name]),
+            finding=_ANSWERS.get(key),
+            influence=Influence(key),
+        )
+        for key, (name, words, part) in _EXCESSES.items()
+    ]
+    return of_questions + [
+        _excess_metric(f"excess: {s['split']} {s['value']}", "excess", f"excess, {s['value']}", s["estimate"])
+        for s in evidence["splits"]
+        if s["split"] in ("group", "groups compared")
     ]
 
 
 def _features(evidence: Mapping[str, Any] | None) -> list[AuditMetric]:
     rows = [] if evidence is None else evidence["features"]
     return [_excess_metric(f"feature: {r['feature']}", "feature", r["feature"], r["estimate"]) for r in rows]
+
+
+# --- score gaps ---
+
+
+def _score_gaps(data: Mapping[str, Any], reference: str) -> list[AuditMetric]:
+    """Score gaps of every two groups, in all and by input, each with the sign that it has in every audit."""
+    gaps = data.get("score_gaps", ())
+    found: list[AuditMetric] = []
+    for gap in gaps:
+        group, other = gap["group"], gap["reference"]
+        # Held against the reference group; other pairs in the order of their names.
+        is_turned = group == reference or (other != reference and group < other)
+        groups = (other, group) if is_turned else (group, other)
+        sign = -1.0 if is_turned else 1.0
+        of_groups = f", {groups[0]} minus {groups[1]}"
+        for name, unit in _GAPS.items():
+            metric = AuditMetric(
+                gap_key(*groups, unit),
+                "score_gap",
+                f"score gap in {_unit_words(unit or gap['unit'])}{of_groups}",
+                *_gap_numbers(gap[name], sign),
+                note=gap[name]["note"],
+                finding=None if unit else "score_gap",
+                unit=unit or gap["unit"],
+                groups=groups,
+                influence=Influence(gap_key(group, other, unit), sign),
+            )
+            found.append(metric)
+        for row in gap["features"]:
+            metric = AuditMetric(
+                input_key(row["feature"], *groups),
+                "inputs",
+                row["feature"] + (of_groups if len(gaps) > 1 else ""),
+                *_gap_numbers(row, sign),
+                note=row["note"],
+                finding="inputs",
+                unit=gap["unit"],
+                groups=groups,
+                influence=Influence(input_key(row["feature"], group, other), sign),
+            )
+            found.append(metric)
+    return found
+
+
+def _unit_words(unit: str) -> str:
+    return "favorable decisions" if unit == "decision" else unit
+
+
+def _gap_numbers(estimate: Mapping[str, Any], sign: float) -> tuple[float, float, float]:
+    """Value, standard error and degrees of freedom; no standard error where the audit did not test it."""
+    value, error, df = (_number(estimate[name]) for name in ("value", "standard_error", "df"))
+    if error == 0:
+        return value * sign, 0.0, math.inf
+    return value * sign, error if df >= FEW_DEGREES else math.nan, df
 
 
 # --- decisions, from counts ---
@@ -248,9 +323,8 @@ class People:
         return len(self.label)
 
 
-def pairs_of(result: AuditResult) -> pd.DataFrame:
-    """All pairs of a result, in order of people and of the groups they are compared with."""
-    pairs = result.pairs
+def sorted_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Pairs in order of people and of the groups they are compared with."""
     names = pairs["other_group"].astype(str)
     return pairs.iloc[np.lexsort((names.to_numpy(dtype=str), pairs["person"].to_numpy()))].reset_index(drop=True)
 
@@ -266,22 +340,23 @@ def people_of(pairs: pd.DataFrame) -> People:
     )
 
 
-def pair_codes(result: AuditResult, pairs: pd.DataFrame) -> NDArray[np.int64]:
+def pair_codes(data: Mapping[str, Any], pairs: pd.DataFrame) -> NDArray[np.int64]:
     """The two people of every pair as codes, of shape (n_pairs, 2); those of the reference follow the audited."""
     person = pairs["person"].to_numpy(dtype=np.int64)
     match = pairs["match"].to_numpy(dtype=np.int64)
-    shift = 0 if result.provenance.n_reference is None else result.provenance.n_people
+    shift = 0 if data["data"]["n_reference"] is None else int(person.max(initial=-1)) + 1
     return np.column_stack([person, match + shift])
 
 
-def _from_people(result: AuditResult, metrics: Mapping[str, AuditMetric]) -> dict[str, AuditMetric]:
-    pairs = pairs_of(result)
+def _from_people(
+    data: Mapping[str, Any], pairs: pd.DataFrame, metrics: Mapping[str, AuditMetric]
+) -> dict[str, AuditMetric]:
     people = people_of(pairs)
     influence = auc_influence(people.label, people.score)
     error = float(np.sqrt((influence**2).sum()))
     found = [replace(metrics["auc"], standard_error=error)]
     scored = pairs["cec"].notna().to_numpy()
-    codes = pair_codes(result, pairs)[scored]
+    codes = pair_codes(data, pairs)[scored]
     table = pairs[scored]
     columns = {"cec": ("CEC score, mean", table["cec"].to_numpy(dtype=np.float64))}
     for regime in ("B", "D"):
@@ -290,5 +365,5 @@ def _from_people(result: AuditResult, metrics: Mapping[str, AuditMetric]) -> dic
     for key, (words, values) in columns.items():
         # Weighing people equally is weighing pairs equally when everyone has the same number of them.
         estimate = excess(values, np.zeros(len(values)), codes)
-        found.append(_excess_metric(key, "reasoning", words, asdict(estimate)))
+        found.append(_excess_metric(key, "excess", words, asdict(estimate)))
     return {metric.key: metric for metric in found}

@@ -13,11 +13,12 @@ import numpy as np
 from scipy import special
 from scipy.optimize import brentq
 
-from evenhand.auditing.history.metrics import AuditMetric, audit_metrics
-from evenhand.auditing.history.records import Audit, History, comparable, described, history_of
+from evenhand.auditing.history.metrics import AuditMetric, Part, audit_metrics
+from evenhand.auditing.history.records import Audit, History, comparable, described, history_of, setting_words
 from evenhand.auditing.summary import write_json
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import ROUNDING
+from evenhand.report.formatting import listed
 from evenhand.report.history_page import monitoring_page
 from evenhand.system.files import write_atomically
 
@@ -26,7 +27,7 @@ __all__ = ["Departure", "Monitoring", "Trend", "TrendPoint", "cusum_limit", "mon
 _SLACK = 0.5  # the CUSUM is tuned to drifts of one standard error
 _STATES = 160
 _CONFIDENCE = 0.95
-_DEFINING = ("financial_features", "consistency_threshold", "max_distance", "decision_threshold")
+_DEFINING = ("financial_features", "attribution", "consistency_threshold", "max_distance", "decision_threshold")
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class Trend:
     """A metric over the history."""
 
     key: str
+    part: Part
     words: str
     scale: str
     is_monitored: bool
@@ -191,8 +193,9 @@ def monitor(
     or downwards. Once a metric raised an alarm its past is no longer updated. The rate of false alarms is for the
     whole history: it is divided equally over the monitored metrics, and for each over the two rules.
 
-    Monitored are the excess and that of the reasoning gap, the signed gaps in positive, true positive and false
-    positive rate, and the AUC. Other metrics are shown without limits.
+    Monitored are the answers to the four questions (score gaps in the unit that the model is explained in, every
+    input's part of them, weighing, and the excess), the signed gaps in positive, true positive and false positive rate,
+    and the AUC. Other metrics are shown without limits.
 
     The limits know of sampling noise only. Where people change from month to month for reasons of their own, metrics
     move with them, and rightly raise alarms.
@@ -233,9 +236,9 @@ def monitor(
     reference = own if own in common else (sorted(common)[0] if common else None)
     tables = [audit_metrics(audit.data, reference) for audit in history.audits]
     keys = [key for key in dict.fromkeys(key for table in tables for key in table) if not key.startswith("feature: ")]
-    series = {key: [table.get(key) for table in tables] for key in keys}
+    series = {key: _in_one_unit([table.get(key) for table in tables]) for key in keys}
     series = {key: s for key, s in series.items() if sum(f is not None and f.has_error for f in s) >= 2}
-    monitored = [key for key in series if _is_monitored(key)]
+    monitored = [key for key in series if _is_monitored(_known(series[key]))]
     n_tests = max(len(names) - 1, 1)
     share = false_alarm_rate / max(len(monitored), 1) / 2
     single, drift = single_limit(share, n_tests), cusum_limit(share, n_tests)
@@ -243,8 +246,19 @@ def monitor(
     return Monitoring(history, trends, false_alarm_rate, single, drift, tuple(_reservations(history, common)))
 
 
-def _is_monitored(key: str) -> bool:
-    return key in ("excess", "excess: reasoning gap", "auc") or key.startswith("gap: ")
+def _is_monitored(metric: AuditMetric) -> bool:
+    return metric.finding is not None or metric.key == "auc" or metric.key.startswith("gap: ")
+
+
+def _in_one_unit(metrics: Sequence[AuditMetric | None]) -> list[AuditMetric | None]:
+    """The metric in the unit that the first audit has it in; missing from audits of models explained in another."""
+    unit = _known(metrics).unit
+    return [metric if metric is not None and metric.unit == unit else None for metric in metrics]
+
+
+def _known(metrics: Sequence[AuditMetric | None]) -> AuditMetric:
+    """The metric in the first audit that has it."""
+    return next(metric for metric in metrics if metric is not None)
 
 
 def single_limit(rate: float, n_tests: int) -> float:
@@ -297,7 +311,7 @@ def _crossing_chance(limit: float, n_tests: int) -> float:
 def _trend(
     metrics: Sequence[AuditMetric | None], names: Sequence[str], single: float, drift: float, is_monitored: bool
 ) -> Trend:
-    known = next(metric for metric in metrics if metric is not None)
+    known = _known(metrics)
     is_ratio = known.scale == "ratio"
     z_interval = float(special.ndtri((1 + _CONFIDENCE) / 2))
     points: list[TrendPoint] = []
@@ -338,11 +352,16 @@ def _trend(
             rule = "single" if abs(z) > single else "drift"
             is_up = z > 0 if rule == "single" else high > low
             began = names[place if rule == "single" else rose if is_up else fell]
-            departure = Departure(known.key, known.words, name, rule, began, "upwards" if is_up else "downwards")
+            departure = Departure(known.key, _words(known), name, rule, began, "upwards" if is_up else "downwards")
         if departure is None:
             precision += error**-2
             total += value * error**-2
-    return Trend(known.key, known.words, known.scale, is_monitored, tuple(points), departure)
+    return Trend(known.key, known.part, _words(known), known.scale, is_monitored, tuple(points), departure)
+
+
+def _words(metric: AuditMetric) -> str:
+    """The metric for a reader of a history, in which inputs stand beside other metrics."""
+    return f"part of {metric.words} in the score gap" if metric.part == "inputs" else metric.words
 
 
 def _missing(audit: str) -> TrendPoint:
@@ -366,14 +385,14 @@ def _reservations(history: History, common: set[str]) -> list[str]:
             one, two = (comparable(audit.data["settings"].get(setting)) for audit in (before, after))
             if one != two:
                 found.append(
-                    f"{setting} changed from {one!r} to {two!r} with {after.name}: metrics before and after it may "
-                    "differ for that alone."
+                    f"{setting} changed with {after.name}, from {setting_words(one)} to {setting_words(two)}: metrics "
+                    "before and after it may differ for that alone."
                 )
     if any(set(audit.data["data"]["groups"]) != set(first.data["data"]["groups"]) for audit in history.audits):
-        found.append(f"The audits do not have the same groups; in all of them are {sorted(common)}.")
+        found.append(f"The audits do not have the same groups; in all of them: {listed(sorted(common), 8)}.")
     if history.ordered_by == "name" and len(history) > 1:
         found.append("Not every file says when it was made, so the audits are ordered by name.")
     without = [audit.name for audit in history.audits if audit.data["evidence"] is None]
     if without:
-        found.append(f"Audited without evidence, so that their excess is missing: {without}.")
+        found.append(f"Audited without evidence, so that the four questions were not asked: {listed(without, 8)}.")
     return found

@@ -11,9 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.summary import SCHEMA
 from evenhand.exceptions import DataFileError, InvalidTypeError
+from evenhand.report.formatting import listed
 
 __all__ = [
     "Audit",
@@ -22,14 +27,18 @@ __all__ = [
     "comparable",
     "described",
     "history_of",
+    "pairs_beside",
     "read_audit",
     "read_history",
+    "setting_words",
     "summary_of",
 ]
 
 Audit: TypeAlias = "AuditResult | Mapping[str, Any] | str | os.PathLike[str]"
 
 _PARTS = ("settings", "data", "cec", "regimes", "outcome", "features", "evidence", "warnings")
+_PAIR_COLUMNS = ["person", "match", "group", "other_group", "label", "score", "decision", "cec", "regime"]
+_MOST_PAIRS = 5_000_000  # read into memory to compare decisions within people
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,9 +116,34 @@ def _read(path: Path, file: str) -> dict[str, Any]:
         )
     missing = [part for part in _PARTS if part not in data]
     if missing:
-        raise DataFileError(f"{file} is an audit without {missing}: it was cut or edited; write it again with to_json.")
+        raise DataFileError(
+            f"{file} is an audit without {listed(missing, 8)}: it was cut or edited; write it again with to_json."
+        )
     found: dict[str, Any] = data
     return found
+
+
+def pairs_beside(path: str | os.PathLike[str], summary: Mapping[str, Any]) -> pd.DataFrame | None:
+    """The pairs that `evenhand audit` wrote beside an `audit.json`; None where there are none, or not of this audit."""
+    file = Path(path)
+    found = [file.parent / name for name in ("pairs.parquet", "pairs")] if file.name == "audit.json" else []
+    for pairs in (place for place in found if place.exists()):
+        files = sorted(pairs.glob("*.parquet")) if pairs.is_dir() else [pairs]
+        try:
+            if sum(pq.read_metadata(part).num_rows for part in files) > _MOST_PAIRS:
+                return None
+            table = pd.concat([pd.read_parquet(part, columns=_PAIR_COLUMNS) for part in files], ignore_index=True)
+        except (OSError, ValueError, pa.ArrowException):
+            return None
+        decided = table.drop_duplicates("person")
+        counts = {row["group"]: (row["n"], row["positive_rate"]) for row in summary["outcome"]["groups"]}
+        by_group = decided.groupby(decided["group"].astype(str))["decision"].agg(["size", "mean"])
+        is_of_audit = len(by_group) == len(counts) and all(
+            counts.get(group, (0, 0))[0] == n and abs(counts[group][1] - rate) < 1e-9
+            for group, n, rate in by_group.itertuples()
+        )
+        return table if is_of_audit else None
+    return None
 
 
 def read_history(folder: str | os.PathLike[str]) -> History:
@@ -210,6 +244,19 @@ def described(name: str, summary: Mapping[str, Any]) -> dict[str, Any]:
 def comparable(value: Any) -> Any:  # noqa: ANN401 - any setting
     """A setting as it is compared: lists without their order."""
     return sorted(value) if isinstance(value, (list, tuple)) else value
+
+
+def setting_words(value: Any) -> str:  # noqa: ANN401 - any setting
+    """A setting in a sentence.
+
+    Examples
+    --------
+    >>> setting_words(["age", "income"]), setting_words(None), setting_words(0.3)
+    ('age and income', 'none', '0.3')
+    """
+    if isinstance(value, (list, tuple)):
+        return listed([str(item) for item in value], 12)
+    return "none" if value is None else str(value)
 
 
 def _created(data: Mapping[str, Any]) -> datetime | None:

@@ -3,59 +3,48 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.auditing.history.metrics import People, pair_codes, pairs_of, people_of
+from evenhand.auditing.history.metrics import People, pair_codes, people_of
 from evenhand.metrics.excess import excess
 from evenhand.metrics.roc import auc_influence
 
-if TYPE_CHECKING:
-    from evenhand.auditing.result import AuditResult
-
-__all__ = ["errors_within_people", "is_same_people"]
+__all__ = ["errors_within_people"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 
 
-def is_same_people(first: AuditResult, second: AuditResult) -> bool:
-    """Whether two audits are of the same people in the same order.
+def errors_within_people(
+    own: pd.DataFrame, new: pd.DataFrame, reference: str, own_data: Mapping[str, Any], new_data: Mapping[str, Any]
+) -> dict[str, float]:
+    """Standard errors of changes in decisions, the AUC and CEC scores of the same people, by key of the metric.
 
-    They are if label, group and the features that both have are the same. A streamed audit does not hold its people,
-    and is known by its fingerprint.
+    Parameters
+    ----------
+    own, new
+        Pairs of both audits, as `sorted_pairs` orders them.
+    reference
+        The group that others are held against.
+    own_data, new_data
+        Summaries of both.
+
+    Returns
+    -------
+    Nothing where the people of the two tables are in another order: a decision cannot be told from another's then.
     """
-    if first.provenance.n_people != second.provenance.n_people:
-        return False
-    if any(result.stream is not None for result in (first, second)):
-        return bool(first.provenance.fingerprint) and first.provenance.fingerprint == second.provenance.fingerprint
-    own, other = (people_of(pairs_of(result)) for result in (first, second))
-    if len(own) != len(other) or (own.label != other.label).any() or (own.group != other.group).any():
-        return False
-    shared = [column for column in first.table.columns if column in second.table.columns]
-    return bool(shared) and all(
-        first.table[column].reset_index(drop=True).equals(second.table[column].reset_index(drop=True))
-        for column in shared
-    )
-
-
-def errors_within_people(base: AuditResult, other: AuditResult) -> dict[str, float]:
-    """Standard errors of changes within people, by key of the metric, for the metrics that allow it.
-
-    The excess does not: what a triple adds to it is not kept by person.
-    """
-    own, new = pairs_of(base), pairs_of(other)
     first, second = people_of(own), people_of(new)
-    variances = {
-        **_rate_variances(first, second, base.outcome.approvals.reference),
-        **_area_variances(first, second),
-    }
+    if len(first) != len(second) or (first.label != second.label).any() or (first.group != second.group).any():
+        return {}
+    variances = {**_rate_variances(first, second, reference), **_area_variances(first, second)}
     return {key: math.sqrt(variance) for key, variance in variances.items()} | _reasoning_errors(
-        own, new, pair_codes(base, own), pair_codes(other, new)
+        own, new, pair_codes(own_data, own), pair_codes(new_data, new)
     )
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
 from evenhand.auditing.finished import merge_batches
+from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, StreamOptions
 from evenhand.auditing.people import People, check_finances_apart, people_of
 from evenhand.auditing.reference import AuditReference, audited_model, input_columns
@@ -316,14 +317,14 @@ def _finished(
         merged = merge_batches(batches)
         if merged is None:
             raise StreamError(f"{str(people.path)!r} has no row with a label and a group; no one can be audited.")
+        is_drawn = plan.is_separate or len(pool) < int(merged.sums.n_people.sum())
         result = assemble(
             context.reference,
             batches,
             merged,
             StoredPairs(store, merged.numbers, people, context.columns, context.reference),
-            n_reference=len(pool) if plan.is_separate or len(pool) < int(merged.sums.n_people.sum()) else None,
-            fingerprint=content,
-            hashes={"reference": plan.reference_hash},
+            n_reference=len(pool) if is_drawn else None,
+            hashes={"source files": content, **({"reference": reference_hash(pool)} if is_drawn else {})},
             stream={
                 "n_batches": n,
                 "batch_rows": how.batch_rows,

@@ -26,6 +26,7 @@ _ON_DISK = {
     "person": np.int64,
     "unit": np.int64,
     "person_row": np.int32,
+    "bucket": np.int16,
     "other": np.int32,
     "own": np.int32,
     "match": np.int32,

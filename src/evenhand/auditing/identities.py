@@ -1,0 +1,79 @@
+"""Who the audited people are, without saying it: what two audits are known by to be of the same people."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from evenhand.auditing.people import People
+from evenhand.inputs.fingerprints import hash_rows
+from evenhand.metrics.influence import N_BUCKETS
+from evenhand.system.hashing import person_hash
+
+__all__ = ["fingerprint_of", "is_same_people", "people_prints", "person_buckets", "reference_hash", "shown_prints"]
+
+_EVERYONE = "(label and group)"
+
+
+def person_buckets(people: People, financial: Sequence[str]) -> NDArray[np.int64]:
+    """The bucket of each person, from label, group and finances: what every two audits that can be compared share.
+
+    Whatever else the table holds, in whatever order and batches people are read, a person is in one bucket. People who
+    are alike in all of it share theirs.
+    """
+    known = hash_rows(people.table[list(financial)].assign(**_cells(people)))
+    return (person_hash(known) % np.uint64(N_BUCKETS)).astype(np.int64)
+
+
+def people_prints(people: People) -> NDArray[np.uint64]:
+    """Sums of the people's bits: of label and group, and of each column with them, of shape (1 + n_columns,).
+
+    Those of parts of the people add up, and the order of the people plays no part.
+    """
+    cells = pd.DataFrame(_cells(people))
+    whose = hash_rows(cells)
+    columns = [person_hash(hash_rows(people.table[[name]]) + whose) for name in people.table.columns]
+    return np.array([bits.sum(dtype=np.uint64) for bits in (person_hash(whose), *columns)], dtype=np.uint64)
+
+
+def shown_prints(prints: NDArray[np.uint64], columns: Sequence[str]) -> dict[str, str]:
+    """The sums by column, as sixteen hexadecimal digits each."""
+    return {name: f"{bits:016x}" for name, bits in zip((_EVERYONE, *columns), prints.tolist(), strict=True)}
+
+
+def fingerprint_of(prints: Mapping[str, str], n_people: int) -> str:
+    """SHA-256 of people's columns, labels and groups, whatever the order of people and columns."""
+    lines = [f"{len(name)}:{name}:{bits}" for name, bits in sorted(prints.items())]
+    return hashlib.sha256("\n".join([str(n_people), *lines]).encode()).hexdigest()
+
+
+def reference_hash(pool: People) -> str:
+    """The fingerprint of the people that others are matched in."""
+    return fingerprint_of(shown_prints(people_prints(pool), [str(name) for name in pool.table.columns]), len(pool))
+
+
+def is_same_people(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool | None:
+    """Whether two audits are of the same people, from the `data` of their summaries; None where that is not known.
+
+    They are if there are as many, with the same labels and groups, and if the columns that both have are the same.
+    """
+    own, other = (data.get("column_prints") for data in (first, second))
+    if not own or not other:
+        return None
+    shared = [name for name in own if name in other and name != _EVERYONE]
+    return (
+        first["n_people"] == second["n_people"]
+        and own[_EVERYONE] == other[_EVERYONE]
+        and bool(shared)
+        and all(own[name] == other[name] for name in shared)
+    )
+
+
+def _cells(people: People) -> dict[str, Any]:
+    names = np.asarray(people.groups.names, dtype=object)
+    return {"(label)": people.labels, "(group)": names[people.groups.codes]}
