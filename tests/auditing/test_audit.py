@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import torch
 from captum.attr import IntegratedGradients
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 from torch import nn
@@ -374,3 +375,18 @@ def test_no_warning_for_a_sound_audit(rng):
             network(), X, rng.integers(0, 2, 200), sensitive_features=rng.choice(["a", "b"], 200),
             financial_features=FINANCIAL,
         )  # fmt: skip
+
+
+def test_the_notes_of_a_dataset_are_among_the_warnings():
+    data = eh.load_dataset("german")
+    X = data.X.iloc[:200][["duration", "installment_rate"]]
+    found = eh.audit(
+        LogisticRegression(class_weight="balanced").fit(X, data.y[:200]),
+        X,
+        data.y[:200],
+        sensitive_features=data.group[:200],
+        financial_features=["duration"],
+        evidence=False,
+    )
+    assert found.warnings[-len(data.notes) :] == data.notes
+    assert any("Sex cannot be recovered" in warning for warning in found.to_dict()["warnings"])

@@ -259,7 +259,7 @@ def test_a_quick_reproduction(evenhand, tmp_path):
 def test_datasets_are_listed_and_embedded_ones_need_no_download(evenhand):
     code, out, _ = evenhand("data", "list")
     assert code == 0
-    assert all(name in out for name in ("german", "adult", "hmda", "synthetic"))
+    assert all(name in out for name in ("taiwan", "german", "adult", "hmda", "synthetic"))
     code, out, _ = evenhand("data", "fetch", "german")
     assert code == 0
     assert "needs no download" in out
@@ -271,7 +271,9 @@ def test_datasets_are_listed_and_embedded_ones_need_no_download(evenhand):
 def test_the_demo_runs(evenhand, tmp_path):
     code, out, err = evenhand("demo", "--out", tmp_path)
     assert code == 0, err
-    assert "700 people" in out
+    assert "trained on 8,400 people and audited on 3,600 others" in out
+    data = json.loads((tmp_path / "audit.json").read_text())["data"]
+    assert (data["n_people"], data["n_reference"]) == (3_600, 8_400)
     assert (tmp_path / "audit.json").exists()
 
 

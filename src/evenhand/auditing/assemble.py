@@ -58,6 +58,7 @@ def assemble(
     n_reference: int | None,
     fingerprint: str,
     hashes: Mapping[str, str],
+    notes: Sequence[str] = (),
     stream: Mapping[str, Any] | None = None,
     folder: Path | None = None,
     stacklevel: int = 4,
@@ -77,6 +78,8 @@ def assemble(
         People of the reference; None where they are the audited people.
     fingerprint, hashes
         SHA-256 of the audited people, and of what else was read.
+    notes
+        Reservations on the data themselves, which come last among the result's.
     stream, folder
         Of a streamed audit.
     stacklevel
@@ -111,7 +114,7 @@ def assemble(
         proxies=screen,
         settings=asdict(settings),
         provenance=provenance,
-        warnings=tuple(reservations),
+        warnings=(*reservations, *notes),
         pair_metrics=PairMetrics.of(sums, names, (quantiles[0], quantiles[1]), merged.distributions),
         source=source,
         stream=stream,

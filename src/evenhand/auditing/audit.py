@@ -19,6 +19,7 @@ from evenhand.auditing.people import People, check_known_groups
 from evenhand.auditing.reference import AuditReference, audited_model
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
+from evenhand.datasets.dataset import notes_of
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.validation import as_groups, as_labels, as_table, check_columns
@@ -124,7 +125,7 @@ def audit(
     people, pool = _checked_people(audited, table, y, sensitive_features, reference)
     fitted = AuditReference.of(audited, options, pool)
     found = audit_batch(fitted, people, _by_columns(by, len(people)))
-    return _assembled(fitted, found)
+    return _assembled(fitted, found, notes_of(X))
 
 
 def sensitivity(
@@ -227,8 +228,8 @@ def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
     }
 
 
-def _assembled(reference: AuditReference, found: BatchFindings) -> AuditResult:
-    """The result of people who were audited in one batch."""
+def _assembled(reference: AuditReference, found: BatchFindings, notes: Sequence[str]) -> AuditResult:
+    """The result of people who were audited in one batch, with the notes of their dataset."""
     people, pool = found.people, reference.pool
     screened = screened_people(np.arange(len(people)), reference.settings.random_state)
     output = BatchOutput.of(found, screened=screened)
@@ -245,6 +246,7 @@ def _assembled(reference: AuditReference, found: BatchFindings) -> AuditResult:
         n_reference=None if pool is people else len(pool),
         fingerprint=_fingerprint(people),
         hashes=hashes if pool is people else {**hashes, "reference": _fingerprint(pool)},
+        notes=notes,
         stacklevel=5,
     )
 
