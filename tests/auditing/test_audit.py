@@ -372,7 +372,7 @@ def test_no_warning_for_a_sound_audit(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         eh.audit(
-            network(), X, rng.integers(0, 2, 200), sensitive_features=rng.choice(["a", "b"], 200),
+            network(seed=1), X, rng.integers(0, 2, 200), sensitive_features=rng.choice(["a", "b"], 200),
             financial_features=FINANCIAL,
         )  # fmt: skip
 

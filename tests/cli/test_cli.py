@@ -240,6 +240,65 @@ def test_the_excess_by_a_column_and_a_gate_on_it(evenhand, loans, tmp_path):
     assert {s["value"] for s in splits if s["split"] == "job"} == {"cook", "=1+1", "clerk"}
 
 
+@pytest.fixture(scope="module")
+def risky(tmp_path_factory):
+    """Loans with a default, 1 for yes, and a model of it."""
+    import joblib
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(rng.normal(size=(2_400, 3)), columns=["income", "debt", "tenure"])
+    risk = table["debt"] - table["income"] + rng.logistic(size=len(table))
+    folder = tmp_path_factory.mktemp("risky")
+    joblib.dump(LogisticRegression().fit(table, risk > 0), folder / "model.joblib")
+    table.assign(
+        sex=rng.choice(["f", "m"], len(table)),
+        default=(risk > 0).astype(int),
+        good=(risk <= 0).astype(int),
+    ).to_csv(folder / "loans.csv", index=False)
+    return folder
+
+
+RISKY = ["--group", "sex", "--financial", "income,debt", "--trust-pickle", "--no-evidence"]
+
+
+def test_a_default_model_is_refused_until_low_is_called_favorable(evenhand, risky, tmp_path):
+    arguments = ["audit", risky / "loans.csv", "--model", risky / "model.joblib", *RISKY, "--drop", "default"]
+    code, _, err = evenhand(*arguments, "--label", "good", "--out", tmp_path / "inverted")
+    assert code == 2
+    assert "ranks people against `y`, with an AUC of 0." in err
+    assert "--favorable low" in err
+    assert not (tmp_path / "inverted" / "audit.json").exists()
+    turned = ["--label", "good", "--favorable", "low", "--positive-label", "1", "--out", tmp_path / "turned"]
+    code, _, err = evenhand(*arguments, *turned)
+    assert code == 0, err
+    straight = ["audit", risky / "loans.csv", "--model", risky / "model.joblib", *RISKY, "--drop", "good"]
+    straight += ["--label", "default", "--favorable", "low"]
+    code, _, err = evenhand(*straight, "--out", tmp_path / "straight")
+    assert code == 0, err
+    code, _, err = evenhand(*straight, "--stream", "--out", tmp_path / "streamed")
+    assert code == 0, err
+    found = [json.loads((tmp_path / name / "audit.json").read_text()) for name in ("turned", "straight", "streamed")]
+    assert found[0]["outcome"]["auc"] > 0.7
+    for name in ("auc", "positive_rate", "f1", "eo_gap"):
+        assert found[0]["outcome"][name] == found[1]["outcome"][name] == pytest.approx(found[2]["outcome"][name])
+
+
+def test_a_quick_look_is_at_2000_people_and_says_so(evenhand, risky, tmp_path):
+    arguments = ["audit", risky / "loans.csv", "--model", risky / "model.joblib", *RISKY, "--drop", "good"]
+    arguments += ["--label", "default", "--favorable", "low", "--quick", "--out", tmp_path]
+    code, out, err = evenhand(*arguments)
+    assert code == 0, err
+    assert "A quick look at 2,000 of 2,400 people" in out
+    data = json.loads((tmp_path / "audit.json").read_text())
+    assert data["data"]["n_people"] == 2_000
+    assert data["data"]["exclusions"] == {"not drawn for a quick look": 400}
+    assert data["warnings"][0].startswith("A quick look")
+    code, _, err = evenhand(*arguments, "--stream")
+    assert code == 2
+    assert "--quick draws people of a table in memory" in err
+
+
 def test_an_audit_without_evidence(evenhand, loans, tmp_path):
     code, out, err = evenhand("audit", loans, *BASICS, "--out", tmp_path, "--no-evidence")
     assert code == 0, err

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import assemble, screened_people
 from evenhand.auditing.batch import BatchFindings, audit_batch
+from evenhand.auditing.direction import check_direction
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
-from evenhand.auditing.options import AuditOptions, AuditSettings
+from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable
 from evenhand.auditing.people import People, check_known_groups
 from evenhand.auditing.reference import AuditReference, audited_model
 from evenhand.auditing.result import AuditResult
@@ -37,6 +38,7 @@ def audit(
     sensitive_features: Any,  # noqa: ANN401 - any column or table
     financial_features: Sequence[str],
     reference: tuple[Any, Any, Any] | None = None,
+    favorable: Favorable | None = AuditOptions.favorable,
     decision_threshold: float = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
@@ -57,11 +59,11 @@ def audit(
     model
         A torch module mapping (n, d) to one logit per row, fed `X` as it is; a fitted `CECClassifier`; a fitted
         classifier of scikit-learn, XGBoost, LightGBM or CatBoost, alone or at the end of a Pipeline; or any function
-        that scores a matrix. Class 1 is the favorable outcome.
+        that scores a matrix. Class 1 is the favorable outcome, unless `favorable` says otherwise.
     X
         People to audit: a pandas, polars or pyarrow table, or an array (columns are then named x0, x1, ...).
     y
-        True labels, 1 for the favorable outcome.
+        True labels, 1 for the favorable outcome; with ``favorable="low"``, 1 for the unfavorable one.
     sensitive_features
         The protected attribute of each person. Several columns: their intersection.
     financial_features
@@ -69,8 +71,13 @@ def audit(
     reference
         `(X, y, sensitive_features)` of the people to match in and to take baselines from, usually the training data;
         by default the audited people themselves.
+    favorable
+        Which of the model's scores are good. ``"low"`` for a model of risk: its class 1, and 1 in `y`, is the
+        unfavorable outcome, such as a default. Metrics, attributions and signs are then those of the favorable
+        outcome; scores are shown as the model gives them. None for high, and for a refusal where the scores rank people
+        against `y` beyond chance.
     decision_threshold
-        Probability from which the decision is favorable.
+        Probability from which the decision is favorable; with ``favorable="low"``, up to which it is.
     consistency_threshold
         CEC score above which the reasoning counts as different.
     max_distance
@@ -111,6 +118,7 @@ def audit(
     table = as_table(X)
     options = AuditOptions(
         **vars(settings or AuditSettings()),
+        favorable=favorable,
         decision_threshold=decision_threshold,
         consistency_threshold=consistency_threshold,
         max_distance=max_distance,
@@ -121,8 +129,15 @@ def audit(
     audited = audited_model(model, options, table)
     table = audited.aligned(table)
     financial = check_columns(financial_features, list(table.columns), "financial_features")
-    options = replace(options, financial_features=tuple(financial), attribution=audited.attribution)
     people, pool = _checked_people(audited, table, y, sensitive_features, reference)
+    if favorable is None:
+        check_direction(audited, people)
+    options = replace(
+        options,
+        financial_features=tuple(financial),
+        attribution=audited.attribution,
+        favorable=favorable or "high",
+    )
     fitted = AuditReference.of(audited, options, pool)
     found = audit_batch(fitted, people, _by_columns(by, len(people)))
     return _assembled(fitted, found, notes_of(X))
@@ -190,7 +205,8 @@ def _checked_people(
     reference: tuple[Any, Any, Any] | None,
 ) -> tuple[People, People]:
     """The audited people and the pool they are matched in, with one coding of the groups."""
-    labels, groups = as_labels(y, len(table)), as_groups(sensitive_features, len(table))
+    labels = model.favorable_labels(as_labels(y, len(table)))
+    groups = as_groups(sensitive_features, len(table))
     if reference is None:
         people = People(table, model.encode(table), labels, groups)
         return people, people
@@ -204,7 +220,7 @@ def _checked_people(
             "The reference's columns must be those of `X`, in the same order: "
             + (f"missing {missing}, unexpected {extra}." if missing or extra else "the order differs.")
         )
-    pool_labels = as_labels(reference[1], len(pool_table), "reference y")
+    pool_labels = model.favorable_labels(as_labels(reference[1], len(pool_table), "reference y"))
     pool_groups = as_groups(reference[2], len(pool_table), "reference sensitive_features")
     check_known_groups(groups, pool_groups.names)
     people = People(table, model.encode(table), labels, groups.recoded(pool_groups.names))

@@ -10,6 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.attribution import Explanation
+from evenhand.auditing.direction import own_score
+from evenhand.auditing.options import Favorable
 from evenhand.auditing.pairs import ScoredPairs, score_batch_pairs
 from evenhand.auditing.people import People
 from evenhand.auditing.reference import AuditReference
@@ -41,6 +43,8 @@ class BatchFindings:
         Its triples; None where no evidence is wanted.
     sums
         What the metrics are made from.
+    favorable
+        Which of the model's own scores are good; the table of pairs holds those.
     """
 
     people: People
@@ -54,6 +58,7 @@ class BatchFindings:
     attributions: NDArray[np.float32]
     evidence: BatchEvidence | None
     sums: AuditSums
+    favorable: Favorable = "high"
 
     def pair_table(self) -> pd.DataFrame:
         """The table of pairs: see `AuditResult`. People are numbered from 0, and q-values are not known yet."""
@@ -68,8 +73,8 @@ class BatchFindings:
                 "group": names[self.people.groups.codes[pairs.person]],
                 "other_group": names[pairs.other_group],
                 "label": self.people.labels[pairs.person],
-                "score": self.score[pairs.person],
-                "match_score": scored.match_score,
+                "score": own_score(self.score[pairs.person], self.favorable),
+                "match_score": own_score(scored.match_score, self.favorable),
                 "decision": self.decision[pairs.person],
                 "match_decision": pd.Series(self.match_decision, dtype="Int64").mask(~scored.is_scored),
                 "cec": scored.cec,
@@ -122,10 +127,10 @@ def audit_batch(
     own = explainer.explain(people.x, people.cells)
     scored = score_batch_pairs(explainer, own, people, pool, pairs)
     score: Floats = reference.model.probability(own.logit).cpu().numpy()
-    decision = (score >= settings.decision_threshold).astype(np.int64)
+    decision = (score >= settings.approval_threshold).astype(np.int64)
     regime = np.full(len(pairs), None, dtype=object)
     done = scored.is_scored
-    match_decision = (scored.match_score >= settings.decision_threshold).astype(np.int64)
+    match_decision = (scored.match_score >= settings.approval_threshold).astype(np.int64)
     regime[done] = assign_regimes(
         decision[pairs.person[done]],
         match_decision[done],
@@ -144,7 +149,7 @@ def audit_batch(
             points,
             person_row=person_row,
             first_person=first_person,
-            decision_threshold=settings.decision_threshold,
+            decision_threshold=settings.approval_threshold,
             max_distance=settings.max_distance,
             by={name: text_codes(values)[1] for name, values in by.items()},
             compared=compared,
@@ -153,7 +158,18 @@ def audit_batch(
         reference, people, own, score, decision, pairs, points, scored, regime, attributions, evidence, by
     )
     return BatchFindings(
-        people, own, score, decision, pairs, scored, match_decision, regime, attributions, evidence, sums
+        people,
+        own,
+        score,
+        decision,
+        pairs,
+        scored,
+        match_decision,
+        regime,
+        attributions,
+        evidence,
+        sums,
+        settings.favorable or "high",
     )
 
 

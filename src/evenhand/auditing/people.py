@@ -60,6 +60,7 @@ def people_of(rows: Rows, model: AuditedModel, names: tuple[str, ...], where: st
     try:
         check_known_groups(rows.groups, names)
         table = model.aligned(rows.table)
-        return People(table, model.encode(table), rows.labels, rows.groups.recoded(names))
+        labels = model.favorable_labels(rows.labels)
+        return People(table, model.encode(table), labels, rows.groups.recoded(names))
     except (InvalidInputError, InvalidTypeError) as error:
         raise type(error)(f"{where}: {error}") from None

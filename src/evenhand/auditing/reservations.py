@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
+from evenhand.auditing.direction import is_wrong_way_round
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.summary import Provenance
@@ -16,6 +17,7 @@ from evenhand.exceptions import EvenhandWarning
 from evenhand.inputs.validation import text_columns
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.outcomes import Metric
+from evenhand.metrics.roc import auc_interval
 
 __all__ = ["reservations_of"]
 
@@ -55,6 +57,13 @@ def reservations_of(
     settings = reference.settings
     grave: list[str] = []
     other: list[str] = []
+    rows = sums.scores
+    area = auc_interval(rows.label, rows.score, rows.count)
+    if is_wrong_way_round(area, int(np.bincount(rows.label, rows.count, minlength=2).min())):
+        grave.append(
+            f"The score ranks people against their labels, with an AUC of {area.value:.3f}: what is said of decisions, "
+            "reasons and gaps is the wrong way round if the score or the label is."
+        )
     if metrics["positive_rate"].note:
         grave.append(f"The model's {metrics['positive_rate'].note}.")
     n_sure = _n_beyond_logits(sums)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["audit_demo", "audit_table", "search_table", "stream_table", "train_table"]
 
 _TRAIN_SHARE = 0.7
+_QUICK_PEOPLE = 2_000
 _DEMO_PEOPLE = 12_000  # of 30,000, for an answer within seconds
 
 
@@ -55,7 +56,8 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
     """
     fitted = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
     features = None if fitted is None else input_columns(fitted)
-    people = _applicants(path, plan, features)
+    everyone = _applicants(path, plan, features)
+    people = _drawn(everyone, plan.random_state) if plan.quick else everyone
     assert people.table is not None
     by = pd.DataFrame(people.by) if people.by else None
     if fitted is None:
@@ -79,11 +81,27 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
     files = {"data file": path, "model file": plan.model, "reference file": plan.reference}
     hashes = {what: fingerprint_file(file) for what, file in files.items() if file is not None}
     provenance = replace(result.provenance, exclusions=people.exclusions, hashes={**result.provenance.hashes, **hashes})
-    return replace(result, provenance=provenance)
+    looked = (
+        f"A quick look at {len(people):,} of {len(everyone):,} people, drawn at random with the shares of label and "
+        "group: audit everyone before anything is decided on it.",
+    )
+    warnings = (*looked, *result.warnings) if len(people) < len(everyone) else result.warnings
+    return replace(result, provenance=provenance, warnings=warnings)
+
+
+def _drawn(everyone: Rows, random_state: int) -> Rows:
+    """Those whom a quick look is at."""
+    assert everyone.groups is not None
+    if len(everyone) <= _QUICK_PEOPLE:
+        return everyone
+    rows = sample_people(everyone.labels, everyone.groups.codes, _QUICK_PEOPLE, random_state)
+    return everyone.drawn(rows, "not drawn for a quick look")
 
 
 def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
     """Audit a model file on the applicants of files of any size, in batches: see `evenhand.audit_stream`."""
+    if plan.quick:
+        raise InvalidInputError("--quick draws people of a table in memory: leave it or --stream out.")
     if plan.model is None:
         raise InvalidInputError("An audit in batches needs --model: fit one first, for example with `evenhand train`.")
     fitted = load_model(plan.model, trust_pickle=plan.trust_pickle)
@@ -145,12 +163,17 @@ def _applicants(path: Path, plan: RoleOptions, features: list[str] | None = None
     table = read_table(path)
     roles = _values(plan, RoleOptions)
     columns = Columns.among(
-        [str(column) for column in table.columns], features=features, by=getattr(plan, "by", ()), **roles
+        [str(column) for column in table.columns],
+        features=features,
+        by=getattr(plan, "by", ()),
+        favorable=getattr(plan, "favorable", None),
+        **roles,
     )
     rows = columns.rows_of(pa.Table.from_pandas(table[columns.needed], preserve_index=False), repr(str(path)))
     if rows.table is None:
         raise InvalidInputError(f"{str(path)!r} has no row with a label and a group.")
-    if columns.positive_label is not None and not rows.labels.any():
+    absent = 1 if columns.favorable == "low" else 0
+    if columns.positive_label is not None and (rows.labels == absent).all():
         seen = sorted(table[columns.label].dropna().astype(str).str.strip().unique())[:6]
         raise InvalidInputError(
             f"--positive-label {columns.positive_label!r} does not occur in the label, which has {seen}."

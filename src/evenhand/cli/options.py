@@ -55,6 +55,9 @@ class AuditPlan(StreamOptions, AuditOptions, RoleOptions):
     stream: bool = field(
         default=False, metadata={"help": "Read the people in batches, for any number of them; folders always are."}
     )
+    quick: bool = field(
+        default=False, metadata={"help": "A first look at 2,000 people at most, drawn at random; the report says so."}
+    )
     fail_on: tuple[str, ...] = field(
         default=(), metadata={"help": "Exit with 1 when crossed, e.g. 'excess > 0.05'; repeatable."}
     )

@@ -32,6 +32,8 @@ class Columns:
         Value of the label that is the favorable outcome; None where it is 0 or 1.
     drop_missing
         Whether rows without a label or a group are left out, and counted, rather than refused.
+    favorable
+        ``"low"`` where 1 is the unfavorable outcome to the model: the label is then 0 for the favorable value.
     """
 
     label: str
@@ -40,6 +42,7 @@ class Columns:
     by: tuple[str, ...] = ()
     positive_label: str | None = None
     drop_missing: bool = False
+    favorable: str | None = None
 
     @classmethod
     def among(
@@ -54,6 +57,7 @@ class Columns:
         by: Sequence[str],
         positive_label: str | None,
         drop_missing: bool,
+        favorable: str | None = None,
     ) -> Columns:
         """Check names against the columns that there are; features are by default all that play no other part."""
         check_columns([label], available, "`label` (--label)")
@@ -63,7 +67,7 @@ class Columns:
         hidden = {label, *dropped, *(() if keep_group else groups)}
         chosen = [c for c in available if c not in hidden] if features is None else features
         features_ = check_columns(chosen, available, "The model")
-        return cls(label, tuple(groups), tuple(features_), tuple(splits), positive_label, drop_missing)
+        return cls(label, tuple(groups), tuple(features_), tuple(splits), positive_label, drop_missing, favorable)
 
     @property
     def needed(self) -> list[str]:
@@ -99,8 +103,9 @@ class Columns:
         values = frame[self.label]
         if self.positive_label is None:
             return values
-        text = values.astype(str).str.strip()
-        return (text == self.positive_label).astype("int64").mask(values.isna())
+        is_favorable = values.astype(str).str.strip() == self.positive_label
+        label = ~is_favorable if self.favorable == "low" else is_favorable
+        return label.astype("int64").mask(values.isna())
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +118,22 @@ class Rows:
     by: Mapping[str, NDArray[np.str_]]
     kept: NDArray[np.int64]
     exclusions: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def drawn(self, rows: NDArray[np.int64], why_not: str) -> Rows:
+        """Some of the rows; the others are counted as left out, for the reason given."""
+        assert self.table is not None
+        assert self.groups is not None
+        return Rows(
+            self.table.iloc[rows].reset_index(drop=True),
+            self.labels[rows],
+            Groups(self.groups.codes[rows], self.groups.names),
+            {name: values[rows] for name, values in self.by.items()},
+            self.kept[rows],
+            {**self.exclusions, why_not: len(self) - len(rows)},
+        )
 
 
 def _without_missing(

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from evenhand.auditing.direction import own_score
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import excess
 from evenhand.metrics.roc import auc_influence, hanley_mcneil
@@ -255,13 +256,13 @@ def pairs_of(result: AuditResult) -> pd.DataFrame:
     return pairs.iloc[np.lexsort((names.to_numpy(dtype=str), pairs["person"].to_numpy()))].reset_index(drop=True)
 
 
-def people_of(pairs: pd.DataFrame) -> People:
-    """The people of a table of pairs, whether they have a match or not."""
+def people_of(result: AuditResult, pairs: pd.DataFrame) -> People:
+    """The people of a result's pairs, whether they have a match or not; scores are of the favorable outcome."""
     rows = pairs.drop_duplicates("person").sort_values("person")
     return People(
         label=rows["label"].to_numpy(dtype=np.int64),
         group=rows["group"].to_numpy(dtype=str),
-        score=rows["score"].to_numpy(dtype=np.float64),
+        score=own_score(rows["score"].to_numpy(dtype=np.float64), result.settings["favorable"]),
         decision=rows["decision"].to_numpy(dtype=np.int64),
     )
 
@@ -276,7 +277,7 @@ def pair_codes(result: AuditResult, pairs: pd.DataFrame) -> NDArray[np.int64]:
 
 def _from_people(result: AuditResult, metrics: Mapping[str, AuditMetric]) -> dict[str, AuditMetric]:
     pairs = pairs_of(result)
-    people = people_of(pairs)
+    people = people_of(result, pairs)
     influence = auc_influence(people.label, people.score)
     error = float(np.sqrt((influence**2).sum()))
     found = [replace(metrics["auc"], standard_error=error)]

@@ -33,7 +33,7 @@ def is_same_people(first: AuditResult, second: AuditResult) -> bool:
         return False
     if any(result.stream is not None for result in (first, second)):
         return bool(first.provenance.fingerprint) and first.provenance.fingerprint == second.provenance.fingerprint
-    own, other = (people_of(pairs_of(result)) for result in (first, second))
+    own, other = (people_of(result, pairs_of(result)) for result in (first, second))
     if len(own) != len(other) or (own.label != other.label).any() or (own.group != other.group).any():
         return False
     shared = [column for column in first.table.columns if column in second.table.columns]
@@ -49,7 +49,7 @@ def errors_within_people(base: AuditResult, other: AuditResult) -> dict[str, flo
     The excess does not: what a triple adds to it is not kept by person.
     """
     own, new = pairs_of(base), pairs_of(other)
-    first, second = people_of(own), people_of(new)
+    first, second = people_of(base, own), people_of(other, new)
     variances = {
         **_rate_variances(first, second, base.outcome.approvals.reference),
         **_area_variances(first, second),

@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
+from evenhand.auditing.direction import check_direction
 from evenhand.auditing.finished import merge_batches
-from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, StreamOptions
+from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
 from evenhand.auditing.people import People, people_of
 from evenhand.auditing.reference import AuditReference, audited_model, input_columns
 from evenhand.auditing.result import AuditResult
@@ -70,6 +71,7 @@ def audit_stream(
     by: Sequence[str] = (),
     evidence: bool = AuditOptions.evidence,
     evidence_people: int | None = StreamOptions.evidence_people,
+    favorable: Favorable | None = AuditOptions.favorable,
     decision_threshold: float = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
@@ -118,7 +120,7 @@ def audit_stream(
         Columns the model takes: by default what the model names, or all but the label, those of `drop` and, without
         `keep_group`, those of `group`.
     positive_label
-        Value of `label` that is the favorable outcome; needed where it is not 0 or 1.
+        Value of `label` that is the favorable outcome, whatever `favorable` is; needed where it is not 0 or 1.
     drop_missing
         Leave out, and count, rows without a label or a group; otherwise they are refused.
     by
@@ -128,7 +130,7 @@ def audit_stream(
     evidence_people
         Compare so many people only, drawn at random; None for everyone. Comparing takes about two thirds of the time,
         and a million people give the excess to the third decimal and beyond. The result says how many were compared.
-    decision_threshold, consistency_threshold, max_distance, attribution, random_state, settings
+    favorable, decision_threshold, consistency_threshold, max_distance, attribution, random_state, settings
         As in `evenhand.audit`.
 
     Returns
@@ -167,6 +169,7 @@ def audit_stream(
     options = AuditOptions(
         **vars(settings or AuditSettings()),
         financial_features=tuple(financial_features),
+        favorable=favorable,
         decision_threshold=decision_threshold,
         consistency_threshold=consistency_threshold,
         max_distance=max_distance,
@@ -199,6 +202,7 @@ def audit_stream(
         by=by,
         positive_label=positive_label,
         drop_missing=drop_missing,
+        favorable=favorable,
     )
     plan = _plan(model, people, columns, reference, options, how)
     check_resumable(
@@ -250,8 +254,15 @@ def _plan(
     assert rows.table is not None
     assert rows.groups is not None
     audited = audited_model(_on_device(model, how.device), options, rows.table)
-    options = replace(options, financial_features=tuple(financial), attribution=audited.attribution)
     pool = _checked_pool(people_of(rows, audited, rows.groups.names, "The reference"))
+    if options.favorable is None:
+        check_direction(audited, pool)
+    options = replace(
+        options,
+        financial_features=tuple(financial),
+        attribution=audited.attribution,
+        favorable=options.favorable or "high",
+    )
     with one_torch_thread(), one_blas_thread():
         fitted = _with_known(AuditReference.of(audited, options, pool), people.n_rows)
     n_compared = how.evidence_people
