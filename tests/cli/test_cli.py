@@ -284,6 +284,27 @@ def test_a_default_model_is_refused_until_low_is_called_favorable(evenhand, risk
         assert found[0]["outcome"][name] == found[1]["outcome"][name] == pytest.approx(found[2]["outcome"][name])
 
 
+def test_decisions_and_ids_are_columns_and_no_inputs(evenhand, risky, tmp_path):
+    table = pd.read_csv(risky / "loans.csv").drop(columns="good")
+    table["decided"] = np.arange(len(table)) % 2
+    table["number"] = [f"N{k}" for k in range(len(table))]
+    table.to_csv(tmp_path / "loans.csv", index=False)
+    arguments = ["audit", tmp_path / "loans.csv", *RISKY, "--label", "default", "--favorable", "low"]
+    given = ["--decision", "decided", "--id", "number", "--out", tmp_path / "out"]
+    code, _, err = evenhand(*arguments, "--model", risky / "model.joblib", *given)
+    assert code == 0, err
+    pairs = pd.read_parquet(tmp_path / "out" / "pairs.parquet")
+    assert (pairs["person_id"] == "N" + pairs["person"].astype(str)).all()
+    assert (pairs["match_decision"] == pairs["match"] % 2).all()
+    assert json.loads((tmp_path / "out" / "audit.json").read_text())["data"]["n_features"] == 3
+    code, _, err = evenhand(*arguments, *given)
+    assert code == 2
+    assert "--decision goes with --model" in err
+    code, _, err = evenhand(*arguments, "--id", "nmber", "--out", tmp_path / "out")
+    assert code == 2
+    assert "Did you mean 'number'?" in err
+
+
 def test_a_quick_look_is_at_2000_people_and_says_so(evenhand, risky, tmp_path):
     arguments = ["audit", risky / "loans.csv", "--model", risky / "model.joblib", *RISKY, "--drop", "good"]
     arguments += ["--label", "default", "--favorable", "low", "--quick", "--out", tmp_path]

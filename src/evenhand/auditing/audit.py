@@ -23,7 +23,7 @@ from evenhand.auditing.sample import PairsInMemory
 from evenhand.datasets.dataset import notes_of
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
-from evenhand.inputs.validation import as_groups, as_labels, as_table, check_columns
+from evenhand.inputs.validation import as_decisions, as_groups, as_ids, as_labels, as_table, check_columns
 from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.protocol import AuditedModel
 
@@ -37,7 +37,9 @@ def audit(
     *,
     sensitive_features: Any,  # noqa: ANN401 - any column or table
     financial_features: Sequence[str],
-    reference: tuple[Any, Any, Any] | None = None,
+    reference: tuple[Any, Any, Any] | Mapping[str, Any] | None = None,
+    decisions: Any = None,  # noqa: ANN401 - any column
+    ids: Any = None,  # noqa: ANN401 - any column
     favorable: Favorable | None = AuditOptions.favorable,
     decision_threshold: float = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
@@ -69,8 +71,13 @@ def audit(
     financial_features
         Columns of `X` on which people are comparable.
     reference
-        `(X, y, sensitive_features)` of the people to match in and to take baselines from, usually the training data;
-        by default the audited people themselves.
+        `(X, y, sensitive_features)` of the people to match in and to take baselines from, usually the training data, or
+        the same by name, with `decisions` and `ids` if there are; by default the audited people themselves.
+    decisions
+        Decisions that were made, 1 for a favorable one: for cut-offs by segment, or a manual review. They take the
+        place of scores at the threshold in regimes, approvals and outcome metrics, of people and of their matches.
+    ids
+        The user's own ids, which pairs, cases, explorer and workbook then show; no input of the model.
     favorable
         Which of the model's scores are good. ``"low"`` for a model of risk: its class 1, and 1 in `y`, is the
         unfavorable outcome, such as a default. Metrics, attributions and signs are then those of the favorable
@@ -129,7 +136,8 @@ def audit(
     audited = audited_model(model, options, table)
     table = audited.aligned(table)
     financial = check_columns(financial_features, list(table.columns), "financial_features")
-    people, pool = _checked_people(audited, table, y, sensitive_features, reference)
+    given = {"y": y, "sensitive_features": sensitive_features, "decisions": decisions, "ids": ids}
+    people, pool = _checked_people(audited, table, given, reference)
     if favorable is None:
         check_direction(audited, people)
     options = replace(
@@ -197,22 +205,21 @@ def sensitivity(
     return pd.DataFrame([row(left_out) for left_out in ("none", *features)])
 
 
+_OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids")
+
+
 def _checked_people(
     model: AuditedModel,
     table: pd.DataFrame,
-    y: Any,  # noqa: ANN401
-    sensitive_features: Any,  # noqa: ANN401
-    reference: tuple[Any, Any, Any] | None,
+    given: Mapping[str, Any],
+    reference: tuple[Any, Any, Any] | Mapping[str, Any] | None,
 ) -> tuple[People, People]:
     """The audited people and the pool they are matched in, with one coding of the groups."""
-    labels = model.favorable_labels(as_labels(y, len(table)))
-    groups = as_groups(sensitive_features, len(table))
+    people = _people(model, table, given)
     if reference is None:
-        people = People(table, model.encode(table), labels, groups)
         return people, people
-    if not isinstance(reference, (tuple, list)) or len(reference) != 3:
-        raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")
-    pool_table = model.aligned(as_table(reference[0], "reference X"), "reference X")
+    parts = _parts_of(reference)
+    pool_table = model.aligned(as_table(parts["X"], "reference X"), "reference X")
     if list(pool_table.columns) != list(table.columns):
         missing = [c for c in table.columns if c not in pool_table.columns]
         extra = [c for c in pool_table.columns if c not in table.columns]
@@ -220,11 +227,43 @@ def _checked_people(
             "The reference's columns must be those of `X`, in the same order: "
             + (f"missing {missing}, unexpected {extra}." if missing or extra else "the order differs.")
         )
-    pool_labels = model.favorable_labels(as_labels(reference[1], len(pool_table), "reference y"))
-    pool_groups = as_groups(reference[2], len(pool_table), "reference sensitive_features")
-    check_known_groups(groups, pool_groups.names)
-    people = People(table, model.encode(table), labels, groups.recoded(pool_groups.names))
-    return people, People(pool_table, model.encode(pool_table, "reference X"), pool_labels, pool_groups)
+    pool = _people(model, pool_table, parts, "reference ")
+    if (people.decisions is None) != (pool.decisions is None):
+        raise InvalidInputError(
+            "`decisions` are needed of the audited people and of the reference alike, since matches come from there: "
+            'pass `reference={"X": ..., "y": ..., "sensitive_features": ..., "decisions": ...}` with `decisions`.'
+        )
+    check_known_groups(people.groups, pool.groups.names)
+    return replace(people, groups=people.groups.recoded(pool.groups.names)), pool
+
+
+def _people(model: AuditedModel, table: pd.DataFrame, given: Mapping[str, Any], of: str = "") -> People:
+    """People from what a user gave of them."""
+    n = len(table)
+    decisions, ids = given.get("decisions"), given.get("ids")
+    return People(
+        table,
+        model.encode(table, f"{of}X"),
+        model.favorable_labels(as_labels(given["y"], n, f"{of}y")),
+        as_groups(given["sensitive_features"], n, f"{of}sensitive_features"),
+        None if decisions is None else as_decisions(decisions, n, f"{of}decisions"),
+        None if ids is None else as_ids(ids, n, f"{of}ids"),
+    )
+
+
+def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[str, Any]:
+    """A reference by the names of its parts."""
+    if isinstance(reference, Mapping):
+        absent, extra = set(_OF_REFERENCE[:3]) - set(reference), set(reference) - set(_OF_REFERENCE)
+        if not absent and not extra:
+            return reference
+        raise InvalidInputError(
+            f"`reference` by name must have 'X', 'y' and 'sensitive_features', and may have 'decisions' and 'ids', got "
+            f"{sorted(map(str, reference))}."
+        )
+    if not isinstance(reference, (tuple, list)) or len(reference) != 3:
+        raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")
+    return dict(zip(_OF_REFERENCE, reference, strict=False))
 
 
 def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401

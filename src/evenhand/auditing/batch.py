@@ -45,6 +45,8 @@ class BatchFindings:
         What the metrics are made from.
     favorable
         Which of the model's own scores are good; the table of pairs holds those.
+    match_ids
+        The user's own ids of the people of the reference, if given.
     """
 
     people: People
@@ -58,13 +60,20 @@ class BatchFindings:
     attributions: NDArray[np.float32]
     evidence: BatchEvidence | None
     sums: AuditSums
-    favorable: Favorable = "high"
+    favorable: Favorable
+    match_ids: NDArray[np.object_] | None
 
     def pair_table(self) -> pd.DataFrame:
         """The table of pairs: see `AuditResult`. People are numbered from 0, and q-values are not known yet."""
         pairs, scored = self.pairs, self.scored
         cell = (pairs.person, pairs.other_group)
         names = np.asarray(self.people.groups.names, dtype=object)
+        ids: dict[str, NDArray[np.object_]] = {}
+        if self.people.ids is not None:
+            ids["person_id"] = self.people.ids[pairs.person]
+        if self.match_ids is not None:
+            ids["match_id"] = self.match_ids[pairs.match]
+            ids["match_id"][pairs.match < 0] = None
         return pd.DataFrame(
             {
                 "person": pairs.person,
@@ -85,6 +94,7 @@ class BatchFindings:
                 "shared_reasons": scored.shared_reasons,
                 "q_value": np.nan,
                 "is_negligible": scored.is_negligible,
+                **ids,
             }
         )
 
@@ -127,10 +137,10 @@ def audit_batch(
     own = explainer.explain(people.x, people.cells)
     scored = score_batch_pairs(explainer, own, people, pool, pairs)
     score: Floats = reference.model.probability(own.logit).cpu().numpy()
-    decision = (score >= settings.approval_threshold).astype(np.int64)
+    decision = _decided(people, score, settings.approval_threshold)
     regime = np.full(len(pairs), None, dtype=object)
     done = scored.is_scored
-    match_decision = (scored.match_score >= settings.approval_threshold).astype(np.int64)
+    match_decision = _decided(pool, scored.match_score, settings.approval_threshold, pairs.match)
     regime[done] = assign_regimes(
         decision[pairs.person[done]],
         match_decision[done],
@@ -170,7 +180,15 @@ def audit_batch(
         evidence,
         sums,
         settings.favorable or "high",
+        pool.ids,
     )
+
+
+def _decided(people: People, score: Floats, threshold: float, rows: Ints | None = None) -> Ints:
+    """Decisions about people, or about some rows of them: those that were made, or else those of the scores."""
+    if people.decisions is None:
+        return (score >= threshold).astype(np.int64)
+    return people.decisions if rows is None else people.decisions[rows]
 
 
 def _matched(reference: AuditReference, people: People, F: pd.DataFrame) -> Pairs:

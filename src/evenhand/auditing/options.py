@@ -121,6 +121,11 @@ class RoleOptions:
         default=None, metadata=_help("Value of the label that is the favorable outcome.")
     )
     keep_group: bool = field(default=False, metadata=_help("The model also sees the group."))
+    decisions: str | None = field(
+        default=None,
+        metadata=_help("Column of the decisions that were made, 1 for favorable, in place of scores at a threshold."),
+    )
+    ids: str | None = field(default=None, metadata=_help("Column of people's own ids, to show; not an input."))
     drop_missing: bool = field(default=False, metadata=_help("Leave out, and count, rows without label or group."))
 
 

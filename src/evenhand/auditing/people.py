@@ -21,12 +21,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Checked people: the table, its encoding, labels and groups."""
+    """Checked people: the table, its encoding, labels and groups; decisions made about them and their ids, if given."""
 
     table: pd.DataFrame
     x: Tensor
     labels: Ints
     groups: Groups
+    decisions: Ints | None = None
+    ids: NDArray[np.object_] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -61,6 +63,6 @@ def people_of(rows: Rows, model: AuditedModel, names: tuple[str, ...], where: st
         check_known_groups(rows.groups, names)
         table = model.aligned(rows.table)
         labels = model.favorable_labels(rows.labels)
-        return People(table, model.encode(table), labels, rows.groups.recoded(names))
+        return People(table, model.encode(table), labels, rows.groups.recoded(names), rows.decisions, rows.ids)
     except (InvalidInputError, InvalidTypeError) as error:
         raise type(error)(f"{where}: {error}") from None

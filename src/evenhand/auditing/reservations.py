@@ -110,6 +110,12 @@ def reservations_of(
     ]
     if protected:
         other.append(f"Financial features that may be protected characteristics themselves: {', '.join(protected)}.")
+    if reference.pool.decisions is not None:
+        other.append(
+            "Decisions are those that were made, in regimes, approvals and outcome metrics. What needs a decision that "
+            "no one made follows from the score and the decision threshold: the score gap in decisions, the excess of "
+            "Regime B, splits of the excess by decision, and approvals at other cut-offs."
+        )
     if diagnostics.constant_features:
         constant = list(diagnostics.constant_features)
         other.append(f"Financial features that are constant, and so play no part in matching: {', '.join(constant)}.")

@@ -63,8 +63,10 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
     if fitted is None:
         if plan.reference is not None:
             raise InvalidInputError("--reference goes with --model: without a model, people are split by themselves.")
+        if plan.decisions is not None:
+            raise InvalidInputError("--decision goes with --model: a network fitted here has decided about no one.")
         result = _fit_and_audit(
-            people.table, people.labels, _names(people), plan.financial_features, _audit_options(plan), by
+            people.table, people.labels, _names(people), plan.financial_features, _audit_options(plan), by, people.ids
         )
     else:
         pool = None if plan.reference is None else _applicants(Path(plan.reference), plan, features)
@@ -74,7 +76,9 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             people.labels,
             sensitive_features=_names(people),
             financial_features=plan.financial_features,
-            reference=None if pool is None else (pool.table, pool.labels, _names(pool)),
+            reference=None if pool is None else _as_reference(pool),
+            decisions=people.decisions,
+            ids=people.ids,
             by=by,
             **_audit_options(plan),
         )
@@ -87,6 +91,17 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
     )
     warnings = (*looked, *result.warnings) if len(people) < len(everyone) else result.warnings
     return replace(result, provenance=provenance, warnings=warnings)
+
+
+def _as_reference(pool: Rows) -> dict[str, Any]:
+    """People of a file as `audit` takes a reference."""
+    return {
+        "X": pool.table,
+        "y": pool.labels,
+        "sensitive_features": _names(pool),
+        "decisions": pool.decisions,
+        "ids": pool.ids,
+    }
 
 
 def _drawn(everyone: Rows, random_state: int) -> Rows:
@@ -194,6 +209,7 @@ def _fit_and_audit(
     financial: tuple[str, ...],
     options: dict[str, Any],
     by: pd.DataFrame | None = None,
+    ids: Any = None,  # noqa: ANN401
 ) -> AuditResult:
     labels, groups = as_labels(y, len(X)), as_groups(group, len(X))
     random_state = options["random_state"]
@@ -210,7 +226,13 @@ def _fit_and_audit(
         labels[test],
         sensitive_features=names[test],
         financial_features=financial,
-        reference=(X_train, labels[train], names[train]),
+        reference={
+            "X": X_train,
+            "y": labels[train],
+            "sensitive_features": names[train],
+            "ids": None if ids is None else ids[train],
+        },
+        ids=None if ids is None else ids[test],
         by=None if by is None else by.iloc[test],
         **options,
     )

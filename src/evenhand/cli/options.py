@@ -16,7 +16,7 @@ from evenhand.exceptions import InvalidInputError
 
 __all__ = ["AuditPlan", "TablePlan", "check_given", "names_in", "options_of", "plan_from_toml"]
 
-_ALIASES = {"financial": "financial_features"}
+_ALIASES = {"financial": "financial_features", "decision": "decisions", "id": "ids"}
 _KINDS: dict[str, type] = {"str": str, "bool": bool, "int": int, "float": float, "tuple[str, ...]": tuple}
 _REPEATABLE = {"fail_on"}
 

@@ -13,7 +13,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.inputs.validation import Groups, as_groups, as_labels, as_table, check_columns
+from evenhand.inputs.validation import (
+    Groups,
+    as_decisions,
+    as_groups,
+    as_ids,
+    as_labels,
+    as_table,
+    check_columns,
+)
 
 __all__ = ["Columns", "Rows"]
 
@@ -34,6 +42,8 @@ class Columns:
         Whether rows without a label or a group are left out, and counted, rather than refused.
     favorable
         ``"low"`` where 1 is the unfavorable outcome to the model: the label is then 0 for the favorable value.
+    decisions, ids
+        Columns of the decisions made, and of people's own ids; None where there are none.
     """
 
     label: str
@@ -43,6 +53,8 @@ class Columns:
     positive_label: str | None = None
     drop_missing: bool = False
     favorable: str | None = None
+    decisions: str | None = None
+    ids: str | None = None
 
     @classmethod
     def among(
@@ -58,21 +70,40 @@ class Columns:
         positive_label: str | None,
         drop_missing: bool,
         favorable: str | None = None,
+        decisions: str | None = None,
+        ids: str | None = None,
     ) -> Columns:
         """Check names against the columns that there are; features are by default all that play no other part."""
         check_columns([label], available, "`label` (--label)")
         groups = check_columns(group, available, "`group` (--group)")
         dropped = check_columns(drop, available, "`drop` (--drop)") if drop else []
         splits = check_columns(by, available, "`by` (--by)") if by else []
-        hidden = {label, *dropped, *(() if keep_group else groups)}
+        for column, what in ((decisions, "`decisions` (--decision)"), (ids, "`ids` (--id)")):
+            if column is not None:
+                check_columns([column], available, what)
+        hidden = {label, decisions, ids, *dropped, *(() if keep_group else groups)}
         chosen = [c for c in available if c not in hidden] if features is None else features
         features_ = check_columns(chosen, available, "The model")
-        return cls(label, tuple(groups), tuple(features_), tuple(splits), positive_label, drop_missing, favorable)
+        return cls(
+            label,
+            tuple(groups),
+            tuple(features_),
+            tuple(splits),
+            positive_label,
+            drop_missing,
+            favorable,
+            decisions,
+            ids,
+        )
 
     @property
     def needed(self) -> list[str]:
         """Every column that is read, each once."""
-        return list(dict.fromkeys([*self.features, self.label, *self.group, *self.by]))
+        return list(dict.fromkeys([*self.features, self.label, *self.group, *self.by, *self._named]))
+
+    @property
+    def _named(self) -> list[str]:
+        return [column for column in (self.decisions, self.ids) if column is not None]
 
     def rows_of(self, table: pa.Table, where: str) -> Rows:
         """Labels, groups and features of a part of a file.
@@ -89,13 +120,17 @@ class Columns:
         if not len(table):
             return Rows(None, np.zeros(0, dtype=np.int64), None, {}, kept, exclusions)
         try:
-            columns = list(dict.fromkeys([*self.features, self.label, *self.group]))
+            columns = list(dict.fromkeys([*self.features, self.label, *self.group, *self._named]))
             frame = table.select(columns).to_pandas(use_threads=False)
             labels = as_labels(self._labels(frame), len(frame), self.label, is_part=True)
             groups = as_groups(frame[list(self.group)], len(frame), " & ".join(self.group), is_part=True)
             by = {name: _texts(table.column(name)) for name in self.by}
             features = as_table(frame[list(self.features)]) if self.features else None
-            return Rows(features, labels, groups, by, kept, exclusions)
+            decided = (
+                None if self.decisions is None else as_decisions(frame[self.decisions], len(frame), self.decisions)
+            )
+            ids = None if self.ids is None else as_ids(frame[self.ids], len(frame), self.ids)
+            return Rows(features, labels, groups, by, kept, exclusions, decided, ids)
         except (InvalidInputError, InvalidTypeError) as error:
             raise type(error)(f"{where}: {error}") from None
 
@@ -118,6 +153,8 @@ class Rows:
     by: Mapping[str, NDArray[np.str_]]
     kept: NDArray[np.int64]
     exclusions: Mapping[str, int]
+    decisions: NDArray[np.int64] | None = None
+    ids: NDArray[np.object_] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -133,6 +170,8 @@ class Rows:
             {name: values[rows] for name, values in self.by.items()},
             self.kept[rows],
             {**self.exclusions, why_not: len(self) - len(rows)},
+            None if self.decisions is None else self.decisions[rows],
+            None if self.ids is None else self.ids[rows],
         )
 
 

@@ -67,6 +67,8 @@ def audit_stream(
     drop: Sequence[str] = (),
     keep_group: bool = False,
     positive_label: str | None = None,
+    decisions: str | None = None,
+    ids: str | None = None,
     drop_missing: bool = False,
     by: Sequence[str] = (),
     evidence: bool = AuditOptions.evidence,
@@ -121,6 +123,8 @@ def audit_stream(
         `keep_group`, those of `group`.
     positive_label
         Value of `label` that is the favorable outcome, whatever `favorable` is; needed where it is not 0 or 1.
+    decisions, ids
+        Columns of the decisions that were made, 1 for a favorable one, and of people's own ids: see `evenhand.audit`.
     drop_missing
         Leave out, and count, rows without a label or a group; otherwise they are refused.
     by
@@ -203,6 +207,8 @@ def audit_stream(
         positive_label=positive_label,
         drop_missing=drop_missing,
         favorable=favorable,
+        decisions=decisions,
+        ids=ids,
     )
     plan = _plan(model, people, columns, reference, options, how)
     check_resumable(
