@@ -377,7 +377,7 @@ def test_no_warning_for_a_sound_audit(rng):
         )  # fmt: skip
 
 
-def test_the_notes_of_a_dataset_are_among_the_warnings():
+def test_the_reservations_on_a_dataset_are_among_the_warnings():
     data = eh.load_dataset("german")
     X = data.X.iloc[:200][["duration", "installment_rate"]]
     found = eh.audit(
@@ -388,5 +388,5 @@ def test_the_notes_of_a_dataset_are_among_the_warnings():
         financial_features=["duration"],
         evidence=False,
     )
-    assert found.warnings[-len(data.notes) :] == data.notes
+    assert found.warnings[-1:] == data.reservations
     assert any("Sex cannot be recovered" in warning for warning in found.to_dict()["warnings"])

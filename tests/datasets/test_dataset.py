@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from evenhand.datasets import dataset_descriptions, dataset_names, load_dataset
-from evenhand.datasets.dataset import notes_of
+from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError
 
 
@@ -45,10 +45,10 @@ def test_unknown_option_is_named():
         load_dataset("taiwan", group="age")
 
 
-def test_notes_travel_with_rows_and_columns():
+def test_reservations_travel_with_rows_and_columns():
     X = load_dataset("german").X
-    assert notes_of(X) == notes_of(X.iloc[:5].drop(columns="age").reset_index(drop=True)) != []
-    assert notes_of(X.to_numpy()) == notes_of(pd.DataFrame({"a": [1]})) == []
+    assert reservations_on(X) == reservations_on(X.iloc[:5].drop(columns="age").reset_index(drop=True)) != []
+    assert reservations_on(X.to_numpy()) == reservations_on(pd.DataFrame({"a": [1]})) == []
 
 
 def test_options_reach_the_loader():

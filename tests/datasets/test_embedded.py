@@ -65,7 +65,9 @@ class TestGerman:
 
     @pytest.mark.parametrize("group", ["sex", "age"])
     def test_it_says_that_sex_cannot_be_recovered(self, group):
-        assert any("Sex cannot be recovered from personal_status" in note for note in load_german(group=group).notes)
+        assert any(
+            "Sex cannot be recovered from personal_status" in note for note in load_german(group=group).reservations
+        )
 
 
 class TestTaiwan:

@@ -20,7 +20,7 @@ from evenhand.auditing.people import People, check_known_groups
 from evenhand.auditing.reference import AuditReference, audited_model
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
-from evenhand.datasets.dataset import notes_of
+from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.validation import as_decisions, as_groups, as_ids, as_labels, as_table, check_columns
@@ -148,7 +148,7 @@ def audit(
     )
     fitted = AuditReference.of(audited, options, pool)
     found = audit_batch(fitted, people, _by_columns(by, len(people)))
-    return _assembled(fitted, found, notes_of(X))
+    return _assembled(fitted, found, reservations_on(X))
 
 
 def sensitivity(
@@ -284,7 +284,7 @@ def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
 
 
 def _assembled(reference: AuditReference, found: BatchFindings, notes: Sequence[str]) -> AuditResult:
-    """The result of people who were audited in one batch, with the notes of their dataset."""
+    """The result of people who were audited in one batch, with the reservations on their dataset."""
     people, pool = found.people, reference.pool
     screened = screened_people(np.arange(len(people)), reference.settings.random_state)
     output = BatchOutput.of(found, screened=screened)

@@ -68,7 +68,7 @@ def data_save(
         f"Written: {out}, {len(table):,} people; label outcome (1 = {data.positive_label}), group {data.group_name}, "
         f"financial features {','.join(data.financial_features)}"
     )
-    for note in data.notes:
+    for note in (*data.notes, *data.reservations):
         typer.echo(f"Note: {note}")
 
 

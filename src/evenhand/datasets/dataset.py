@@ -14,9 +14,9 @@ from pandas import DataFrame, read_parquet
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["Dataset", "dataset_descriptions", "dataset_names", "load_dataset", "notes_of", "read_embedded"]
+__all__ = ["Dataset", "dataset_descriptions", "dataset_names", "load_dataset", "read_embedded", "reservations_on"]
 
-_NOTES = "evenhand.notes"
+_RESERVATIONS = "evenhand.reservations"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -44,8 +44,10 @@ class Dataset:
     exclusions
         Rows left out, counted once each by the first reason that applies.
     notes
-        Reservations a reader of any result from these data should know. They travel in ``X.attrs`` through
-        selections of rows and columns, so that an audit can repeat them.
+        What a user of these data should know about their columns.
+    reservations
+        What a reader of any result from these data should know, whatever columns were used. They travel in ``X.attrs``
+        through selections of rows and columns, so that an audit can repeat them.
 
     Examples
     --------
@@ -70,9 +72,10 @@ class Dataset:
     license: str
     exclusions: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    reservations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self.X.attrs[_NOTES] = list(self.notes)
+        self.X.attrs[_RESERVATIONS] = list(self.reservations)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -95,7 +98,7 @@ class Dataset:
             reasons = "; ".join(f"{reason} {count:,}" for reason, count in self.exclusions.items())
             lines.append(f"  left out of {self.n_read:,} rows: {reasons}")
         lines.append(f"  source: {self.source} ({self.license})")
-        lines.extend(f"  note: {note}" for note in self.notes)
+        lines.extend(f"  note: {note}" for note in (*self.notes, *self.reservations))
         return "\n".join(lines)
 
 
@@ -178,17 +181,17 @@ def load_dataset(name: str, **options: Any) -> Dataset:  # noqa: ANN401  each lo
     return cast(Dataset, loader(**options))
 
 
-def notes_of(X: object) -> list[str]:
-    """Notes of the dataset that a table was selected from; none for any other table.
+def reservations_on(X: object) -> list[str]:
+    """Reservations on the dataset that a table was selected from; none for any other table.
 
     Examples
     --------
-    >>> notes_of(load_dataset("taiwan").X.iloc[:3])[1]
-    'The inputs hold AGE and MARRIAGE, protected bases under US law.'
-    >>> notes_of([[1.0, 2.0]])
+    >>> reservations_on(load_dataset("taiwan").X.iloc[:3])
+    ['Everyone has a card already: the label is a default on it, not the answer to an application.']
+    >>> reservations_on([[1.0, 2.0]])
     []
     """
-    return list(X.attrs.get(_NOTES, ())) if isinstance(X, DataFrame) else []
+    return list(X.attrs.get(_RESERVATIONS, ())) if isinstance(X, DataFrame) else []
 
 
 def read_embedded(name: str) -> DataFrame:

@@ -142,7 +142,7 @@ def load_german(*, group: str = "sex") -> Dataset:
         license="CC BY 4.0",
         notes=(
             "The financial features contain age, a protected basis under US law; they are the paper's.",
-            _SEX_IS_UNKNOWN,
             *(_GROUP_IS_AN_INPUT if group == "sex" else ()),
         ),
+        reservations=(_SEX_IS_UNKNOWN,),
     )

@@ -48,8 +48,6 @@ def load_taiwan() -> Dataset:
         positive_label="no default in the next month",
         source="Default of Credit Card Clients, I-Cheng Yeh, UCI, https://doi.org/10.24432/C55S3H",
         license="CC BY 4.0",
-        notes=(
-            "Everyone has a card already: the label is a default on it, not the answer to an application.",
-            "The inputs hold AGE and MARRIAGE, protected bases under US law.",
-        ),
+        notes=("The columns AGE and MARRIAGE are protected bases under US law.",),
+        reservations=("Everyone has a card already: the label is a default on it, not the answer to an application.",),
     )
