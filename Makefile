@@ -20,7 +20,7 @@ $(VENV)/.dev: $(VENV)/.base
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.base  ## train a plain network on German Credit, audit it, write the report to demo/ and open it
+demo: $(VENV)/.base  ## train a plain network on credit-card accounts, audit it, write the report to demo/ and open it
 	$(BIN)/evenhand demo --out demo
 
 # Each process starts with its own run of files, so that a module's fixtures are made once, and takes from another when it

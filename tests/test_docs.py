@@ -112,7 +112,7 @@ def test_the_shell_of_the_readme_runs(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     written = (
-        "demo/report.html", "report/pairs.parquet", "report-without-status/audit.xlsx", "audit/audit.json",
+        "demo/report.html", "report/pairs.parquet", "report-without-age/audit.xlsx", "audit/audit.json",
         "comparison.html", "streamed/report.html", "search/search.html",
     )  # fmt: skip
     assert all((tmp_path / name).is_file() for name in written)

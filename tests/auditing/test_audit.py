@@ -372,7 +372,7 @@ def test_no_warning_for_a_sound_audit(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         eh.audit(
-            network(), X, rng.integers(0, 2, 200), sensitive_features=rng.choice(["a", "b"], 200),
+            network(seed=1), X, rng.integers(0, 2, 200), sensitive_features=rng.choice(["a", "b"], 200),
             financial_features=FINANCIAL,
         )  # fmt: skip
 
@@ -440,3 +440,18 @@ def test_a_financial_feature_that_is_the_group_is_refused(scored):
     table, y, group = scored
     with pytest.raises(InvalidInputError, match="The financial feature 'sex' is the group"):
         audited(table.assign(sex=(group == "a") * 1.0), y, group, financial=("income", "sex"))
+
+
+def test_the_reservations_on_a_dataset_are_among_the_warnings():
+    data = eh.load_dataset("german")
+    X = data.X.iloc[:200][["duration", "installment_rate"]]
+    found = eh.audit(
+        LogisticRegression(class_weight="balanced").fit(X, data.y[:200]),
+        X,
+        data.y[:200],
+        sensitive_features=data.group[:200],
+        financial_features=["duration"],
+        evidence=False,
+    )
+    assert found.warnings[-1:] == data.reservations
+    assert any("Sex cannot be recovered" in warning for warning in found.to_dict()["warnings"])

@@ -160,6 +160,7 @@ def test_groups_without_a_triple_are_shown_as_such(rng):
     group = np.concatenate([np.repeat(["p", "q"], 100), ["tiny", "tiny"]])
     model = nn.Linear(3, 1)
     nn.init.zeros_(model.bias)
+    nn.init.constant_(model.weight, -1.0)
     result = eh.audit(model, X, y, sensitive_features=group, financial_features=["a"])
     tiny = next(s for s in result.evidence.splits if (s.split, s.value) == ("group", "tiny"))
     assert np.isnan(tiny.estimate.value)

@@ -78,9 +78,10 @@ def open_report(chromium):
 def audited(n, names, groups, **options):
     rng = np.random.default_rng(3)
     X = pd.DataFrame(rng.normal(size=(n, len(names))), columns=names)
-    y = (X.iloc[:, -1] + rng.normal(size=n) > 0).astype(int)
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(len(names), 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    score = model(torch.tensor(X.to_numpy(), dtype=torch.float32)).detach().numpy().ravel()
+    y = (score - np.median(score) + rng.normal(scale=score.std(), size=n) > 0).astype(int)
     group = np.asarray(groups, dtype=object)[np.arange(n) % len(groups)]
     return eh.audit(model, X, y, sensitive_features=group, financial_features=list(names[-2:]), **options)
 
@@ -92,6 +93,12 @@ def result(with_people):
     table["feature 0"] = pd.Categorical(np.where(table["feature 0"] > 0, "own home", "rented"))
     table.loc[table.index % 9 == 0, "feature 1"] = np.nan
     return with_people(found, table=table, reference_table=table)
+
+
+@pytest.fixture(scope="session")
+def with_ids():
+    ids = [f"Loan-{7 * k}" for k in range(200)]
+    return audited(200, ["feature 0", "income", "debt"], ["women", "men"], ids=ids, evidence=False)
 
 
 @pytest.fixture(scope="session")

@@ -333,3 +333,14 @@ def test_a_hundred_thousand_people(open_report, tmp_path):
     )
     assert slowest < 200
     print(json.dumps({"bytes": path.stat().st_size, "seconds": round(loaded, 2), "keystroke_ms": round(slowest, 1)}))
+
+
+def test_own_ids_name_people_and_are_found(open_report, with_ids, tmp_path):
+    with_ids.to_html(tmp_path / "report.html")
+    page = open_report(tmp_path / "report.html")
+    page.fill("#search", "loan-70")
+    rows = shown_rows(page)
+    assert rows
+    assert all("Loan-70" in row[:2] for row in rows)
+    pairs = with_ids.pairs
+    assert found(page) == ((pairs["person_id"] == "Loan-70") | (pairs["match_id"] == "Loan-70")).sum()

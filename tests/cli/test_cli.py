@@ -240,6 +240,86 @@ def test_the_excess_by_a_column_and_a_gate_on_it(evenhand, loans, tmp_path):
     assert {s["value"] for s in splits if s["split"] == "job"} == {"cook", "=1+1", "clerk"}
 
 
+@pytest.fixture(scope="module")
+def risky(tmp_path_factory):
+    """Loans with a default, 1 for yes, and a model of it."""
+    import joblib
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(rng.normal(size=(2_400, 3)), columns=["income", "debt", "tenure"])
+    risk = table["debt"] - table["income"] + rng.logistic(size=len(table))
+    folder = tmp_path_factory.mktemp("risky")
+    joblib.dump(LogisticRegression().fit(table, risk > 0), folder / "model.joblib")
+    table.assign(
+        sex=rng.choice(["f", "m"], len(table)),
+        default=(risk > 0).astype(int),
+        good=(risk <= 0).astype(int),
+    ).to_csv(folder / "loans.csv", index=False)
+    return folder
+
+
+RISKY = ["--group", "sex", "--financial", "income,debt", "--trust-pickle", "--no-evidence"]
+
+
+def test_a_default_model_is_refused_until_low_is_called_favorable(evenhand, risky, tmp_path):
+    arguments = ["audit", risky / "loans.csv", "--model", risky / "model.joblib", *RISKY, "--drop", "default"]
+    code, _, err = evenhand(*arguments, "--label", "good", "--out", tmp_path / "inverted")
+    assert code == 2
+    assert "ranks people against `y`, with an AUC of 0." in err
+    assert "--favorable low" in err
+    assert not (tmp_path / "inverted" / "audit.json").exists()
+    turned = ["--label", "good", "--favorable", "low", "--positive-label", "1", "--out", tmp_path / "turned"]
+    code, _, err = evenhand(*arguments, *turned)
+    assert code == 0, err
+    straight = ["audit", risky / "loans.csv", "--model", risky / "model.joblib", *RISKY, "--drop", "good"]
+    straight += ["--label", "default", "--favorable", "low"]
+    code, _, err = evenhand(*straight, "--out", tmp_path / "straight")
+    assert code == 0, err
+    code, _, err = evenhand(*straight, "--stream", "--out", tmp_path / "streamed")
+    assert code == 0, err
+    found = [json.loads((tmp_path / name / "audit.json").read_text()) for name in ("turned", "straight", "streamed")]
+    assert found[0]["outcome"]["auc"] > 0.7
+    for name in ("auc", "positive_rate", "f1", "eo_gap"):
+        assert found[0]["outcome"][name] == found[1]["outcome"][name] == pytest.approx(found[2]["outcome"][name])
+
+
+def test_decisions_and_ids_are_columns_and_no_inputs(evenhand, risky, tmp_path):
+    table = pd.read_csv(risky / "loans.csv").drop(columns="good")
+    table["decided"] = np.arange(len(table)) % 2
+    table["number"] = [f"N{k}" for k in range(len(table))]
+    table.to_csv(tmp_path / "loans.csv", index=False)
+    arguments = ["audit", tmp_path / "loans.csv", *RISKY, "--label", "default", "--favorable", "low"]
+    given = ["--decision", "decided", "--id", "number", "--out", tmp_path / "out"]
+    code, _, err = evenhand(*arguments, "--model", risky / "model.joblib", *given)
+    assert code == 0, err
+    pairs = pd.read_parquet(tmp_path / "out" / "pairs.parquet")
+    assert (pairs["person_id"] == "N" + pairs["person"].astype(str)).all()
+    assert (pairs["match_decision"] == pairs["match"] % 2).all()
+    assert json.loads((tmp_path / "out" / "audit.json").read_text())["data"]["n_features"] == 3
+    code, _, err = evenhand(*arguments, *given)
+    assert code == 2
+    assert "--decision goes with --model" in err
+    code, _, err = evenhand(*arguments, "--id", "nmber", "--out", tmp_path / "out")
+    assert code == 2
+    assert "Did you mean 'number'?" in err
+
+
+def test_a_quick_look_is_at_2000_people_and_says_so(evenhand, risky, tmp_path):
+    arguments = ["audit", risky / "loans.csv", "--model", risky / "model.joblib", *RISKY, "--drop", "good"]
+    arguments += ["--label", "default", "--favorable", "low", "--quick", "--out", tmp_path]
+    code, out, err = evenhand(*arguments)
+    assert code == 0, err
+    assert "A quick look at 2,000 of 2,400 people" in out
+    data = json.loads((tmp_path / "audit.json").read_text())
+    assert data["data"]["n_people"] == 2_000
+    assert data["data"]["exclusions"] == {"not drawn for a quick look": 400}
+    assert data["warnings"][0].startswith("A quick look")
+    code, _, err = evenhand(*arguments, "--stream")
+    assert code == 2
+    assert "--quick draws people of a table in memory" in err
+
+
 def test_an_audit_without_evidence(evenhand, loans, tmp_path):
     code, out, err = evenhand("audit", loans, *BASICS, "--out", tmp_path, "--no-evidence")
     assert code == 0, err
@@ -259,7 +339,7 @@ def test_a_quick_reproduction(evenhand, tmp_path):
 def test_datasets_are_listed_and_embedded_ones_need_no_download(evenhand):
     code, out, _ = evenhand("data", "list")
     assert code == 0
-    assert all(name in out for name in ("german", "adult", "hmda", "synthetic"))
+    assert all(name in out for name in ("taiwan", "german", "adult", "hmda", "synthetic"))
     code, out, _ = evenhand("data", "fetch", "german")
     assert code == 0
     assert "needs no download" in out
@@ -271,7 +351,9 @@ def test_datasets_are_listed_and_embedded_ones_need_no_download(evenhand):
 def test_the_demo_runs(evenhand, tmp_path):
     code, out, err = evenhand("demo", "--out", tmp_path)
     assert code == 0, err
-    assert "700 people" in out
+    assert "trained on 8,400 people and audited on 3,600 others" in out
+    data = json.loads((tmp_path / "audit.json").read_text())["data"]
+    assert (data["n_people"], data["n_reference"]) == (3_600, 8_400)
     assert (tmp_path / "audit.json").exists()
 
 

@@ -49,6 +49,11 @@ def german_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
+def taiwan_dir() -> Path:
+    return _raw_folder("taiwan")
+
+
+@pytest.fixture(scope="session")
 def adult_dir() -> Path:
     return _raw_folder("adult")
 

@@ -1,17 +1,19 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from evenhand.datasets import dataset_descriptions, dataset_names, load_dataset
+from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError
 
 
 def test_every_name_has_a_description():
-    assert dataset_names() == ("german", "adult", "hmda", "synthetic") == tuple(dataset_descriptions())
+    assert dataset_names() == ("taiwan", "german", "adult", "hmda", "synthetic") == tuple(dataset_descriptions())
 
 
-@pytest.mark.parametrize("name", ["german", "adult", "synthetic"])
+@pytest.mark.parametrize("name", ["taiwan", "german", "adult", "synthetic"])
 def test_columns_labels_and_groups_agree(name):
     data = load_dataset(name)
     assert data.name == name
@@ -30,13 +32,23 @@ def test_unknown_name_gets_the_nearest():
 
 
 def test_name_like_no_other_gets_the_list():
-    with pytest.raises(InvalidInputError, match="one of 'german', 'adult', 'hmda', 'synthetic', got 'compas'"):
+    with pytest.raises(
+        InvalidInputError, match="one of 'taiwan', 'german', 'adult', 'hmda', 'synthetic', got 'compas'"
+    ):
         load_dataset("compas")
 
 
 def test_unknown_option_is_named():
     with pytest.raises(InvalidInputError, match="'german' has no option 'seed'; it takes group"):
         load_dataset("german", seed=1)
+    with pytest.raises(InvalidInputError, match="'taiwan' has no option 'group'; it takes none"):
+        load_dataset("taiwan", group="age")
+
+
+def test_reservations_travel_with_rows_and_columns():
+    X = load_dataset("german").X
+    assert reservations_on(X) == reservations_on(X.iloc[:5].drop(columns="age").reset_index(drop=True)) != []
+    assert reservations_on(X.to_numpy()) == reservations_on(pd.DataFrame({"a": [1]})) == []
 
 
 def test_options_reach_the_loader():

@@ -1,3 +1,4 @@
+import gzip
 import hashlib
 import runpy
 import sys
@@ -8,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.datasets import load_adult, load_german
+from evenhand.datasets import load_adult, load_german, load_taiwan
 from evenhand.datasets.dataset import read_embedded
 from evenhand.datasets.german import GERMAN_CODES
+from evenhand.datasets.taiwan import TAIWAN_CODES
 from evenhand.exceptions import InvalidInputError
 
 EMBED = Path(__file__).parents[2] / "tools" / "embed_datasets.py"
@@ -24,9 +26,9 @@ def sha256(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_both_files_together_stay_under_a_megabyte():
+def test_the_files_together_stay_under_a_megabyte_and_a_quarter():
     folder = files("evenhand.datasets") / "files"
-    assert sum((folder / f"{name}.parquet").stat().st_size for name in ("german", "adult")) < 1_000_000
+    assert sum((folder / f"{name}.parquet").stat().st_size for name in ("german", "adult", "taiwan")) < 1_250_000
 
 
 class TestGerman:
@@ -60,6 +62,48 @@ class TestGerman:
         embedded = read_embedded("german.parquet")
         assert tuple(embedded.columns) == runpy.run_path(str(EMBED))["GERMAN_COLUMNS"]
         assert embedded.astype(str).to_numpy().tolist() == raw
+
+    @pytest.mark.parametrize("group", ["sex", "age"])
+    def test_it_says_that_sex_cannot_be_recovered(self, group):
+        assert any(
+            "Sex cannot be recovered from personal_status" in note for note in load_german(group=group).reservations
+        )
+
+
+class TestTaiwan:
+    def test_counts_are_the_published_ones(self):
+        data = load_taiwan()
+        assert data.X.shape == (30_000, 22)
+        assert counts(data.y) == {1: 23_364, 0: 6_636}
+        assert counts(data.group) == {"female": 18_112, "male": 11_888}
+        assert counts(data.X["EDUCATION"]) == {
+            "university": 14_030,
+            "graduate school": 10_585,
+            "high school": 4_917,
+            "other or unknown": 14 + 123 + 280 + 51,
+        }
+        assert counts(data.X["MARRIAGE"]) == {"single": 15_964, "married": 13_659, "other or unknown": 54 + 323}
+        assert not data.X.isna().any(axis=None)
+
+    def test_sex_and_number_are_no_inputs(self):
+        assert not {"SEX", "ID", "default payment next month"} & set(load_taiwan().X.columns)
+
+    def test_a_default_is_the_unfavorable_outcome(self):
+        data = load_taiwan()
+        is_late = data.X["PAY_0"] >= 2
+        assert data.y[is_late].mean() < 0.4 < 0.8 < data.y[~is_late].mean()
+
+    def test_every_published_code_has_a_value(self):
+        raw = read_embedded("taiwan.parquet")
+        assert all(set(raw[column]) == set(codes) for column, codes in TAIWAN_CODES.items())
+
+    def test_embedded_values_are_the_raw_ones(self, taiwan_dir):
+        path = taiwan_dir / "default_of_credit_card_clients.csv.gz"
+        assert sha256(path) == "27795e7ee11c60e64c511c7f28d5b06970c01393e9e0abd5cfe3df43f198cc83"
+        header, *raw = [line.split(",") for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+        embedded = read_embedded("taiwan.parquet")
+        assert embedded.columns.tolist() == header[1:]
+        assert embedded.astype(str).to_numpy().tolist() == [row[1:] for row in raw]
 
 
 class TestAdult:

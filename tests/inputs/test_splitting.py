@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.splitting import split_people, stratified_folds
+from evenhand.inputs.splitting import sample_people, split_people, stratified_folds
 
 
 @pytest.fixture
@@ -18,6 +18,20 @@ def test_every_cell_is_split_in_the_same_proportion(cells):
         for code in range(3):
             cell = (y == label) & (group == code)
             assert abs(cell[first].sum() - 0.7 * cell.sum()) <= 0.5
+
+
+def test_a_sample_keeps_the_shares_of_the_cells_and_someone_of_each(cells):
+    y, group = cells
+    y, group = np.append(y, 1), np.append(group, 3)  # a cell of one
+    drawn = sample_people(y, group, 100, random_state=0)
+    assert len(drawn) == 100
+    assert (np.diff(drawn) > 0).all()
+    assert drawn[-1] == 500
+    for label in (0, 1):
+        for code in range(3):
+            cell = (y == label) & (group == code)
+            assert abs(cell[drawn].sum() - 0.2 * cell.sum()) <= 1
+    assert sample_people(y, group, 1000, random_state=0).tolist() == list(range(501))
 
 
 def test_folds_partition_the_people_and_spread_every_cell(cells):

@@ -31,7 +31,7 @@ def audited(*, evidence=True, n=160, max_distance=None):
     rng = np.random.default_rng(3)
     names = ["=income", "+debt", "@street", "https://example.org/x"]
     X = pd.DataFrame(rng.normal(size=(n, 4)), columns=names)
-    y = (X["=income"] + rng.normal(size=n) > 0).astype(int)
+    y = (rng.normal(size=n) > X["=income"]).astype(int)  # so that the network, as it is drawn, ranks people rightly
     group = np.array(["=HYPERLINK(1)", "-b"])[rng.permutation(np.arange(n) % 2)]
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 1))

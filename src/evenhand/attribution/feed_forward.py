@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from evenhand.exceptions import InvalidInputError
+
 __all__ = ["ACTIVATIONS", "Activation", "FeedForward", "feed_forward"]
 
 # Below this step the secant of a smooth activation loses more digits than the derivative at its middle.
@@ -115,6 +117,11 @@ class FeedForward:
     def n_inputs(self) -> int:
         """Number of input features."""
         return int(self.weights[0].shape[-2])
+
+    def check_inputs(self, x: Tensor) -> None:
+        """Refuse people who have not the features that the network takes."""
+        if self.n_inputs != x.shape[-1]:
+            raise InvalidInputError(f"The model takes {self.n_inputs} features, `x` has {x.shape[-1]}.")
 
     @property
     def is_piecewise_linear(self) -> bool:

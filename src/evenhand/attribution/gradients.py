@@ -175,8 +175,7 @@ def attribute(
             )
         assert isinstance(model, nn.Module)
         return _attribute_by_autograd(model, x, baseline, n_steps)
-    if net.n_inputs != x.shape[-1]:
-        raise InvalidInputError(f"The model takes {net.n_inputs} features, `x` has {x.shape[-1]}.")
+    net.check_inputs(x)
     models = net.weights[0].shape[:-2] if x.dim() == 2 else x.shape[:-2]
     ends, starts = (rows.expand(*models, *rows.shape[-2:]) for rows in (x, baseline))
     chunk = max(1, _chunk_values(x.device) // _values_per_person(net, n_steps, method))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from evenhand.auditing.direction import own_score
 from evenhand.auditing.evidence import Evidence, gather_evidence
 from evenhand.auditing.finished import FinishedBatches, Merged
 from evenhand.auditing.identities import fingerprint_of, shown_prints
+from evenhand.auditing.options import AuditOptions
 from evenhand.auditing.q_values import write_q_values
 from evenhand.auditing.quantiles import quantiles_of_parts
 from evenhand.auditing.reference import AuditReference
@@ -58,6 +60,7 @@ def assemble(
     *,
     n_reference: int | None,
     hashes: Mapping[str, str],
+    notes: Sequence[str] = (),
     stream: Mapping[str, Any] | None = None,
     folder: Path | None = None,
     stacklevel: int = 4,
@@ -77,6 +80,8 @@ def assemble(
         People of the reference; None where they are the audited people.
     hashes
         SHA-256 of what was read beside the audited people.
+    notes
+        Reservations on the data themselves, which come last among the result's.
     stream, folder
         Of a streamed audit.
     stacklevel
@@ -89,7 +94,7 @@ def assemble(
     matching = _matching(reference, batches, merged)
     quantiles = quantiles_of_parts(lambda: _scores(batches, merged.numbers), (0.5, 0.9))
     advance("quantiles")
-    outcome = _outcome(sums, names, settings.random_state)
+    outcome = _outcome(sums, names, settings)
     advance("outcomes")
     evidence = screen = None
     if sums.evidence is not None:
@@ -113,7 +118,7 @@ def assemble(
         proxies=screen,
         settings=asdict(settings),
         provenance=provenance,
-        warnings=tuple(reservations),
+        warnings=(*reservations, *notes),
         pair_metrics=PairMetrics.of(sums, names, (quantiles[0], quantiles[1]), merged.distributions),
         source=source,
         stream=stream,
@@ -143,19 +148,23 @@ def _scores(batches: FinishedBatches, numbers: Sequence[int]) -> Iterator[Floats
         yield cec[~np.isnan(cec)]
 
 
-def _outcome(sums: AuditSums, names: tuple[str, ...], random_state: int) -> Outcome:
+def _outcome(sums: AuditSums, names: tuple[str, ...], settings: AuditOptions) -> Outcome:
     """What the model decides, by group."""
     rows = sums.scores
+    favorable = settings.favorable or "high"
     labels, decision, score, codes, times = rows.label, rows.decision, rows.score, rows.group, rows.count
     outcomes = group_outcomes(labels, decision, score, codes, names, times)
     return Outcome(
         metrics=outcome_metrics(labels, decision, score, outcomes, times),
         groups=tuple(outcomes),
-        gaps=outcome_gaps(labels, decision, codes, names=names, frequency=times, random_state=random_state),
+        gaps=outcome_gaps(labels, decision, codes, names=names, frequency=times, random_state=settings.random_state),
         approvals=approval_disparity(decision, codes, names=names, frequency=times),
-        scores=tuple(score_disparity(score, codes, names=names, frequency=times)),
+        scores=tuple(score_disparity(own_score(score, favorable), codes, names=names, frequency=times)),
         error_rates=tuple(error_rates(labels, decision, score, codes, names=names, frequency=times)),
-        cutoffs=tuple(approval_disparity_by_cutoff(score, codes, names=names, frequency=times)),
+        cutoffs=tuple(
+            replace(found, cutoff=own_score(found.cutoff, favorable))
+            for found in approval_disparity_by_cutoff(score, codes, names=names, frequency=times)
+        ),
         segments={column: _segments(counts, names) for column, counts in sums.approvals.items()},
     )
 

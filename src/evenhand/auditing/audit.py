@@ -13,16 +13,26 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import FINISHING_STEPS, assemble, screened_people
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch, explained_by_label
+from evenhand.auditing.direction import check_direction
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.identities import reference_hash
-from evenhand.auditing.options import AuditOptions, AuditSettings
+from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable
 from evenhand.auditing.people import People, check_finances_apart, check_known_groups
 from evenhand.auditing.reference import AuditReference, audited_model
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
+from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_numbers
-from evenhand.inputs.validation import as_clusters, as_groups, as_labels, as_table, check_columns
+from evenhand.inputs.validation import (
+    as_clusters,
+    as_decisions,
+    as_groups,
+    as_ids,
+    as_labels,
+    as_table,
+    check_columns,
+)
 from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.protocol import AuditedModel
 from evenhand.system.progress import PATIENCE
@@ -38,7 +48,10 @@ def audit(
     *,
     sensitive_features: Any,  # noqa: ANN401 - any column or table
     financial_features: Sequence[str],
-    reference: tuple[Any, ...] | None = None,
+    reference: tuple[Any, Any, Any] | Mapping[str, Any] | None = None,
+    decisions: Any = None,  # noqa: ANN401 - any column
+    ids: Any = None,  # noqa: ANN401 - any column
+    favorable: Favorable | None = AuditOptions.favorable,
     decision_threshold: float = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
@@ -62,20 +75,30 @@ def audit(
     model
         A torch module mapping (n, d) to one logit per row, fed `X` as it is; a fitted `CECClassifier`; a fitted
         classifier of scikit-learn, XGBoost, LightGBM or CatBoost, alone or at the end of a Pipeline; or any function
-        that scores a matrix. Class 1 is the favorable outcome.
+        that scores a matrix. Class 1 is the favorable outcome, unless `favorable` says otherwise.
     X
         People to audit: a pandas, polars or pyarrow table, or an array (columns are then named x0, x1, ...).
     y
-        True labels, 1 for the favorable outcome.
+        True labels, 1 for the favorable outcome; with ``favorable="low"``, 1 for the unfavorable one.
     sensitive_features
         The protected attribute of each person. Several columns: their intersection.
     financial_features
         Columns of `X` on which people are comparable.
     reference
-        `(X, y, sensitive_features)` of the people to match in and to take baselines from, usually the training data;
-        by default the audited people themselves. With `clusters`, a fourth column holds theirs.
+        `(X, y, sensitive_features)` of the people to match in and to take baselines from, usually the training data, or
+        the same by name, with `decisions`, `ids` and `clusters` if there are; by default the audited people themselves.
+    decisions
+        Decisions that were made, 1 for a favorable one: for cut-offs by segment, or a manual review. They take the
+        place of scores at the threshold in regimes, approvals and outcome metrics, of people and of their matches.
+    ids
+        The user's own ids, which pairs, cases, explorer and workbook then show; no input of the model.
+    favorable
+        Which of the model's scores are good. ``"low"`` for a model of risk: its class 1, and 1 in `y`, is the
+        unfavorable outcome, such as a default. Metrics, attributions and signs are then those of the favorable
+        outcome; scores are shown as the model gives them. None for high, and for a refusal where the scores rank people
+        against `y` beyond chance.
     decision_threshold
-        Probability from which the decision is favorable.
+        Probability from which the decision is favorable; with ``favorable="low"``, up to which it is.
     consistency_threshold
         CEC score above which the reasoning counts as different.
     max_distance
@@ -126,6 +149,7 @@ def audit(
     table = as_table(X)
     options = AuditOptions(
         **vars(settings or AuditSettings()),
+        favorable=favorable,
         decision_threshold=decision_threshold,
         consistency_threshold=consistency_threshold,
         max_distance=max_distance,
@@ -137,14 +161,28 @@ def audit(
     audited = audited_model(model, options, table)
     table = audited.aligned(table)
     financial = check_columns(financial_features, list(table.columns), "`financial_features`")
-    options = replace(options, financial_features=tuple(financial), attribution=audited.attribution)
-    people, pool = _checked_people(audited, table, y, sensitive_features, clusters, reference)
+    given = {
+        "y": y,
+        "sensitive_features": sensitive_features,
+        "decisions": decisions,
+        "ids": ids,
+        "clusters": clusters,
+    }
+    people, pool = _checked_people(audited, table, given, reference)
     check_finances_apart(pool, financial)
+    if favorable is None:
+        check_direction(audited, people)
+    options = replace(
+        options,
+        financial_features=tuple(financial),
+        attribution=audited.attribution,
+        favorable=favorable or "high",
+    )
     with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS + 1, is_shown=progress, after=PATIENCE) as advance:
         fitted = AuditReference.of(audited, options, pool, len(people))
         advance("people indexed")
         found = audit_batch(fitted, people, _by_columns(by, len(people)), advance=advance)
-        return _assembled(fitted, found, advance)
+        return _assembled(fitted, found, reservations_on(X), advance)
 
 
 def sensitivity(
@@ -201,25 +239,21 @@ def sensitivity(
     return pd.DataFrame([row(left_out) for left_out in ("none", *features)])
 
 
+_OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids", "clusters")
+
+
 def _checked_people(
     model: AuditedModel,
     table: pd.DataFrame,
-    y: Any,  # noqa: ANN401
-    sensitive_features: Any,  # noqa: ANN401
-    clusters: Any,  # noqa: ANN401
-    reference: tuple[Any, ...] | None,
+    given: Mapping[str, Any],
+    reference: tuple[Any, Any, Any] | Mapping[str, Any] | None,
 ) -> tuple[People, People]:
     """The audited people and the pool they are matched in, with one coding of the groups."""
-    labels, groups = as_labels(y, len(table)), as_groups(sensitive_features, len(table))
-    who = None if clusters is None else as_clusters(clusters, len(table))
+    people = _people(model, table, given)
     if reference is None:
-        people = People(table, model.encode(table), labels, groups, who)
         return people, people
-    n_columns = 3 if clusters is None else 4
-    if not isinstance(reference, (tuple, list)) or len(reference) != n_columns:
-        names = "(X, y, sensitive_features" + ("" if clusters is None else ", clusters") + ")"
-        raise InvalidInputError(f"`reference` must be {names} of the people to match in.")
-    pool_table = model.aligned(as_table(reference[0], "reference X"), "reference X")
+    parts = _parts_of(reference)
+    pool_table = model.aligned(as_table(parts["X"], "reference X"), "reference X")
     if list(pool_table.columns) != list(table.columns):
         missing = [c for c in table.columns if c not in pool_table.columns]
         extra = [c for c in pool_table.columns if c not in table.columns]
@@ -227,12 +261,48 @@ def _checked_people(
             "The reference's columns must be those of `X`, in the same order: "
             + (f"missing {missing}, unexpected {extra}." if missing or extra else "the order differs.")
         )
-    pool_labels = as_labels(reference[1], len(pool_table), "reference y")
-    pool_groups = as_groups(reference[2], len(pool_table), "reference sensitive_features")
-    check_known_groups(groups, pool_groups.names)
-    pool_who = None if clusters is None else as_clusters(reference[3], len(pool_table), "reference clusters")
-    people = People(table, model.encode(table), labels, groups.recoded(pool_groups.names), who)
-    return people, People(pool_table, model.encode(pool_table, "reference X"), pool_labels, pool_groups, pool_who)
+    pool = _people(model, pool_table, parts, "reference ")
+    for name, what, why in (
+        ("decisions", "`decisions` are", "since matches come from there"),
+        ("clusters", "`clusters` are", "since the same applicants may be in both"),
+    ):
+        if (getattr(people, name) is None) != (getattr(pool, name) is None):
+            raise InvalidInputError(
+                f"{what} needed of the audited people and of the reference alike, {why}: pass "
+                f'`reference={{"X": ..., "y": ..., "sensitive_features": ..., "{name}": ...}}` with `{name}`.'
+            )
+    check_known_groups(people.groups, pool.groups.names)
+    return replace(people, groups=people.groups.recoded(pool.groups.names)), pool
+
+
+def _people(model: AuditedModel, table: pd.DataFrame, given: Mapping[str, Any], of: str = "") -> People:
+    """People from what a user gave of them."""
+    n = len(table)
+    decisions, ids, clusters = (given.get(name) for name in ("decisions", "ids", "clusters"))
+    return People(
+        table,
+        model.encode(table, f"{of}X"),
+        model.favorable_labels(as_labels(given["y"], n, f"{of}y")),
+        as_groups(given["sensitive_features"], n, f"{of}sensitive_features"),
+        decisions=None if decisions is None else as_decisions(decisions, n, f"{of}decisions"),
+        ids=None if ids is None else as_ids(ids, n, f"{of}ids"),
+        clusters=None if clusters is None else as_clusters(clusters, n, f"{of}clusters"),
+    )
+
+
+def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[str, Any]:
+    """A reference by the names of its parts."""
+    if isinstance(reference, Mapping):
+        absent, extra = set(_OF_REFERENCE[:3]) - set(reference), set(reference) - set(_OF_REFERENCE)
+        if not absent and not extra:
+            return reference
+        raise InvalidInputError(
+            "`reference` by name must have 'X', 'y' and 'sensitive_features', and may have 'decisions', 'ids' and "
+            f"'clusters', got {sorted(map(str, reference))}."
+        )
+    if not isinstance(reference, (tuple, list)) or len(reference) != 3:
+        raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")
+    return dict(zip(_OF_REFERENCE, reference, strict=False))
 
 
 def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
@@ -252,8 +322,10 @@ def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
     }
 
 
-def _assembled(reference: AuditReference, found: BatchFindings, advance: Callable[[str], None]) -> AuditResult:
-    """The result of people who were audited in one batch."""
+def _assembled(
+    reference: AuditReference, found: BatchFindings, notes: Sequence[str], advance: Callable[[str], None]
+) -> AuditResult:
+    """The result of people who were audited in one batch, with the reservations on their dataset."""
     people, pool = found.people, reference.pool
     screened = screened_people(np.arange(len(people)), reference.settings.random_state)
     output = BatchOutput.of(found, screened=screened)
@@ -276,6 +348,7 @@ def _assembled(reference: AuditReference, found: BatchFindings, advance: Callabl
         ),
         n_reference=None if pool is people else len(pool),
         hashes=hashes if pool is people else {**hashes, "reference": reference_hash(pool)},
+        notes=notes,
         stacklevel=5,
         advance=advance,
     )

@@ -11,7 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.attribution import Explanation
+from evenhand.auditing.direction import own_score
 from evenhand.auditing.identities import person_buckets
+from evenhand.auditing.options import Favorable
 from evenhand.auditing.pairs import ScoredPairs, score_batch_pairs
 from evenhand.auditing.people import People
 from evenhand.auditing.reference import AuditReference
@@ -47,6 +49,10 @@ class BatchFindings:
         Its triples; None where no evidence is wanted.
     sums
         What the metrics are made from.
+    favorable
+        Which of the model's own scores are good; the table of pairs holds those.
+    match_ids
+        The user's own ids of the people of the reference, if given.
     """
 
     people: People
@@ -60,12 +66,20 @@ class BatchFindings:
     attributions: NDArray[np.float32]
     evidence: BatchEvidence | None
     sums: AuditSums
+    favorable: Favorable
+    match_ids: NDArray[np.object_] | None
 
     def pair_table(self) -> pd.DataFrame:
         """The table of pairs: see `AuditResult`. People are numbered from 0, and q-values are not known yet."""
         pairs, scored = self.pairs, self.scored
         cell = (pairs.person, pairs.other_group)
         names = np.asarray(self.people.groups.names, dtype=object)
+        ids: dict[str, NDArray[np.object_]] = {}
+        if self.people.ids is not None:
+            ids["person_id"] = self.people.ids[pairs.person]
+        if self.match_ids is not None:
+            ids["match_id"] = self.match_ids[pairs.match]
+            ids["match_id"][pairs.match < 0] = None
         return pd.DataFrame(
             {
                 "person": pairs.person,
@@ -74,8 +88,8 @@ class BatchFindings:
                 "group": names[self.people.groups.codes[pairs.person]],
                 "other_group": names[pairs.other_group],
                 "label": self.people.labels[pairs.person],
-                "score": self.score[pairs.person],
-                "match_score": scored.match_score,
+                "score": own_score(self.score[pairs.person], self.favorable),
+                "match_score": own_score(scored.match_score, self.favorable),
                 "decision": self.decision[pairs.person],
                 "match_decision": pd.Series(self.match_decision, dtype="Int64").mask(~scored.is_scored),
                 "cec": scored.cec,
@@ -86,6 +100,7 @@ class BatchFindings:
                 "shared_reasons": scored.shared_reasons,
                 "q_value": np.nan,
                 "is_negligible": scored.is_negligible,
+                **ids,
             }
         )
 
@@ -134,10 +149,10 @@ def audit_batch(
     scored = score_batch_pairs(explainer, own, people, pool, pairs)
     advance("scored")
     score: Floats = reference.model.probability(own.logit).cpu().numpy()
-    decision = (score >= settings.decision_threshold).astype(np.int64)
+    decision = _decided(people, score, settings.approval_threshold)
     regime = np.full(len(pairs), None, dtype=object)
     done = scored.is_scored
-    match_decision = (scored.match_score >= settings.decision_threshold).astype(np.int64)
+    match_decision = _decided(pool, scored.match_score, settings.approval_threshold, pairs.match)
     regime[done] = assign_regimes(
         decision[pairs.person[done]],
         match_decision[done],
@@ -156,7 +171,7 @@ def audit_batch(
             points,
             person_row=person_row,
             first_person=first_person,
-            decision_threshold=settings.decision_threshold,
+            decision_threshold=settings.approval_threshold,
             max_distance=settings.max_distance,
             by={name: text_codes(values)[1] for name, values in by.items()},
             bucket=person_buckets(people, settings.financial_features),
@@ -167,7 +182,19 @@ def audit_batch(
         reference, people, own, score, decision, pairs, points, scored, regime, attributions, evidence, by
     )
     return BatchFindings(
-        people, own, score, decision, pairs, scored, match_decision, regime, attributions, evidence, sums
+        people,
+        own,
+        score,
+        decision,
+        pairs,
+        scored,
+        match_decision,
+        regime,
+        attributions,
+        evidence,
+        sums,
+        settings.favorable or "high",
+        pool.ids,
     )
 
 
@@ -185,6 +212,13 @@ def explained_by_label(reference: AuditReference, people: People) -> Callable[[]
 
 def _explained(explainer: Explainer, people: People) -> NDArray[np.float32]:
     return _joined_attributions(explainer.model, explainer.explain(people.x, people.labels))
+
+
+def _decided(people: People, score: Floats, threshold: float, rows: Ints | None = None) -> Ints:
+    """Decisions about people, or about some rows of them: those that were made, or else those of the scores."""
+    if people.decisions is None:
+        return (score >= threshold).astype(np.int64)
+    return people.decisions if rows is None else people.decisions[rows]
 
 
 def _matched(reference: AuditReference, people: People, F: pd.DataFrame) -> Pairs:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from evenhand.models.dispatch import AttributionChoice
     from evenhand.models.protocol import Output
 
-__all__ = ["AuditOptions", "AuditSettings", "Engine", "FindingKey", "RoleOptions", "StreamOptions"]
+__all__ = ["AuditOptions", "AuditSettings", "Engine", "Favorable", "FindingKey", "RoleOptions", "StreamOptions"]
 
 Engine = Literal["local", "dask"]
+Favorable = Literal["high", "low"]
 FindingKey = Literal["score_gap", "inputs", "weighing", "excess"]
 """The four findings of an audit."""
 
@@ -73,7 +74,17 @@ class AuditOptions(AuditSettings):
     financial_features: tuple[str, ...] = field(
         default=(), metadata=_help("Columns on which people are comparable: a,b,c.")
     )
-    decision_threshold: float = field(default=0.5, metadata=_help("Probability from which the decision is favorable."))
+    favorable: Favorable | None = field(
+        default=None,
+        metadata=_help(
+            "Which scores are good: high, or low where the score is a risk and 1 in the label the bad outcome. By "
+            "default high, and scores that rank people the other way round are refused."
+        ),
+    )
+    decision_threshold: float = field(
+        default=0.5,
+        metadata=_help("Probability from which the decision is favorable; with --favorable low, up to which it is."),
+    )
     consistency_threshold: float = field(default=0.3, metadata=_help("CEC score above which reasoning differs."))
     max_distance: float | None = field(
         default=None, metadata=_help("Farthest match that counts, in standard deviations.")
@@ -103,6 +114,13 @@ class AuditOptions(AuditSettings):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value <= 1:
                 raise InvalidInputError(f"{_named(name)} must be a number in [0, 1], got {value!r}.")
+        if self.favorable not in (None, "high", "low"):
+            raise InvalidInputError(f"{_named('favorable')} must be 'high' or 'low', got {self.favorable!r}.")
+
+    @property
+    def approval_threshold(self) -> float:
+        """Probability of the favorable outcome from which the decision is favorable."""
+        return 1 - self.decision_threshold if self.favorable == "low" else self.decision_threshold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +143,11 @@ class RoleOptions:
         default=None, metadata=_help("Column that says which rows are the same applicant or household.")
     )
     keep_group: bool = field(default=False, metadata=_help("The model also sees the group."))
+    decisions: str | None = field(
+        default=None,
+        metadata=_help("Column of the decisions that were made, 1 for favorable, in place of scores at a threshold."),
+    )
+    ids: str | None = field(default=None, metadata=_help("Column of people's own ids, to show; not an input."))
     drop_missing: bool = field(default=False, metadata=_help("Leave out, and count, rows without label or group."))
 
 

@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """Checked people: the table, its encoding, labels and groups.
+    """Checked people: the table, its encoding, labels and groups; decisions made about them and their ids, if given.
 
     Attributes
     ----------
@@ -36,6 +36,8 @@ class People:
     x: Tensor
     labels: Ints
     groups: Groups
+    decisions: Ints | None = None
+    ids: NDArray[np.object_] | None = None
     clusters: NDArray[np.uint64] | None = None
 
     def __len__(self) -> int:
@@ -98,6 +100,14 @@ def people_of(rows: Rows, model: AuditedModel, names: tuple[str, ...], where: st
     try:
         check_known_groups(rows.groups, names)
         table = model.aligned(rows.table)
-        return People(table, model.encode(table), rows.labels, rows.groups.recoded(names), rows.clusters)
+        return People(
+            table,
+            model.encode(table),
+            model.favorable_labels(rows.labels),
+            rows.groups.recoded(names),
+            decisions=rows.decisions,
+            ids=rows.ids,
+            clusters=rows.clusters,
+        )
     except (InvalidInputError, InvalidTypeError) as error:
         raise type(error)(f"{where}: {error}") from None

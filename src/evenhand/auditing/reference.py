@@ -16,6 +16,7 @@ from evenhand.matching.space import Missing
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer
 from evenhand.models.protocol import AuditedModel
+from evenhand.models.risk import RiskModel
 
 __all__ = ["AuditReference", "audited_model", "input_columns"]
 
@@ -76,7 +77,7 @@ class AuditReference:
 
 def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> AuditedModel:  # noqa: ANN401 - any model
     """The model as the audit sees it, explained as the options say; `table` holds people it is to be asked about."""
-    return as_audited_model(
+    audited = as_audited_model(
         model,
         attribution=options.attribution,
         output=options.output,
@@ -84,6 +85,7 @@ def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> Aud
         random_state=options.random_state,
         table=table,
     )
+    return RiskModel(audited) if options.favorable == "low" else audited
 
 
 def input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model

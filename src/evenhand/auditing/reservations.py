@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.auditing.associations import with_associations
+from evenhand.auditing.direction import is_wrong_way_round
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.people import People
 from evenhand.auditing.reference import AuditReference
@@ -20,6 +21,7 @@ from evenhand.inputs.checking.groups import SMALL_GROUP
 from evenhand.inputs.checking.wording import few_sentences
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.outcomes import Metric
+from evenhand.metrics.roc import auc_interval
 
 __all__ = ["reservations_of"]
 
@@ -85,6 +87,13 @@ def reservations_of(
     settings = reference.settings
     grave: list[str] = []
     other: list[str] = []
+    rows = sums.scores
+    area = auc_interval(rows.label, rows.score, rows.count)
+    if is_wrong_way_round(area, int(np.bincount(rows.label, rows.count, minlength=2).min())):
+        grave.append(
+            f"The score ranks people against their labels, with an AUC of {area.value:.3f}: what is said of decisions, "
+            "reasons and gaps is the wrong way round if the score or the label is."
+        )
     if metrics["positive_rate"].note:
         grave.append(f"The model's {metrics['positive_rate'].note}.")
     n_sure = _n_beyond_logits(sums)
@@ -135,6 +144,12 @@ def reservations_of(
     ]
     if protected:
         other.append(f"Financial features that may be protected characteristics themselves: {', '.join(protected)}.")
+    if reference.pool.decisions is not None:
+        other.append(
+            "Decisions are those that were made, in regimes, approvals and outcome metrics. What needs a decision that "
+            "no one made follows from the score and the decision threshold: the score gap in decisions, the excess of "
+            "Regime B, splits of the excess by decision, and approvals at other cut-offs."
+        )
     if diagnostics.constant_features:
         constant = list(diagnostics.constant_features)
         other.append(f"Financial features that are constant, and so play no part in matching: {', '.join(constant)}.")

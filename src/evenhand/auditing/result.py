@@ -99,8 +99,9 @@ class AuditResult:
         """Table with a row per person and other group.
 
         Columns: person (row of the audited table), match (row of the reference, -1 where unmatched), distance, group,
-        other_group, label, score, match_score, decision, match_decision, cec, placebo_cec, input_gap, reasoning_gap,
-        regime, shared_reasons, q_value, is_negligible. A pair that could not be scored has missing values.
+        other_group, label (1 for the favorable outcome), score and match_score (the model's own probabilities),
+        decision and match_decision (1 for favorable), cec, placebo_cec, input_gap, reasoning_gap, regime,
+        shared_reasons, q_value, is_negligible. A pair that could not be scored has missing values.
 
         Of a streamed audit all pairs are read from disk: for very many, read the files at `pairs_path` instead.
         """
@@ -311,6 +312,7 @@ class AuditResult:
         Table with columns name, value, p_value, direction, note.
         """
         person = self.pairs.drop_duplicates("person").set_index("person").sort_index()
+        labels = person["label"].to_numpy()
         names, group = np.unique(person["group"].to_numpy(dtype=str), return_inverse=True)
         numbers = self.table.to_numpy(dtype=float) if score_function is not None else None
         X = TableEncoder.fit(self.table).transform(self.table).astype(np.float64) if numbers is None else numbers
@@ -318,7 +320,7 @@ class AuditResult:
         found = procedural_metrics(
             (self.attributions if explain is None else explain()).astype(np.float64),
             person["score"].to_numpy(),
-            person["label"].to_numpy(),
+            labels if self.settings["favorable"] == "high" else 1 - labels,  # as `score_function` has it
             group,
             X=X,
             score_function=score_function,

@@ -205,10 +205,11 @@ def cases_of(source: PairSource, n: int) -> pd.DataFrame:
     """The n pairs with the strongest evidence, a row for each feature: see `AuditResult.cases`."""
     pairs = strongest_pairs(source, n)
     found = source.explained(pairs)
+    ids = [column for column in ("person_id", "match_id") if column in pairs]
     parts = [
         pd.DataFrame(
             {
-                **{column: pair[column] for column in _CASE_COLUMNS},
+                **{column: pair[column] for column in (*_CASE_COLUMNS, *ids)},
                 "feature": list(found.values.columns),
                 "value": found.values.iloc[k].astype(object).to_numpy(),
                 "match_value": found.match_values.iloc[k].astype(object).to_numpy(),

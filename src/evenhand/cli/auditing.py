@@ -32,9 +32,9 @@ def audit(
     """Audit a model on a table of applicants.
 
     \b
-    Example, after `evenhand data save german --out german.csv`:
-      evenhand audit german.csv --label outcome --group sex \\
-          --financial credit_amount,duration,installment_rate --out report
+    Example, after `evenhand data save taiwan --people 3000 --out cards.csv`:
+      evenhand audit cards.csv --label outcome --group sex \\
+          --financial LIMIT_BAL,BILL_AMT1,PAY_AMT1,PAY_0 --out report
     """
     from evenhand.cli.gates import crossed_gates, parse_gate
     from evenhand.cli.jobs import audit_table, stream_table
@@ -72,7 +72,7 @@ def demo(
     ] = False,
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
 ) -> None:
-    """Train a plain network on German Credit, audit it on held-out people, open the report.
+    """Train a plain network on credit cards in Taiwan, audit it on held-out people, open the report.
 
     \b
     Example:
@@ -80,7 +80,10 @@ def demo(
     """
     from evenhand.cli.jobs import audit_demo
 
-    typer.echo("German Credit: a plain network, trained on 700 people and audited on the other 300.")
+    typer.echo(
+        "Credit cards in Taiwan: a plain network that does not see the sex, trained on 8,400 people and audited on "
+        "3,600 others."
+    )
     report = show_and_write(audit_demo(random_state), out)
     if not no_open and _has_desktop():
         typer.launch(str(report.resolve()))

@@ -38,29 +38,38 @@ def data_list() -> None:
 def data_save(
     name: Annotated[str, typer.Argument(help="Dataset to save.")],
     out: Annotated[Path, typer.Option(help="CSV or Parquet file.")],
+    people: Annotated[
+        int | None, typer.Option(min=1, help="Draw so many people at random, with the shares of label and group.")
+    ] = None,
 ) -> None:
     """Save a dataset as a table with its label, `outcome`, and its group.
 
     \b
     Example:
-      evenhand data save german --out german.csv
+      evenhand data save taiwan --people 3000 --out cards.csv
     """
     from evenhand.datasets import load_dataset
+    from evenhand.inputs.splitting import sample_people
+    from evenhand.inputs.validation import as_groups
     from evenhand.system.files import write_atomically
 
     if out.suffix not in {".csv", ".parquet"}:
         raise InvalidInputError(f"--out must end in .csv or .parquet, got {str(out)!r}.")
     data = load_dataset(name)
     table = data.X.assign(**{"outcome": data.y, data.group_name: data.group})
+    if people is not None:
+        table = table.iloc[sample_people(data.y, as_groups(data.group, len(data)).codes, people, random_state=0)]
     with write_atomically(out) as temporary:
         if out.suffix == ".csv":
             table.to_csv(temporary, index=False)
         else:
             table.to_parquet(temporary, index=False)
     typer.echo(
-        f"Written: {out}, {len(data):,} people; label outcome (1 = {data.positive_label}), group {data.group_name}, "
+        f"Written: {out}, {len(table):,} people; label outcome (1 = {data.positive_label}), group {data.group_name}, "
         f"financial features {','.join(data.financial_features)}"
     )
+    for note in (*data.notes, *data.reservations):
+        typer.echo(f"Note: {note}")
 
 
 @data_app.command("fetch")

@@ -21,7 +21,7 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.checking.unfit import without_unfit
 from evenhand.inputs.fingerprints import fingerprint_file
 from evenhand.inputs.roles import Columns, Rows
-from evenhand.inputs.splitting import split_people
+from evenhand.inputs.splitting import sample_people, split_people
 from evenhand.inputs.tables import read_table
 from evenhand.inputs.validation import as_groups, as_labels
 from evenhand.system.progress import PATIENCE, progress
@@ -34,12 +34,21 @@ if TYPE_CHECKING:
 __all__ = ["audit_demo", "audit_table", "search_table", "stream_table", "train_table"]
 
 _TRAIN_SHARE = 0.7
+_QUICK_PEOPLE = 2_000
+_DEMO_PEOPLE = 12_000  # of 30,000, for an answer within seconds
 
 
 def audit_demo(random_state: int = 0) -> AuditResult:
-    """A plain network on German Credit, audited on held-out people."""
-    data = load_dataset("german")
-    return _fit_and_audit(data.X, data.y, data.group, tuple(data.financial_features), {"random_state": random_state})
+    """A plain network on Taiwan's credit cards, which does not see the sex, audited on held-out people."""
+    data = load_dataset("taiwan")
+    drawn = sample_people(data.y, as_groups(data.group, len(data)).codes, _DEMO_PEOPLE, random_state)
+    return _fit_and_audit(
+        data.X.iloc[drawn],
+        data.y[drawn],
+        data.group[drawn],
+        data.financial_features,
+        {"random_state": random_state},
+    )
 
 
 def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
@@ -51,13 +60,16 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
         fitted = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
         advance("model")
         features = None if fitted is None else input_columns(fitted)
-        people, left_out = _applicants(path, plan, features)
+        everyone, left_out = _applicants(path, plan, features)
         advance("people")
+    people = _drawn(everyone, plan.random_state) if plan.quick else everyone
     assert people.table is not None
     by = pd.DataFrame(people.by) if people.by else None
     if fitted is None:
         if plan.reference is not None:
             raise InvalidInputError("--reference goes with --model: without a model, people are split by themselves.")
+        if plan.decisions is not None:
+            raise InvalidInputError("--decision goes with --model: a network fitted here has decided about no one.")
         result = _fit_and_audit(
             people.table,
             people.labels,
@@ -65,6 +77,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             plan.financial_features,
             _audit_options(plan),
             by,
+            people.ids,
             people.clusters,
         )
     else:
@@ -77,6 +90,8 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             sensitive_features=_names(people),
             financial_features=plan.financial_features,
             reference=None if pool is None else _as_reference(pool),
+            decisions=people.decisions,
+            ids=people.ids,
             by=by,
             clusters=people.clusters,
             progress=True,
@@ -85,11 +100,27 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
     files = {"data file": path, "model file": plan.model, "reference file": plan.reference}
     hashes = {what: fingerprint_file(file) for what, file in files.items() if file is not None}
     provenance = replace(result.provenance, exclusions=people.exclusions, hashes={**result.provenance.hashes, **hashes})
-    return replace(result, provenance=provenance, warnings=(*left_out, *result.warnings))
+    looked = (
+        f"A quick look at {len(people):,} of {len(everyone):,} people, drawn at random with the shares of label and "
+        "group: audit everyone before anything is decided on it.",
+    )
+    is_part = len(people) < len(everyone)
+    return replace(result, provenance=provenance, warnings=(*(looked if is_part else ()), *left_out, *result.warnings))
+
+
+def _drawn(everyone: Rows, random_state: int) -> Rows:
+    """Those whom a quick look is at."""
+    assert everyone.groups is not None
+    if len(everyone) <= _QUICK_PEOPLE:
+        return everyone
+    rows = sample_people(everyone.labels, everyone.groups.codes, _QUICK_PEOPLE, random_state)
+    return everyone.drawn(rows, "not drawn for a quick look")
 
 
 def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
     """Audit a model file on the applicants of files of any size, in batches: see `evenhand.audit_stream`."""
+    if plan.quick:
+        raise InvalidInputError("--quick draws people of a table in memory: leave it or --stream out.")
     if plan.model is None:
         raise InvalidInputError("An audit in batches needs --model: fit one first, for example with `evenhand train`.")
     fitted = load_model(plan.model, trust_pickle=plan.trust_pickle)
@@ -158,6 +189,7 @@ def _applicants(
         features=features,
         by=getattr(plan, "by", ()),
         financial=plan.financial_features,
+        favorable=getattr(plan, "favorable", None),
         **roles,
     )
     left_out: tuple[str, ...] = ()
@@ -166,7 +198,8 @@ def _applicants(
     rows = columns.rows_of(pa.Table.from_pandas(table[columns.needed], preserve_index=False), repr(str(path)))
     if rows.table is None:
         raise InvalidInputError(f"{str(path)!r} has no row with a label and a group.")
-    if columns.positive_label is not None and not rows.labels.any():
+    absent = 1 if columns.favorable == "low" else 0
+    if columns.positive_label is not None and (rows.labels == absent).all():
         seen = sorted(table[columns.label].dropna().astype(str).str.strip().unique())[:6]
         raise InvalidInputError(
             f"--positive-label {columns.positive_label!r} does not occur in the label, which has {seen}."
@@ -174,10 +207,16 @@ def _applicants(
     return rows, left_out
 
 
-def _as_reference(people: Rows) -> tuple[Any, ...]:
-    """People of a file as `audit` takes them to match in."""
-    columns = (people.table, people.labels, _names(people))
-    return columns if people.clusters is None else (*columns, people.clusters)
+def _as_reference(pool: Rows) -> dict[str, Any]:
+    """People of a file as `audit` takes a reference."""
+    return {
+        "X": pool.table,
+        "y": pool.labels,
+        "sensitive_features": _names(pool),
+        "decisions": pool.decisions,
+        "ids": pool.ids,
+        "clusters": pool.clusters,
+    }
 
 
 def _names(people: Rows) -> np.ndarray[Any, Any]:
@@ -193,6 +232,7 @@ def _fit_and_audit(
     financial: tuple[str, ...],
     options: dict[str, Any],
     by: pd.DataFrame | None = None,
+    ids: Any = None,  # noqa: ANN401
     clusters: np.ndarray[Any, Any] | None = None,
 ) -> AuditResult:
     labels, groups = as_labels(y, len(X)), as_groups(group, len(X))
@@ -214,7 +254,14 @@ def _fit_and_audit(
         labels[test],
         sensitive_features=names[test],
         financial_features=financial,
-        reference=(X_train, labels[train], names[train], *(() if clusters is None else (clusters[train],))),
+        reference={
+            "X": X_train,
+            "y": labels[train],
+            "sensitive_features": names[train],
+            "ids": None if ids is None else ids[train],
+            "clusters": None if clusters is None else clusters[train],
+        },
+        ids=None if ids is None else ids[test],
         by=None if by is None else by.iloc[test],
         clusters=None if clusters is None else clusters[test],
         progress=True,

@@ -16,7 +16,7 @@ from evenhand.exceptions import InvalidInputError
 
 __all__ = ["ALIASES", "AuditPlan", "CheckPlan", "TablePlan", "check_given", "names_in", "options_of", "plan_from_toml"]
 
-ALIASES = {"financial": "financial_features", "limit": "limits"}
+ALIASES = {"financial": "financial_features", "limit": "limits", "decision": "decisions", "id": "ids"}
 """Short names of options."""
 
 _KINDS: dict[str, type] = {
@@ -77,6 +77,9 @@ class AuditPlan(StreamOptions, AuditOptions, RoleOptions):
     )
     stream: bool = field(
         default=False, metadata={"help": "Read the people in batches, for any number of them; folders always are."}
+    )
+    quick: bool = field(
+        default=False, metadata={"help": "A first look at 2,000 people at most, drawn at random; the report says so."}
     )
     fail_on: tuple[str, ...] = field(
         default=(), metadata={"help": "Exit with 1 when crossed, e.g. 'excess > 0.05'; repeatable."}

@@ -46,9 +46,9 @@ def search(
     too, a network as model/model.safetensors and trees as model/model.skops, for `evenhand audit --model`.
 
     \b
-    Example, after `evenhand data save german --out german.csv`:
-      evenhand search german.csv --label outcome --group sex \\
-          --financial credit_amount,duration,installment_rate \\
+    Example, after `evenhand data save taiwan --people 3000 --out cards.csv`:
+      evenhand search cards.csv --label outcome --group sex \\
+          --financial LIMIT_BAL,BILL_AMT1,PAY_AMT1,PAY_0 \\
           --keep "auc >= best - 0.01" --minimize reasoning_gap \\
           --candidates 8 --folds 3 --out search
     """

@@ -31,9 +31,9 @@ def train(
     """Train a classifier on a table of applicants and save it.
 
     \b
-    Example, after `evenhand data save german --out german.csv`:
-      evenhand train german.csv --label outcome --group sex \\
-          --financial credit_amount,duration,installment_rate --out model
+    Example, after `evenhand data save taiwan --people 3000 --out cards.csv`:
+      evenhand train cards.csv --label outcome --group sex \\
+          --financial LIMIT_BAL,BILL_AMT1,PAY_AMT1,PAY_0 --out model
     """
     from evenhand.cli.jobs import train_table
 

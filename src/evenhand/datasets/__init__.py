@@ -1,10 +1,11 @@
-"""Datasets: two embedded, one downloaded, two generated."""
+"""Datasets: three embedded, one downloaded, two generated."""
 
 from evenhand.datasets.adult import load_adult
 from evenhand.datasets.dataset import Dataset, dataset_descriptions, dataset_names, load_dataset
 from evenhand.datasets.german import load_german
 from evenhand.datasets.hmda import fetch_hmda, load_hmda
 from evenhand.datasets.synthetic import PlantedBias, PlantedBiasModel, make_planted_bias, make_synthetic
+from evenhand.datasets.taiwan import load_taiwan
 
 __all__ = [
     "Dataset",
@@ -17,6 +18,7 @@ __all__ = [
     "load_dataset",
     "load_german",
     "load_hmda",
+    "load_taiwan",
     "make_planted_bias",
     "make_synthetic",
 ]

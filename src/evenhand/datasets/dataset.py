@@ -14,7 +14,9 @@ from pandas import DataFrame, read_parquet
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["Dataset", "dataset_descriptions", "dataset_names", "load_dataset", "read_embedded"]
+__all__ = ["Dataset", "dataset_descriptions", "dataset_names", "load_dataset", "read_embedded", "reservations_on"]
+
+_RESERVATIONS = "evenhand.reservations"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -42,17 +44,20 @@ class Dataset:
     exclusions
         Rows left out, counted once each by the first reason that applies.
     notes
-        Reservations a reader of any result from these data should know.
+        What a user of these data should know about their columns.
+    reservations
+        What a reader of any result from these data should know, whatever columns were used. They travel in ``X.attrs``
+        through selections of rows and columns, so that an audit can repeat them.
 
     Examples
     --------
-    >>> data = load_dataset("german")
+    >>> data = load_dataset("taiwan")
     >>> len(data), data.positive_label
-    (1000, 'good credit')
+    (30000, 'no default in the next month')
     >>> data
-    Dataset 'german': 1,000 people, 20 columns, 7 of them financial
-      y: 1 = good credit, 70.0 % of people
-      sex: male 690, female 310
+    Dataset 'taiwan': 30,000 people, 22 columns, 4 of them financial
+      y: 1 = no default in the next month, 77.9 % of people
+      sex: female 18,112, male 11,888
       ...
     """
 
@@ -67,6 +72,10 @@ class Dataset:
     license: str
     exclusions: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    reservations: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.X.attrs[_RESERVATIONS] = list(self.reservations)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -89,7 +98,7 @@ class Dataset:
             reasons = "; ".join(f"{reason} {count:,}" for reason, count in self.exclusions.items())
             lines.append(f"  left out of {self.n_read:,} rows: {reasons}")
         lines.append(f"  source: {self.source} ({self.license})")
-        lines.extend(f"  note: {note}" for note in self.notes)
+        lines.extend(f"  note: {note}" for note in (*self.notes, *self.reservations))
         return "\n".join(lines)
 
 
@@ -106,7 +115,8 @@ class _Entry(NamedTuple):
 
 # Loaders are named, not imported: each imports this module for `Dataset`.
 _LOADERS = {
-    "german": _Entry("german.load_german", "German Credit (UCI), 1,000 loans, sex; embedded"),
+    "taiwan": _Entry("taiwan.load_taiwan", "Taiwan credit cards (UCI), 30,000 accounts, sex; embedded"),
+    "german": _Entry("german.load_german", "German Credit (UCI), 1,000 loans, sex as the paper reads it; embedded"),
     "adult": _Entry("adult.load_adult", "Adult census income (UCI), 48,842 people, sex or race; embedded"),
     "hmda": _Entry("hmda.load_hmda", "US mortgage applications (CFPB), race, sex, ethnicity or age; by state and year"),
     "synthetic": _Entry("synthetic.make_synthetic", "the paper's generator, 10,000 people, two groups; seeded"),
@@ -119,7 +129,7 @@ def dataset_names() -> tuple[str, ...]:
     Examples
     --------
     >>> dataset_names()
-    ('german', 'adult', 'hmda', 'synthetic')
+    ('taiwan', 'german', 'adult', 'hmda', 'synthetic')
     """
     return tuple(_LOADERS)
 
@@ -129,21 +139,22 @@ def dataset_descriptions() -> dict[str, str]:
 
     Examples
     --------
-    >>> dataset_descriptions()["german"]
-    'German Credit (UCI), 1,000 loans, sex; embedded'
+    >>> dataset_descriptions()["taiwan"]
+    'Taiwan credit cards (UCI), 30,000 accounts, sex; embedded'
     """
     return {name: entry.description for name, entry in _LOADERS.items()}
 
 
 def load_dataset(name: str, **options: Any) -> Dataset:  # noqa: ANN401  each loader types its own options
-    """Dataset called `name`, with the paper's financial features and protected attribute.
+    """Dataset called `name`, with its financial features and protected attribute (the paper's, where it has the data).
 
     Parameters
     ----------
     name
         One of `dataset_names`.
     **options
-        Passed on to the dataset's own loader: `load_german`, `load_adult`, `load_hmda` or `make_synthetic`.
+        Passed on to the dataset's own loader: `load_german`, `load_adult`, `load_hmda` or `make_synthetic`; that of
+        ``"taiwan"`` takes none.
 
     Raises
     ------
@@ -165,9 +176,22 @@ def load_dataset(name: str, **options: Any) -> Dataset:  # noqa: ANN401  each lo
     unknown = sorted(set(options) - set(accepted))
     if unknown:
         raise InvalidInputError(
-            f"Dataset {name!r} has no option {', '.join(map(repr, unknown))}; it takes {', '.join(accepted)}."
+            f"Dataset {name!r} has no option {', '.join(map(repr, unknown))}; it takes {', '.join(accepted) or 'none'}."
         )
     return cast(Dataset, loader(**options))
+
+
+def reservations_on(X: object) -> list[str]:
+    """Reservations on the dataset that a table was selected from; none for any other table.
+
+    Examples
+    --------
+    >>> reservations_on(load_dataset("taiwan").X.iloc[:3])
+    ['Everyone has a card already: the label is a default on it, not the answer to an application.']
+    >>> reservations_on([[1.0, 2.0]])
+    []
+    """
+    return list(X.attrs.get(_RESERVATIONS, ())) if isinstance(X, DataFrame) else []
 
 
 def read_embedded(name: str) -> DataFrame:

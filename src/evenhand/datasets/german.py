@@ -90,6 +90,11 @@ _FINANCIAL = (
     "dependents",
 )
 _YOUNG = 25
+_SEX_IS_UNKNOWN = (
+    "Sex cannot be recovered from personal_status: the published table of codes is wrong, and A92, read as female, "
+    "also holds single men (U. Grömping, South German Credit Data, 2019). Nothing here is a finding on women and men."
+)
+_GROUP_IS_AN_INPUT = ("The groups are read off personal_status as in the paper, and the column is among the inputs.",)
 
 
 def load_german(*, group: str = "sex") -> Dataset:
@@ -98,7 +103,8 @@ def load_german(*, group: str = "sex") -> Dataset:
     Parameters
     ----------
     group
-        ``"sex"``, read off the personal status as in the paper, or ``"age"``, 25 and under against over 25.
+        ``"sex"``, read off the personal status as in the paper, or ``"age"``, 25 and under against over 25. The sex is
+        not right: see the dataset's notes.
 
     Raises
     ------
@@ -136,6 +142,7 @@ def load_german(*, group: str = "sex") -> Dataset:
         license="CC BY 4.0",
         notes=(
             "The financial features contain age, a protected basis under US law; they are the paper's.",
-            "The column personal_status tells the sex of every person, and it is among the inputs.",
+            *(_GROUP_IS_AN_INPUT if group == "sex" else ()),
         ),
+        reservations=(_SEX_IS_UNKNOWN,),
     )

@@ -13,7 +13,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.inputs.validation import Groups, as_clusters, as_groups, as_labels, as_table, check_columns, group_text
+from evenhand.inputs.validation import (
+    Groups,
+    as_clusters,
+    as_decisions,
+    as_groups,
+    as_ids,
+    as_labels,
+    as_table,
+    check_columns,
+    group_text,
+)
 
 __all__ = ["Columns", "Rows"]
 
@@ -32,8 +42,11 @@ class Columns:
         Value of the label that is the favorable outcome; None where it is 0 or 1.
     drop_missing
         Whether rows without a label or a group are left out, and counted, rather than refused.
-    clusters
-        Column that says which rows are the same applicant or household; None where there is none.
+    favorable
+        ``"low"`` where 1 is the unfavorable outcome to the model: the label is then 0 for the favorable value.
+    decisions, ids, clusters
+        Columns of the decisions made, of people's own ids, and of what says which rows are the same applicant or
+        household; None where there are none.
     """
 
     label: str
@@ -42,6 +55,9 @@ class Columns:
     by: tuple[str, ...] = ()
     positive_label: str | None = None
     drop_missing: bool = False
+    favorable: str | None = None
+    decisions: str | None = None
+    ids: str | None = None
     clusters: str | None = None
 
     @classmethod
@@ -57,6 +73,9 @@ class Columns:
         by: Sequence[str],
         positive_label: str | None,
         drop_missing: bool,
+        favorable: str | None = None,
+        decisions: str | None = None,
+        ids: str | None = None,
         clusters: str | None = None,
         financial: Sequence[str] = (),
     ) -> Columns:
@@ -65,20 +84,36 @@ class Columns:
         groups = check_columns(group, available, "`group` (--group)")
         dropped = check_columns(drop, available, "`drop` (--drop)") if drop else []
         splits = check_columns(by, available, "`by` (--by)") if by else []
-        if clusters is not None:
-            (clusters,) = check_columns([clusters], available, "`clusters` (--clusters)")
-        hidden = {label, clusters, *dropped, *(() if keep_group else groups)}
+        asked = {"decisions": decisions, "ids": ids, "clusters": clusters}
+        options = {"decisions": "--decision", "ids": "--id", "clusters": "--clusters"}
+        named = {
+            name: None if column is None else check_columns([column], available, f"`{name}` ({options[name]})")[0]
+            for name, column in asked.items()
+        }
+        hidden = {label, *named.values(), *dropped, *(() if keep_group else groups)}
         finances = check_columns(financial, available, "`financial_features`") if financial else []
         _check_apart(finances, label, groups, dropped)
         chosen = [c for c in available if c not in hidden] if features is None else features
         features_ = check_columns(chosen, available, "The model")
-        return cls(label, tuple(groups), tuple(features_), tuple(splits), positive_label, drop_missing, clusters)
+        return cls(
+            label,
+            tuple(groups),
+            tuple(features_),
+            tuple(splits),
+            positive_label,
+            drop_missing,
+            favorable,
+            **named,
+        )
 
     @property
     def needed(self) -> list[str]:
         """Every column that is read, each once."""
-        clusters = () if self.clusters is None else (self.clusters,)
-        return list(dict.fromkeys([*self.features, self.label, *self.group, *self.by, *clusters]))
+        return list(dict.fromkeys([*self.features, self.label, *self.group, *self.by, *self._named]))
+
+    @property
+    def _named(self) -> list[str]:
+        return [column for column in (self.decisions, self.ids, self.clusters) if column is not None]
 
     def rows_of(self, table: pa.Table, where: str) -> Rows:
         """Labels, groups and features of a part of a file.
@@ -95,14 +130,18 @@ class Columns:
         if not len(table):
             return Rows(None, np.zeros(0, dtype=np.int64), None, {}, kept, exclusions)
         try:
-            columns = list(dict.fromkeys([*self.features, self.label, *self.group]))
+            columns = list(dict.fromkeys([*self.features, self.label, *self.group, *self._named]))
             frame = table.select(columns).to_pandas(use_threads=False)
             labels = as_labels(self._labels(frame), len(frame), self.label, is_part=True)
             groups = as_groups(frame[list(self.group)], len(frame), " & ".join(self.group), is_part=True)
             by = {name: _texts(table.column(name)) for name in self.by}
             features = as_table(frame[list(self.features)]) if self.features else None
-            clusters = None if self.clusters is None else as_clusters(table.column(self.clusters), len(frame))
-            return Rows(features, labels, groups, by, kept, exclusions, clusters)
+            decided = (
+                None if self.decisions is None else as_decisions(frame[self.decisions], len(frame), self.decisions)
+            )
+            ids = None if self.ids is None else as_ids(frame[self.ids], len(frame), self.ids)
+            clusters = None if self.clusters is None else as_clusters(frame[self.clusters], len(frame), self.clusters)
+            return Rows(features, labels, groups, by, kept, exclusions, decided, ids, clusters)
         except (InvalidInputError, InvalidTypeError) as error:
             raise type(error)(f"{where}: {error}") from None
 
@@ -111,7 +150,9 @@ class Columns:
         if self.positive_label is None:
             return values
         text = values.astype(object).map(group_text, na_action="ignore").str.strip()
-        return (text == self.positive_label).astype("int64").mask(values.isna())
+        is_favorable = text == self.positive_label
+        label = ~is_favorable if self.favorable == "low" else is_favorable
+        return label.astype("int64").mask(values.isna())
 
 
 def _check_apart(financial: Sequence[str], label: str, groups: Sequence[str], dropped: Sequence[str]) -> None:
@@ -138,7 +179,28 @@ class Rows:
     by: Mapping[str, NDArray[np.str_]]
     kept: NDArray[np.int64]
     exclusions: Mapping[str, int]
+    decisions: NDArray[np.int64] | None = None
+    ids: NDArray[np.object_] | None = None
     clusters: NDArray[np.uint64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def drawn(self, rows: NDArray[np.int64], why_not: str) -> Rows:
+        """Some of the rows; the others are counted as left out, for the reason given."""
+        assert self.table is not None
+        assert self.groups is not None
+        return Rows(
+            self.table.iloc[rows].reset_index(drop=True),
+            self.labels[rows],
+            Groups(self.groups.codes[rows], self.groups.names),
+            {name: values[rows] for name, values in self.by.items()},
+            self.kept[rows],
+            {**self.exclusions, why_not: len(self) - len(rows)},
+            None if self.decisions is None else self.decisions[rows],
+            None if self.ids is None else self.ids[rows],
+            None if self.clusters is None else self.clusters[rows],
+        )
 
 
 def _without_missing(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["split_people", "stratified_folds"]
+__all__ = ["sample_people", "split_people", "stratified_folds"]
 
 Ints = NDArray[np.int64]
 
@@ -39,6 +39,28 @@ def split_people(y: Ints, group: Ints, share: float, random_state: int) -> tuple
     cell, rank = _rank_within_cell(y, group, random_state)
     is_first = rank < np.round(share * np.bincount(cell))[cell]
     return np.flatnonzero(is_first), np.flatnonzero(~is_first)
+
+
+def sample_people(y: Ints, group: Ints, n: int, random_state: int) -> Ints:
+    """Rows of at most n people, in order, with the shares of the (label, group) cells and someone of each.
+
+    Parameters
+    ----------
+    y, group
+        Labels 0 or 1 and group codes, of shape (n,).
+    n
+        Most people to draw.
+    random_state
+        Seed.
+
+    Examples
+    --------
+    >>> sample_people(np.array([0, 0, 0, 0, 1, 1]), np.array([0, 0, 0, 0, 1, 1]), 3, random_state=0)
+    array([2, 3, 5])
+    """
+    cell, rank = _rank_within_cell(y, group, random_state)
+    place = np.where(rank == 0, 0.0, (rank + 0.5) / np.bincount(cell)[cell])
+    return np.sort(np.argsort(place, kind="stable")[:n])
 
 
 def stratified_folds(y: Ints, group: Ints, n_folds: int, random_state: int) -> list[tuple[Ints, Ints]]:

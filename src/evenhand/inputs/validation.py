@@ -17,7 +17,9 @@ from evenhand.exceptions import InvalidInputError, InvalidTypeError
 __all__ = [
     "Groups",
     "as_clusters",
+    "as_decisions",
     "as_groups",
+    "as_ids",
     "as_labels",
     "as_matrix",
     "as_table",
@@ -151,6 +153,49 @@ def as_labels(y: Any, n: int, name: str = "y", *, is_part: bool = False) -> NDAr
     if len(seen) < 2 and not is_part:
         raise InvalidInputError(f"`{name}` holds only the label {seen[0]}; both 0 and 1 are needed.")
     return values.to_numpy().astype(np.int64)
+
+
+def as_decisions(decisions: Any, n: int, name: str = "decisions") -> NDArray[np.int64]:  # noqa: ANN401
+    """Decisions about n people, 1 for the favorable one.
+
+    Examples
+    --------
+    >>> as_decisions([True, True], 2)
+    array([1, 1])
+    """
+    values = _as_column(decisions, name)
+    if len(values) != n:
+        raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
+    seen = sorted(values.dropna().unique().tolist(), key=str)
+    n_missing = int(values.isna().sum())
+    if n_missing or not set(seen) <= {0, 1}:
+        came = f"{n_missing} missing values" if n_missing else f"the values {seen[:5]}{' and more' * (len(seen) > 5)}"
+        raise InvalidInputError(f"`{name}` must be 1 for a favorable decision and 0 for any other, got {came}.")
+    return values.to_numpy().astype(np.int64)
+
+
+def as_ids(ids: Any, n: int, name: str = "ids") -> NDArray[np.object_]:  # noqa: ANN401
+    """The user's own names of n people, as text.
+
+    Examples
+    --------
+    >>> as_ids([1007, 1003], 2)
+    array(['1007', '1003'], dtype=object)
+    """
+    values = _as_column(ids, name)
+    if len(values) != n:
+        raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
+    n_missing = int(values.isna().sum())
+    if n_missing:
+        raise InvalidInputError(f"`{name}` has {n_missing} missing values; give everyone an id.")
+    names: NDArray[np.object_] = values.astype(object).map(group_text).to_numpy(dtype=object)
+    repeated = pd.Series(names)[pd.Series(names).duplicated()]
+    if len(repeated):
+        raise InvalidInputError(
+            f"`{name}` must tell people apart, and {repeated.nunique()} values occur more than once, such as "
+            f"{repeated.iloc[0]!r}."
+        )
+    return names
 
 
 def as_groups(

@@ -44,6 +44,8 @@ class DifferentiableModel(AuditedModel):
     def margin(self, x: Tensor) -> Tensor:
         """The logit of encoded people."""
         network = self.network if isinstance(self.network, FeedForward) else feed_forward(self.network)
+        if network is not None:
+            network.check_inputs(x)
         with torch.no_grad():
             # A module of any other kind is asked the way it is when explained, with dropout off.
             return attribute(self.network, x, x, 1, "midpoint").logit if network is None else network(x)

@@ -110,6 +110,10 @@ class AuditedModel(ABC):
         """Probability of the favorable outcome from the explained score, in float64."""
         return torch.sigmoid(logit.double()) if self.output == "log-odds" else logit.double()
 
+    def favorable_labels(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """1 for the favorable outcome, from labels as the model was fitted on them."""
+        return labels
+
     def encode(self, table: pd.DataFrame, name: str = "X") -> Tensor:
         """Return the table as the model sees it, on the model's device."""
         if self.encoder is None:

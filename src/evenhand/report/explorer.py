@@ -55,8 +55,8 @@ def explorer_data(data: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[st
         "groups": [shortened(name, _LONGEST_VALUE) for name in groups],
         "features": [shortened(name, _LONGEST_VALUE) for name in sample["values"].columns],
         "financial": [int(str(name) in financial) for name in sample["values"].columns],
-        "person": pairs["person"].tolist(),
-        "match": pairs["match"].tolist(),
+        "person": _names(pairs, "person"),
+        "match": _names(pairs, "match"),
         "group": [place[str(name)] for name in pairs["group"]],
         "other": [place[str(name)] for name in pairs["other_group"]],
         "label": pairs["label"].tolist(),
@@ -87,6 +87,12 @@ def explorer_data(data: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[st
         "match_attribution": match,
         "match_length": match_length,
     }
+
+
+def _names(pairs: pd.DataFrame, who: str) -> list[int] | list[str]:
+    """The user's own ids of people where there are any, else their rows."""
+    own = f"{who}_id"
+    return [shortened(name, _LONGEST_VALUE) for name in pairs[own]] if own in pairs else pairs[who].tolist()
 
 
 def _unit(attributions: np.ndarray[Any, np.dtype[np.float32]]) -> tuple[list[list[int]], list[float]]:

@@ -35,6 +35,7 @@ _DATA_WORDS = {
 }
 _SETTING_WORDS = {
     "financial_features": "Financial features",
+    "favorable": "Good scores of the model",
     "decision_threshold": "Decision threshold",
     "consistency_threshold": "Consistency threshold",
     "max_distance": "Farthest match",

@@ -178,7 +178,7 @@ _TABLES: tuple[Callable[[Mapping[str, Any]], Table], ...] = (
 
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("person", "match", "label", "decision", "match_decision", "reason", "match_reason"), "whole"),
-    **dict.fromkeys(("group", "other_group", "regime", "feature"), "text"),
+    **dict.fromkeys(("group", "other_group", "regime", "feature", "person_id", "match_id"), "text"),
     **dict.fromkeys(("value", "match_value", "is_negligible"), "any"),
     "shared_reasons": "share",
     "q_value": "p",

@@ -518,7 +518,7 @@ def test_a_reference_that_is_no_group_is_refused(old):
 
 
 def test_people_are_those_of_the_audit_in_order(people, old):
-    found = people_of(old.pairs.sample(frac=1, random_state=0))
+    found = people_of(old, old.pairs.sample(frac=1, random_state=0))
     assert (found.label == people[1]).all()
     assert (found.group == people[2]).all()
     assert len(found) == 200

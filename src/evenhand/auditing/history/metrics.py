@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from evenhand.auditing.direction import own_score
 from evenhand.auditing.influences import Influence, gap_key, input_key
 from evenhand.auditing.options import FindingKey
 from evenhand.exceptions import InvalidInputError
@@ -329,13 +330,13 @@ def sorted_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
     return pairs.iloc[np.lexsort((names.to_numpy(dtype=str), pairs["person"].to_numpy()))].reset_index(drop=True)
 
 
-def people_of(pairs: pd.DataFrame) -> People:
-    """The people of a table of pairs, whether they have a match or not."""
+def people_of(data: Mapping[str, Any], pairs: pd.DataFrame) -> People:
+    """The people of an audit's pairs, whether they have a match or not; scores are of the favorable outcome."""
     rows = pairs.drop_duplicates("person").sort_values("person")
     return People(
         label=rows["label"].to_numpy(dtype=np.int64),
         group=rows["group"].to_numpy(dtype=str),
-        score=rows["score"].to_numpy(dtype=np.float64),
+        score=own_score(rows["score"].to_numpy(dtype=np.float64), data["settings"]["favorable"]),
         decision=rows["decision"].to_numpy(dtype=np.int64),
     )
 
@@ -351,7 +352,7 @@ def pair_codes(data: Mapping[str, Any], pairs: pd.DataFrame) -> NDArray[np.int64
 def _from_people(
     data: Mapping[str, Any], pairs: pd.DataFrame, metrics: Mapping[str, AuditMetric]
 ) -> dict[str, AuditMetric]:
-    people = people_of(pairs)
+    people = people_of(data, pairs)
     influence = auc_influence(people.label, people.score)
     error = float(np.sqrt((influence**2).sum()))
     found = [replace(metrics["auc"], standard_error=error)]

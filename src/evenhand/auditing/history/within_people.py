@@ -39,7 +39,7 @@ def errors_within_people(
     -------
     Nothing where the people of the two tables are in another order: a decision cannot be told from another's then.
     """
-    first, second = people_of(own), people_of(new)
+    first, second = people_of(own_data, own), people_of(new_data, new)
     if len(first) != len(second) or (first.label != second.label).any() or (first.group != second.group).any():
         return {}
     variances = {**_rate_variances(first, second, reference), **_area_variances(first, second)}

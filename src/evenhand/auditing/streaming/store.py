@@ -80,7 +80,7 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
     """The files of a batch, made where it is audited."""
     record, contents = output.record, dict[str, pa.Buffer]()
     if output.pairs is not None:
-        contents["pairs"] = _parquet(output.pairs, _PAIR_SCHEMA)
+        contents["pairs"] = _parquet(output.pairs, _schema_of(output.pairs))
     if output.screened is not None and len(output.screened):
         contents["screened.parquet"] = _parquet(output.screened.assign(**{"": output.screened_groups}))
     if output.triples is not None:
@@ -91,6 +91,12 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
         contents["nulls.npz"] = pa.py_buffer(codec.encode(output.nulls))
     contents["npz"] = pa.py_buffer(codec.encode(record))
     return BatchFiles(record.number, {_name(record.number, ending): content for ending, content in contents.items()})
+
+
+def _schema_of(pairs: pd.DataFrame) -> pa.Schema:
+    """Types of the pair table's columns; every batch has the same, whatever its values."""
+    ids = [pa.field(name, pa.string()) for name in ("person_id", "match_id") if name in pairs.columns]
+    return pa.schema([*_PAIR_SCHEMA, *ids])
 
 
 def _parquet(table: pd.DataFrame, schema: pa.Schema | None = None) -> pa.Buffer:

@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
+from evenhand.auditing.direction import check_direction
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.identities import reference_hash
-from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, StreamOptions
+from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
 from evenhand.auditing.people import People, check_finances_apart, people_of
 from evenhand.auditing.reference import AuditReference, audited_model, input_columns
 from evenhand.auditing.result import AuditResult
@@ -69,11 +70,14 @@ def audit_stream(
     keep_inputs: Sequence[str] = (),
     keep_group: bool = False,
     positive_label: str | None = None,
+    decisions: str | None = None,
+    ids: str | None = None,
     drop_missing: bool = False,
     clusters: str | None = None,
     by: Sequence[str] = (),
     evidence: bool = AuditOptions.evidence,
     evidence_people: int | None = StreamOptions.evidence_people,
+    favorable: Favorable | None = AuditOptions.favorable,
     decision_threshold: float = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
@@ -126,7 +130,9 @@ def audit_stream(
         Columns to keep as inputs though they look like an id, a date or a saved index, which are otherwise left out, or
         refused where the model names them.
     positive_label
-        Value of `label` that is the favorable outcome; needed where it is not 0 or 1.
+        Value of `label` that is the favorable outcome, whatever `favorable` is; needed where it is not 0 or 1.
+    decisions, ids
+        Columns of the decisions that were made, 1 for a favorable one, and of people's own ids: see `evenhand.audit`.
     drop_missing
         Leave out, and count, rows without a label or a group; otherwise they are refused.
     clusters
@@ -139,7 +145,7 @@ def audit_stream(
     evidence_people
         Compare so many people only, drawn at random; None for everyone. Comparing takes about two thirds of the time,
         and a million people give the excess to the third decimal and beyond. The result says how many were compared.
-    decision_threshold, consistency_threshold, max_distance, attribution, limits, random_state, settings
+    favorable, decision_threshold, consistency_threshold, max_distance, attribution, limits, random_state, settings
         As in `evenhand.audit`.
 
     Returns
@@ -178,6 +184,7 @@ def audit_stream(
     options = AuditOptions(
         **vars(settings or AuditSettings()),
         financial_features=tuple(financial_features),
+        favorable=favorable,
         decision_threshold=decision_threshold,
         consistency_threshold=consistency_threshold,
         max_distance=max_distance,
@@ -214,6 +221,9 @@ def audit_stream(
         positive_label=positive_label,
         drop_missing=drop_missing,
         clusters=clusters,
+        favorable=favorable,
+        decisions=decisions,
+        ids=ids,
     )
     asked = (*financial_features, *keep_inputs, *(features or ()))
     first = people.read(people.batches[0], columns.features).to_pandas(use_threads=False)
@@ -268,9 +278,16 @@ def _plan(
     assert rows.table is not None
     assert rows.groups is not None
     audited = audited_model(_on_device(model, how.device), options, rows.table)
-    options = replace(options, financial_features=tuple(financial), attribution=audited.attribution)
     pool = _checked_pool(people_of(rows, audited, rows.groups.names, "The reference"))
     check_finances_apart(pool, financial)
+    if options.favorable is None:
+        check_direction(audited, pool)
+    options = replace(
+        options,
+        financial_features=tuple(financial),
+        attribution=audited.attribution,
+        favorable=options.favorable or "high",
+    )
     with one_torch_thread(), one_blas_thread():
         fitted = _with_known(AuditReference.of(audited, options, pool, people.n_rows), people.n_rows)
     n_compared = how.evidence_people

@@ -62,11 +62,11 @@ function filtered() {
   const group = byId("f-group").value;
   const decision = DECISIONS[byId("f-decision").value];
   const flag = FLAGS[byId("f-flag").value];
-  // A whole number is looked for as the row of a person first: "17" should not find everyone who has a 17 somewhere.
-  const isRow = words.length === 1 && /^\d+$/.test(words[0]) &&
-    (data.person.includes(Number(words[0])) || data.match.includes(Number(words[0])));
-  const finds = isRow
-    ? (i) => String(data.person[i]) === words[0] || String(data.match[i]) === words[0]
+  // A word that names a person is looked for as such first: "17" should not find everyone who has a 17 somewhere.
+  const names = (i) => [data.person[i], data.match[i]].map((name) => String(name).toLowerCase());
+  const isName = words.length === 1 && data.person.some((_, i) => names(i).includes(words[0]));
+  const finds = isName
+    ? (i) => names(i).includes(words[0])
     : (i) => words.every((word) => texts[i].includes(word));
   const rows = [];
   for (let i = 0; i < n; i += 1) {

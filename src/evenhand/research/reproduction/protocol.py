@@ -68,7 +68,7 @@ def run_protocol(
             "n_people": len(data),
             "n_columns": data.X.shape[1],
             "source": data.source,
-            "notes": list(data.notes),
+            "notes": [*data.notes, *data.reservations],
             "exclusions": data.exclusions,
             "settings": settings.to_dict(),
             "versions": versions(),

@@ -1,0 +1,72 @@
+"""Which end of the score is good, and whether the scores and labels at hand agree on it."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from evenhand.auditing.options import Favorable
+from evenhand.auditing.people import People
+from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.estimate import Estimate
+from evenhand.metrics.roc import auc_interval
+from evenhand.models.protocol import AuditedModel
+
+__all__ = ["check_direction", "is_wrong_way_round", "own_score"]
+
+_ASKED = 20_000  # people who are scored to see which way round the score is
+_FEW = 10  # of either label, whom a score may separate the wrong way round by chance
+
+Score = TypeVar("Score", float, NDArray[np.float64])
+
+
+def own_score(probability: Score, favorable: Favorable) -> Score:
+    """The model's own probability from that of the favorable outcome, and the other way round.
+
+    Examples
+    --------
+    >>> own_score(0.75, "low"), own_score(0.75, "high")
+    (0.25, 0.75)
+    """
+    return 1 - probability if favorable == "low" else probability
+
+
+def is_wrong_way_round(area: Estimate, n_fewest: int) -> bool:
+    """Whether an area under the ROC curve is below one half beyond chance, given the people of the rarer label.
+
+    Examples
+    --------
+    >>> is_wrong_way_round(Estimate(0.35, 0.33, 0.37), 100), is_wrong_way_round(Estimate(0.45, 0.3, 0.6), 20)
+    (True, False)
+    """
+    return area.high < 0.5 if math.isfinite(area.high) else area.value == 0 and n_fewest >= _FEW
+
+
+def check_direction(model: AuditedModel, people: People) -> None:
+    """Refuse a score that ranks people against their labels.
+
+    Raises
+    ------
+    InvalidInputError
+        If the area under the ROC curve is below one half beyond chance.
+    """
+    rows = np.linspace(0, len(people) - 1, min(len(people), _ASKED)).astype(np.int64)
+    with torch.no_grad():
+        score = model.margin(people.x[torch.as_tensor(rows, device=people.x.device)]).double().cpu().numpy()
+    labels = people.labels[rows]
+    if not np.isfinite(score).all():
+        return  # refused where people are explained
+    area = auc_interval(labels, score)
+    if is_wrong_way_round(area, int(np.bincount(labels, minlength=2).min())):
+        interval = f" (95 % interval {area.low:.3f} to {area.high:.3f})" if math.isfinite(area.high) else ""
+        raise InvalidInputError(
+            f"The model ranks people against `y`, with an AUC of {area.value:.3f}{interval}, where high scores and 1 "
+            'in `y` should both be favorable: for a score that is a risk, pass `favorable="low"` (--favorable low) and '
+            "`y` as the model was fitted, 1 for the bad outcome, or name the good one with --positive-label; if only "
+            '`y` is the other way round, turn it; if the model really is this bad, pass `favorable="high"` '
+            "(--favorable high)."
+        )

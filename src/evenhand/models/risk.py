@@ -1,0 +1,116 @@
+"""A model whose score is a risk: the audit sees it turned round, so that high is favorable in all that follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.attribution import Explanation
+from evenhand.attribution.gradients import Method
+from evenhand.models.protocol import AuditedModel
+
+__all__ = ["RiskModel"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Turned:
+    """An explanation of a risk, as one of the favorable outcome: every contribution with the other sign."""
+
+    risk: Explanation
+    is_probability: bool
+
+    def _score(self, risk: Tensor) -> Tensor:
+        return 1 - risk if self.is_probability else -risk
+
+    @property
+    def values(self) -> Tensor:
+        return -self.risk.values
+
+    @property
+    def logit(self) -> Tensor:
+        return self._score(self.risk.logit)
+
+    @property
+    def baseline_logit(self) -> Tensor:
+        return self._score(self.risk.baseline_logit)
+
+    @property
+    def completeness_gap(self) -> Tensor:
+        return self.risk.completeness_gap
+
+    @property
+    def standard_error(self) -> Tensor | None:
+        return self.risk.standard_error
+
+    @property
+    def method(self) -> str:
+        return self.risk.method
+
+    def rows(self, index: Tensor) -> Self:
+        return type(self)(self.risk.rows(index), self.is_probability)
+
+    def with_inputs_of(self, other: Self) -> Tensor:
+        return -self.risk.with_inputs_of(other.risk)
+
+    def per_deviation(self, deviation: Tensor) -> Tensor:
+        return -self.risk.per_deviation(deviation)
+
+    def leaving_out(self, placebo: Self, n_known: Tensor, without_one: Tensor | None = None) -> Self:
+        return type(self)(self.risk.leaving_out(placebo.risk, n_known, without_one), self.is_probability)
+
+
+class RiskModel(AuditedModel):
+    """A model of the unfavorable outcome, seen as one of the favorable outcome.
+
+    Parameters
+    ----------
+    risk
+        The model as it is: its class 1, and so 1 in the labels it was fitted on, is the unfavorable outcome.
+
+    Examples
+    --------
+    >>> from evenhand.models.dispatch import as_audited_model
+    >>> risk = as_audited_model(torch.nn.Linear(1, 1))
+    >>> x = torch.ones(1, 1)
+    >>> bool(RiskModel(risk).margin(x) == -risk.margin(x))
+    True
+    >>> RiskModel(risk).favorable_labels(np.array([0, 1]))
+    array([1, 0])
+    """
+
+    def __init__(self, risk: AuditedModel) -> None:
+        self.risk = risk
+        self.kind, self.encoder, self.attribution = risk.kind, risk.encoder, risk.attribution
+        self.takes_missing, self.output = risk.takes_missing, risk.output
+        self.categorical_inputs = risk.categorical_inputs
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the matrix that the model sees."""
+        return self.risk.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return self.risk.device
+
+    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Explanation:
+        """Attributions of the favorable outcome: those of the risk with the other sign."""
+        return self._turned(self.risk.attribute(x, baseline, n_steps, method))
+
+    def margin(self, x: Tensor) -> Tensor:
+        """The explained score of the favorable outcome."""
+        risk = self.risk.margin(x)
+        return 1 - risk if self.output == "probability" else -risk
+
+    def favorable_labels(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """1 for the favorable outcome, from labels that are 1 for the unfavorable one."""
+        return 1 - labels
+
+    def _turned(self, risk: Explanation) -> Explanation:
+        return _Turned(risk, self.output == "probability")
