@@ -16,7 +16,7 @@ from evenhand.auditing.batch import BatchFindings, audit_batch
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.options import AuditOptions, AuditSettings
 from evenhand.auditing.people import People, check_known_groups
-from evenhand.auditing.reference import AuditReference, audited_model
+from evenhand.auditing.reference import AuditReference, audited_model, decision_threshold_of
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
 from evenhand.exceptions import InvalidInputError
@@ -36,7 +36,7 @@ def audit(
     sensitive_features: Any,  # noqa: ANN401 - any column or table
     financial_features: Sequence[str],
     reference: tuple[Any, Any, Any] | None = None,
-    decision_threshold: float = AuditOptions.decision_threshold,
+    decision_threshold: float | None = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
     attribution: AttributionChoice = AuditOptions.attribution,
@@ -69,14 +69,15 @@ def audit(
         `(X, y, sensitive_features)` of the people to match in and to take baselines from, usually the training data;
         by default the audited people themselves.
     decision_threshold
-        Probability from which the decision is favorable.
+        Probability from which the decision is favorable. By default the model's own, of a `FixedThresholdClassifier` or
+        a `TunedThresholdClassifierCV`; of any other model 0.5.
     consistency_threshold
         CEC score above which the reasoning counts as different.
     max_distance
         Matches farther than this, in standard deviations of the financial features, are left out; None for no limit.
     attribution
         ``"auto"`` for the exact way where the model has one; or one of ``"integrated_gradients"``, ``"linear"``,
-        ``"tree_shap"`` and ``"sampled_shapley"``. The result's settings say which was used.
+        ``"additive"``, ``"tree_shap"`` and ``"sampled_shapley"``. The result's settings say which was used.
     by
         Further columns of the audited people within whose values the excess is wanted, such as product or state.
     evidence
@@ -120,7 +121,12 @@ def audit(
     audited = audited_model(model, options, table)
     table = audited.aligned(table)
     financial = check_columns(financial_features, list(table.columns), "financial_features")
-    options = replace(options, financial_features=tuple(financial), attribution=audited.attribution)
+    options = replace(
+        options,
+        financial_features=tuple(financial),
+        attribution=audited.attribution,
+        decision_threshold=decision_threshold_of(model, audited, options),
+    )
     people, pool = _checked_people(audited, table, y, sensitive_features, reference)
     fitted = AuditReference.of(audited, options, pool)
     found = audit_batch(fitted, people, _by_columns(by, len(people)))

@@ -122,10 +122,10 @@ def audit_batch(
     own = explainer.explain(people.x, people.cells)
     scored = score_batch_pairs(explainer, own, people, pool, pairs)
     score: Floats = reference.model.probability(own.logit).cpu().numpy()
-    decision = (score >= settings.decision_threshold).astype(np.int64)
+    decision = (score >= reference.decision_threshold).astype(np.int64)
     regime = np.full(len(pairs), None, dtype=object)
     done = scored.is_scored
-    match_decision = (scored.match_score >= settings.decision_threshold).astype(np.int64)
+    match_decision = (scored.match_score >= reference.decision_threshold).astype(np.int64)
     regime[done] = assign_regimes(
         decision[pairs.person[done]],
         match_decision[done],
@@ -144,7 +144,7 @@ def audit_batch(
             points,
             person_row=person_row,
             first_person=first_person,
-            decision_threshold=settings.decision_threshold,
+            decision_threshold=reference.decision_threshold,
             max_distance=settings.max_distance,
             by={name: text_codes(values)[1] for name, values in by.items()},
             compared=compared,

@@ -66,7 +66,10 @@ class AuditOptions(AuditSettings):
     financial_features: tuple[str, ...] = field(
         default=(), metadata=_help("Columns on which people are comparable: a,b,c.")
     )
-    decision_threshold: float = field(default=0.5, metadata=_help("Probability from which the decision is favorable."))
+    decision_threshold: float | None = field(
+        default=None,
+        metadata=_help("Probability from which the decision is favorable; by default the model's own, or else 0.5."),
+    )
     consistency_threshold: float = field(default=0.3, metadata=_help("CEC score above which reasoning differs."))
     max_distance: float | None = field(
         default=None, metadata=_help("Farthest match that counts, in standard deviations.")
@@ -74,7 +77,7 @@ class AuditOptions(AuditSettings):
     attribution: AttributionChoice = field(
         default="auto",
         metadata=_help(
-            "auto, integrated_gradients, linear, tree_shap or sampled_shapley; by default what fits the model."
+            "auto, integrated_gradients, linear, additive, tree_shap or sampled_shapley; auto takes what fits best."
         ),
     )
     evidence: bool = field(
@@ -86,6 +89,8 @@ class AuditOptions(AuditSettings):
         super().__post_init__()
         for name in ("decision_threshold", "consistency_threshold"):
             value = getattr(self, name)
+            if name == "decision_threshold" and value is None:
+                continue
             if not isinstance(value, (int, float)) or not 0 <= value <= 1:
                 raise InvalidInputError(f"{_named(name)} must be a number in [0, 1], got {value!r}.")
 

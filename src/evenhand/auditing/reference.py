@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +12,17 @@ import pandas as pd
 from evenhand.auditing.options import AuditOptions
 from evenhand.auditing.people import People
 from evenhand.auditing.triples import EvidenceReference
+from evenhand.exceptions import EvenhandWarning
 from evenhand.matching import MatchReference
 from evenhand.matching.space import Missing
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer
 from evenhand.models.protocol import AuditedModel
+from evenhand.models.thresholds import own_threshold
 
-__all__ = ["AuditReference", "audited_model", "input_columns"]
+__all__ = ["AuditReference", "audited_model", "decision_threshold_of", "input_columns"]
+
+_SAME_THRESHOLD = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +47,12 @@ class AuditReference:
     explainer: Explainer
     matcher: MatchReference
     evidence: EvidenceReference | None
+
+    @property
+    def decision_threshold(self) -> float:
+        """Probability from which decisions are favorable."""
+        assert self.settings.decision_threshold is not None, "settled by `decision_threshold_of`"
+        return self.settings.decision_threshold
 
     @classmethod
     def of(cls, model: AuditedModel, settings: AuditOptions, pool: People) -> AuditReference:
@@ -76,6 +87,22 @@ def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> Aud
         random_state=options.random_state,
         table=table,
     )
+
+
+def decision_threshold_of(model: Any, audited: AuditedModel, options: AuditOptions) -> float:  # noqa: ANN401 - any model
+    """The threshold that the user gave, or else the model's own, or else 0.5; a warning where the first two differ."""
+    own, given = own_threshold(model, audited), options.decision_threshold
+    if given is None:
+        return 0.5 if own is None else own
+    if own is not None and abs(own - given) > _SAME_THRESHOLD:
+        warnings.warn(
+            f"`decision_threshold` (--decision-threshold) is {given:g}, but the {type(model).__name__} decides at a "
+            f"probability of {own:.6g}: the audit is of decisions that the model does not make. Leave it out to audit "
+            "the model's own.",
+            EvenhandWarning,
+            stacklevel=3,
+        )
+    return float(given)
 
 
 def input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model

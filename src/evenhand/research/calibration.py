@@ -205,6 +205,7 @@ def _audited(
     options = AuditOptions(
         **vars(settings),
         financial_features=tuple(financial_features),
+        decision_threshold=0.5,
         attribution=audited.attribution,
         random_state=random_state,
     )

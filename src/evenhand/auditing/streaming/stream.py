@@ -18,7 +18,7 @@ from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, StreamOptions
 from evenhand.auditing.people import People, people_of
-from evenhand.auditing.reference import AuditReference, audited_model, input_columns
+from evenhand.auditing.reference import AuditReference, audited_model, decision_threshold_of, input_columns
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.streaming.batch_audit import BatchContext
 from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_threads
@@ -70,7 +70,7 @@ def audit_stream(
     by: Sequence[str] = (),
     evidence: bool = AuditOptions.evidence,
     evidence_people: int | None = StreamOptions.evidence_people,
-    decision_threshold: float = AuditOptions.decision_threshold,
+    decision_threshold: float | None = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
     attribution: AttributionChoice = AuditOptions.attribution,
@@ -250,7 +250,12 @@ def _plan(
     assert rows.table is not None
     assert rows.groups is not None
     audited = audited_model(_on_device(model, how.device), options, rows.table)
-    options = replace(options, financial_features=tuple(financial), attribution=audited.attribution)
+    options = replace(
+        options,
+        financial_features=tuple(financial),
+        attribution=audited.attribution,
+        decision_threshold=decision_threshold_of(model, audited, options),
+    )
     pool = _checked_pool(people_of(rows, audited, rows.groups.names, "The reference"))
     with one_torch_thread(), one_blas_thread():
         fitted = _with_known(AuditReference.of(audited, options, pool), people.n_rows)
