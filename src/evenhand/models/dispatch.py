@@ -22,6 +22,7 @@ from evenhand.models.onnx import OnnxModel, onnx_model
 from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, OffersAuditedModel, Output
 from evenhand.models.shapley import ShapleyModel
 from evenhand.models.sklearn import is_kind, linear_model, network_model, unwrapped
+from evenhand.models.torch_module import module_model
 from evenhand.models.trees import TreeEnsemble, tree_library
 from evenhand.models.trees.adapter import tree_model
 
@@ -136,7 +137,7 @@ def _known(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN40
     if isinstance(model, AuditedModel):
         return model
     if isinstance(model, nn.Module):
-        return DifferentiableModel(model, f"torch module {type(model).__name__}")
+        return module_model(model, output=options.output, table=options.table)
     if isinstance(model, OnnxModel):
         return onnx_model(model, table=options.table, **options.sampling)
     if isinstance(model, OffersAuditedModel):
