@@ -26,13 +26,15 @@ from torch import Tensor
 from evenhand.attribution.shapley import Contributions
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["Coalitions", "SampledShapley", "antithetic_permutations"]
+__all__ = ["Coalitions", "SampledShapley", "all_coalitions_game", "antithetic_permutations"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # Largest number of input values handed to the score at once; bounds memory whatever the number of people.
 _CALL_VALUES = 4_000_000
+# Walks that cost more than all coalitions of up to ten inputs.
+_ALL = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,6 +198,11 @@ class SampledShapley:
     def _scores(self, points: Floats) -> Floats:
         n, n_points, d = points.shape
         return self.score(points.reshape(-1, d)).reshape(n, n_points)
+
+
+def all_coalitions_game(score: Callable[[Floats], Floats]) -> SampledShapley:
+    """A score of a few inputs, of which all coalitions are taken."""
+    return SampledShapley(score, _ALL)
 
 
 def _slices(n: int, values_per_row: int) -> Iterator[slice]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -220,7 +219,12 @@ def black_box_model(
     """
     columns = fitted_names(model) if names is None else [str(column) for column in names]
     coded = _coded(table, columns, categorical) if encoder is None else None
-    if columns is None and encoder is None and coded is None and _asks_for_names(model, table):
+    if (
+        columns is None
+        and encoder is None
+        and coded is None
+        and _asks_for_names(score_function(model, output)[0], table)
+    ):
         assert table is not None
         columns = [str(column) for column in table.columns]
     score, explained = score_function(model, output, columns, coded)
@@ -259,12 +263,12 @@ def scores_missing(
     return True
 
 
-def _asks_for_names(model: Any, table: pd.DataFrame | None) -> bool:  # noqa: ANN401
-    """Whether a function fails on a matrix in the way of one that asks for columns by name."""
-    if table is None or not len(table) or not inspect.isroutine(model):
+def _asks_for_names(score: Score, table: pd.DataFrame | None) -> bool:
+    """Whether a score fails on a matrix in the way of one that asks for columns by name."""
+    if table is None or not len(table):
         return False
     try:
-        model(table.iloc[:2].to_numpy(dtype=np.float64, na_value=np.nan))
+        score.function(table.iloc[:2].to_numpy(dtype=np.float64, na_value=np.nan))
     except (AttributeError, IndexError, KeyError, TypeError):
         return True
     except Exception:

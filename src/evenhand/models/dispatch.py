@@ -16,19 +16,23 @@ from evenhand.models.black_box import black_box_model, sampled_model
 from evenhand.models.catboost import catboost_black_box, takes_categories
 from evenhand.models.encoders.column_sources import part_that_mixes
 from evenhand.models.encoders.pipeline_encoder import pipeline_encoder
+from evenhand.models.encoders.steps import Steps, flat_steps
 from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.interpret import boosting_machine, is_boosting_machine
 from evenhand.models.linear import LinearModel
 from evenhand.models.onnx import OnnxModel, onnx_model
+from evenhand.models.optbinning import ScorecardBins, is_scorecard
 from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, OffersAuditedModel, Output
 from evenhand.models.shapley import ShapleyModel
 from evenhand.models.sklearn import is_kind, linear_model, network_model, unwrapped
+from evenhand.models.statsmodels import is_statsmodels, statsmodels_model
 from evenhand.models.torch_module import module_model
 from evenhand.models.trees import TreeEnsemble, tree_library
 from evenhand.models.trees.adapter import tree_model
 
 __all__ = ["ATTRIBUTIONS", "AttributionChoice", "as_audited_model"]
 
-AttributionChoice = Literal["auto", "integrated_gradients", "linear", "tree_shap", "sampled_shapley"]
+AttributionChoice = Literal["auto", "integrated_gradients", "linear", "additive", "tree_shap", "sampled_shapley"]
 ATTRIBUTIONS: tuple[str, ...] = get_args(AttributionChoice)
 
 
@@ -142,7 +146,14 @@ def _known(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN40
         return onnx_model(model, table=options.table, **options.sampling)
     if isinstance(model, OffersAuditedModel):
         return model.audited_model()
+    if is_statsmodels(model):
+        return statsmodels_model(model, options.table, **options.sampling)
     model = unwrapped(model)
+    if is_scorecard(model):
+        bins = pipeline_encoder(ScorecardBins(model), options.table)
+        return None if bins is None else _known_estimator(model.estimator_, options, bins)
+    if is_boosting_machine(model):
+        return boosting_machine(model, options.table)
     if is_kind(model, "Pipeline"):
         return _known_pipeline(model, options)
     return _known_estimator(model, options, None)
@@ -165,17 +176,19 @@ def _known_estimator(model: Any, options: _Options, encoder: EncodesTables | Non
 
 def _known_pipeline(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN401
     """The last step of a pipeline on what the steps before it make of the table."""
-    last = unwrapped(model.steps[-1][1])
-    if len(model.steps) == 1:
+    *before, (_, last) = flat_steps(model)
+    last = unwrapped(last)
+    if not before:
         return _known(last, options)
-    if is_kind(last, "Pipeline"):
-        return _known_pipeline(Pipeline([*model.steps[:-1], *last.steps]), options)
+    if is_kind(last, "Pipeline"):  # inside a search
+        return _known_pipeline(Pipeline([*before, *last.steps]), options)
     if options.allows("sampled_shapley") and takes_categories(last):
         return None
-    encoder = pipeline_encoder(model[:-1], options.table)
+    steps = Steps(tuple(before))
+    encoder = pipeline_encoder(steps, options.table)
     if encoder is not None:
         return _known_estimator(last, options, encoder)
-    step = type(part_that_mixes(model[:-1], getattr(model, "n_features_in_", 0))).__name__
+    step = type(part_that_mixes(steps, getattr(model, "n_features_in_", 0))).__name__
     if not options.allows("sampled_shapley"):
         raise InvalidInputError(
             f'attribution="{options.attribution}" does not apply: the pipeline\'s step {step} mixes columns, or makes '

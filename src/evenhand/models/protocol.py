@@ -22,7 +22,7 @@ __all__ = ["AttributionName", "AuditedModel", "EncodesTables", "OffersAuditedMod
 # What the explained score is: log-odds of the favorable outcome, or its probability.
 Output = Literal["log-odds", "probability"]
 
-AttributionName = Literal["integrated_gradients", "linear", "tree_shap", "sampled_shapley"]
+AttributionName = Literal["integrated_gradients", "linear", "additive", "tree_shap", "sampled_shapley"]
 
 
 @runtime_checkable
