@@ -19,6 +19,7 @@ from evenhand.auditing.people import People, check_known_groups
 from evenhand.auditing.reference import AuditReference, audited_model, decision_threshold_of
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
+from evenhand.auditing.sampling_progress import shown_sampling
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.validation import as_groups, as_labels, as_table, check_columns
@@ -43,6 +44,7 @@ def audit(
     by: Any = None,  # noqa: ANN401 - any column or table
     evidence: bool = AuditOptions.evidence,
     random_state: int = AuditOptions.random_state,
+    progress: bool = False,
     settings: AuditSettings | None = None,
 ) -> AuditResult:
     """Audit how a model reasons about comparable people of different groups.
@@ -85,8 +87,10 @@ def audit(
         time and says nothing of noise.
     random_state
         Seed of everything drawn at random.
+    progress
+        Whether to say how long attributions that are sampled will take, and how far they have come.
     settings
-        Further choices: steps of integration, what the model's score is, permutations of sampled Shapley values.
+        Further choices: steps of integration, what the model's score is, orders and error of sampled Shapley values.
 
     Returns
     -------
@@ -129,7 +133,8 @@ def audit(
     )
     people, pool = _checked_people(audited, table, y, sensitive_features, reference)
     fitted = AuditReference.of(audited, options, pool)
-    found = audit_batch(fitted, people, _by_columns(by, len(people)))
+    with shown_sampling(fitted, len(people), is_shown=progress) as watched:
+        found = audit_batch(watched, people, _by_columns(by, len(people)))
     return _assembled(fitted, found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,13 @@ from evenhand.matching.space import Missing
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer
 from evenhand.models.protocol import AuditedModel
+from evenhand.models.sampling_plan import is_sampled, needed_permutations, with_permutations
 from evenhand.models.thresholds import own_threshold
 
 __all__ = ["AuditReference", "audited_model", "decision_threshold_of", "input_columns"]
 
 _SAME_THRESHOLD = 1e-9
+_ORDERS = 32  # of sampled Shapley values, until a trial settles how many are needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,14 +64,18 @@ class AuditReference:
         missing: Missing = "indicator" if model.accepts_missing else "error"
         names = np.asarray(pool.groups.names)[pool.groups.codes]
         device = None if pool.x.device.type == "cpu" else str(pool.x.device)
+        explainer = Explainer.of(model, pool.x, pool.labels, pool.groups.codes, settings.n_steps, settings.method)
+        if is_sampled(explainer) and settings.n_permutations is None:
+            n_orders = needed_permutations(explainer, pool.x, pool.cells, settings.sampling_error)
+            explainer, settings = with_permutations(explainer, n_orders), replace(settings, n_permutations=n_orders)
         F = model.financial_table(pool.table, financial)
         matcher = MatchReference.of(F, pool.labels, names, missing=missing, device=device)
         is_financial = model.is_financial(list(pool.table.columns), financial)
         return cls(
-            model=model,
+            model=explainer.model,
             settings=settings,
             pool=pool,
-            explainer=Explainer.of(model, pool.x, pool.labels, pool.groups.codes, settings.n_steps, settings.method),
+            explainer=explainer,
             matcher=matcher,
             evidence=EvidenceReference.of(pool, matcher.points, is_financial, settings.random_state)
             if settings.evidence
@@ -83,7 +89,7 @@ def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> Aud
         model,
         attribution=options.attribution,
         output=options.output,
-        n_permutations=options.n_permutations,
+        n_permutations=options.n_permutations or _ORDERS,
         random_state=options.random_state,
         table=table,
     )

@@ -66,6 +66,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             financial_features=plan.financial_features,
             reference=None if pool is None else (pool.table, pool.labels, _names(pool)),
             by=by,
+            progress=True,
             **_audit_options(plan),
         )
     files = {"data file": path, "model file": plan.model, "reference file": plan.reference}

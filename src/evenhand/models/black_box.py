@@ -55,16 +55,21 @@ class Score:
     coded: CodedTable | None = None
 
     def __call__(self, x: Floats) -> Floats:
-        scores = self._one_per_row(self._asked(x), len(x))
+        return self.checked(self._one_per_row(self._asked(x), len(x)))
+
+    def checked(self, scores: Floats) -> Floats:
+        """Scores as they are explained, once they are seen to be what they should be."""
         if self.is_probability and not ((scores >= 0) & (scores <= 1)).all():
             n_bad = int((~((scores >= 0) & (scores <= 1))).sum())
             raise InvalidInputError(
-                f"{self.source} returned {n_bad} of {len(x)} values outside 0 to 1, which are no probabilities; if it "
-                'returns log-odds, pass settings=AuditSettings(output="log-odds") (--output log-odds).'
+                f"{self.source} returned {n_bad} of {len(scores)} values outside 0 to 1, which are no probabilities; "
+                'if it returns log-odds, pass settings=AuditSettings(output="log-odds") (--output log-odds).'
             )
         if not np.isfinite(scores).all():
             n_bad = int((~np.isfinite(scores)).sum())
-            raise InvalidInputError(f"{self.source} returned {n_bad} of {len(x)} scores that are missing or infinite.")
+            raise InvalidInputError(
+                f"{self.source} returned {n_bad} of {len(scores)} scores that are missing or infinite."
+            )
         if self.as_log_odds:
             with np.errstate(divide="ignore"):
                 scores = np.log(scores) - np.log1p(-scores)

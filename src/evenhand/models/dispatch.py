@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
 import pandas as pd
@@ -14,6 +14,7 @@ from evenhand.attribution import FeedForward
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.black_box import black_box_model, sampled_model
 from evenhand.models.catboost import catboost_black_box, takes_categories
+from evenhand.models.combined import exact_combination, is_combination, opened
 from evenhand.models.encoders.column_sources import part_that_mixes
 from evenhand.models.encoders.pipeline_encoder import pipeline_encoder
 from evenhand.models.encoders.steps import Steps, flat_steps
@@ -170,8 +171,32 @@ def _known_estimator(model: Any, options: _Options, encoder: EncodesTables | Non
         except InvalidTypeError:
             if options.attribution == "tree_shap":
                 raise
+    if is_combination(model):
+        return _known_combination(model, options, encoder)
     known = linear_model(model, options.output, encoder) or network_model(model, encoder)
     return known or (None if encoder is None else _black_box(model, options, encoder))
+
+
+def _known_combination(model: Any, options: _Options, encoder: EncodesTables | None) -> AuditedModel | None:  # noqa: ANN401
+    """A combination of several models, through its members."""
+
+    def member(estimator: Any, table: pd.DataFrame) -> AuditedModel | None:  # noqa: ANN401
+        # A margin that is calibrated, or stacked, is taken for what it is.
+        output = None if hasattr(estimator, "predict_proba") else "log-odds"
+        return _known(estimator, replace(options, table=table, sampling={**options.sampling, "output": output}))
+
+    def only_member(estimator: Any) -> AuditedModel | None:  # noqa: ANN401
+        return (
+            _known(estimator, options) if encoder is None else _known_estimator(unwrapped(estimator), options, encoder)
+        )
+
+    if options.table is None:
+        return _black_box(model, options, encoder)
+    exact = exact_combination(model, only_member, encoder, options.table)
+    if exact is not None and (options.output in (None, exact.output) or not options.allows("sampled_shapley")):
+        return exact
+    base = _black_box(model, options, encoder)
+    return opened(model, base, options.table, member)
 
 
 def _known_pipeline(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN401
@@ -198,5 +223,5 @@ def _known_pipeline(model: Any, options: _Options) -> AuditedModel | None:  # no
     return None
 
 
-def _black_box(model: Any, options: _Options, encoder: EncodesTables | None = None) -> AuditedModel:  # noqa: ANN401
+def _black_box(model: Any, options: _Options, encoder: EncodesTables | None = None) -> ShapleyModel:  # noqa: ANN401
     return black_box_model(unwrapped(model), encoder=encoder, table=options.table, **options.sampling)

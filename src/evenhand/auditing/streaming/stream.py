@@ -20,6 +20,7 @@ from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Strea
 from evenhand.auditing.people import People, people_of
 from evenhand.auditing.reference import AuditReference, audited_model, decision_threshold_of, input_columns
 from evenhand.auditing.result import AuditResult
+from evenhand.auditing.sampling_progress import announce_sampling
 from evenhand.auditing.streaming.batch_audit import BatchContext
 from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_threads
 from evenhand.auditing.streaming.manifest import check_resumable, model_probe
@@ -209,6 +210,8 @@ def audit_stream(
         model=model_probe(plan.context.reference.model, plan.context.reference),
         settings=_decisive(plan.context.reference.settings, columns, how, has_reference=reference is not None),
     )
+    if progress:
+        announce_sampling(plan.context.reference, people.n_rows)
     _run(plan.context, people, store, how, progress)
     return_freed_memory()
     return _finished(plan, people, store, content, how, progress)

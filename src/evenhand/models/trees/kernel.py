@@ -14,7 +14,7 @@ import numpy as np
 
 from evenhand.models.trees.ensemble import THRESHOLD, THRESHOLD_BUT_ZERO_IS_MISSING
 
-__all__ = ["add_contributions", "add_input_contributions", "add_margin"]
+__all__ = ["add_contributions", "add_input_contributions", "add_margin", "add_mixtures"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Array = np.ndarray[Any, Any]
@@ -27,6 +27,13 @@ ZERO_REACH = float(np.float32(1e-35))
 # The rows that meet everything a path has asked of one feature so far, as bits.
 INPUT, CONTEXT, BASELINE = 1, 2, 4
 EVERY_ROW = INPUT | CONTEXT | BASELINE
+
+# The place of a single bit, found by a product with a number whose every six bits in a row differ (Leiserson, Prokop &
+# Randall, 1998).
+DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+BIT_PLACE = np.zeros(64, np.int64)
+for _place in range(64):
+    BIT_PLACE[((1 << _place) * int(DE_BRUIJN) % 2**64) >> 58] = _place
 
 
 def compiled(function: Function) -> Function:
@@ -88,6 +95,70 @@ def add_margin(nodes: Records, in_set: Array, roots: Array, x: Array, out: Array
                 else:
                     node = nodes[node].right
             out[i] += nodes[node].value
+
+
+@compiled
+def add_mixtures(
+    nodes: Records,
+    in_set: Array,
+    roots: Array,
+    of_input: Array,
+    of_context: Array,
+    x: tuple[Array, Array, Array],
+    max_depth: Scalar,
+    out: Array,
+) -> None:
+    """Add to `out`, of shape (n, m), the leaves that m mixtures of the rows of `x` reach.
+
+    `x` holds inputs, contexts and baselines. Mixtures are bits: entry (k, j) of `of_input`, and of `of_context`, has
+    those of the mixtures 64 k to 64 k + 63 that take feature j from there; the others take it from the baseline. All
+    mixtures of a person go down a tree together, and are told apart only where the rows part at a feature.
+    """
+    z, w, b = x
+    waiting_node = np.empty(max_depth + 1, np.int64)
+    waiting = np.empty(max_depth + 1, np.uint64)
+    none = np.uint64(0)
+    for tree in range(roots.shape[0]):
+        for word in range(of_input.shape[0]):
+            first = 64 * word
+            n_here = min(64, out.shape[1] - first)
+            everyone = ~none if n_here == 64 else (np.uint64(1) << np.uint64(n_here)) - np.uint64(1)
+            for i in range(z.shape[0]):
+                node, here, n_waiting = np.int64(roots[tree]), everyone, 0
+                while True:
+                    f = np.int64(nodes[node].feature)
+                    while f >= 0:
+                        left_b = goes_left(nodes, in_set, node, b[i, f])
+                        left_w = goes_left(nodes, in_set, node, w[i, f])
+                        left_z = goes_left(nodes, in_set, node, z[i, f])
+                        if left_b == left_w and left_b == left_z:
+                            node = np.int64(nodes[node].left if left_b else nodes[node].right)
+                        else:
+                            take_z, take_w = of_input[word, f], of_context[word, f]
+                            left = ~(take_z | take_w) if left_b else none
+                            left |= take_w if left_w else none
+                            left |= take_z if left_z else none
+                            left &= here
+                            if left == here:
+                                node = np.int64(nodes[node].left)
+                            elif left == none:
+                                node = np.int64(nodes[node].right)
+                            else:
+                                waiting_node[n_waiting] = nodes[node].right
+                                waiting[n_waiting] = here & ~left
+                                n_waiting += 1
+                                here = left
+                                node = np.int64(nodes[node].left)
+                        f = np.int64(nodes[node].feature)
+                    value = nodes[node].value
+                    while here != none:
+                        lowest = here & (~here + np.uint64(1))
+                        out[i, first + BIT_PLACE[(lowest * DE_BRUIJN) >> np.uint64(58)]] += value
+                        here ^= lowest
+                    if n_waiting == 0:
+                        break
+                    n_waiting -= 1
+                    node, here = waiting_node[n_waiting], waiting[n_waiting]
 
 
 @compiled
