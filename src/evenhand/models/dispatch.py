@@ -23,6 +23,7 @@ from evenhand.models.interpret import boosting_machine, is_boosting_machine
 from evenhand.models.linear import LinearModel
 from evenhand.models.onnx import OnnxModel, onnx_model
 from evenhand.models.optbinning import ScorecardBins, is_scorecard
+from evenhand.models.pmml import PmmlModel, pmml_model
 from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, OffersAuditedModel, Output
 from evenhand.models.shapley import ShapleyModel
 from evenhand.models.sklearn import is_kind, linear_model, network_model, unwrapped
@@ -145,6 +146,8 @@ def _known(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN40
         return module_model(model, output=options.output, table=options.table)
     if isinstance(model, OnnxModel):
         return onnx_model(model, table=options.table, **options.sampling)
+    if isinstance(model, PmmlModel):
+        return pmml_model(model, options.table, **options.sampling)
     if isinstance(model, OffersAuditedModel):
         return model.audited_model()
     if is_statsmodels(model):

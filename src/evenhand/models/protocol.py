@@ -118,7 +118,8 @@ class AuditedModel(ABC):
         else:
             values = self.encoder.transform(table)
             self._check_encoded(values, name)
-        return torch.tensor(values, dtype=self.dtype, device=self.device)
+        # Columns taken in another order may be a view that goes backwards, which torch does not take.
+        return torch.tensor(np.ascontiguousarray(values), dtype=self.dtype, device=self.device)
 
     def aligned(self, table: pd.DataFrame, name: str = "X") -> pd.DataFrame:
         """The table with its columns in the order in which the model names them.
