@@ -73,7 +73,8 @@ def inner_estimator(model: Any) -> Any:  # noqa: ANN401
         return None
     attribute = next(inner for name, inner in _WRAPPERS.items() if is_kind(model, name))
     # A `FixedThresholdClassifier` around a model that was fitted before need not be fitted itself.
-    inner = getattr(model, attribute, None) or (model.estimator if is_kind(model, "FixedThresholdClassifier") else None)
+    otherwise = model.estimator if is_kind(model, "FixedThresholdClassifier") else None
+    inner = getattr(model, attribute, otherwise)
     if inner is None:
         raise InvalidInputError(
             f"This {type(model).__name__} holds no fitted model (`{attribute}`): fit it, with refit=True, first."

@@ -115,50 +115,56 @@ def add_mixtures(
     mixtures of a person go down a tree together, and are told apart only where the rows part at a feature.
     """
     z, w, b = x
+    n_words = of_input.shape[0]
     waiting_node = np.empty(max_depth + 1, np.int64)
-    waiting = np.empty(max_depth + 1, np.uint64)
+    waiting = np.empty((max_depth + 1, n_words), np.uint64)
+    here = np.empty(n_words, np.uint64)
     none = np.uint64(0)
+    n_last = out.shape[1] - 64 * (n_words - 1)
+    last = ~none if n_last == 64 else (np.uint64(1) << np.uint64(n_last)) - np.uint64(1)
     for tree in range(roots.shape[0]):
-        for word in range(of_input.shape[0]):
-            first = 64 * word
-            n_here = min(64, out.shape[1] - first)
-            everyone = ~none if n_here == 64 else (np.uint64(1) << np.uint64(n_here)) - np.uint64(1)
-            for i in range(z.shape[0]):
-                node, here, n_waiting = np.int64(roots[tree]), everyone, 0
-                while True:
-                    f = np.int64(nodes[node].feature)
-                    while f >= 0:
-                        left_b = goes_left(nodes, in_set, node, b[i, f])
-                        left_w = goes_left(nodes, in_set, node, w[i, f])
-                        left_z = goes_left(nodes, in_set, node, z[i, f])
-                        if left_b == left_w and left_b == left_z:
-                            node = np.int64(nodes[node].left if left_b else nodes[node].right)
-                        else:
-                            take_z, take_w = of_input[word, f], of_context[word, f]
+        for i in range(z.shape[0]):
+            node, n_waiting = np.int64(roots[tree]), 0
+            for k in range(n_words):
+                here[k] = ~none
+            here[n_words - 1] = last
+            while True:
+                f = np.int64(nodes[node].feature)
+                while f >= 0:
+                    left_b = goes_left(nodes, in_set, node, b[i, f])
+                    left_w = goes_left(nodes, in_set, node, w[i, f])
+                    left_z = goes_left(nodes, in_set, node, z[i, f])
+                    is_any_left, is_any_right = left_b, not left_b
+                    if left_b != left_w or left_b != left_z:
+                        is_any_left, is_any_right = False, False
+                        for k in range(n_words):
+                            take_z, take_w = of_input[k, f], of_context[k, f]
                             left = ~(take_z | take_w) if left_b else none
                             left |= take_w if left_w else none
                             left |= take_z if left_z else none
-                            left &= here
-                            if left == here:
-                                node = np.int64(nodes[node].left)
-                            elif left == none:
-                                node = np.int64(nodes[node].right)
-                            else:
-                                waiting_node[n_waiting] = nodes[node].right
-                                waiting[n_waiting] = here & ~left
-                                n_waiting += 1
-                                here = left
-                                node = np.int64(nodes[node].left)
-                        f = np.int64(nodes[node].feature)
-                    value = nodes[node].value
-                    while here != none:
-                        lowest = here & (~here + np.uint64(1))
-                        out[i, first + BIT_PLACE[(lowest * DE_BRUIJN) >> np.uint64(58)]] += value
-                        here ^= lowest
-                    if n_waiting == 0:
-                        break
-                    n_waiting -= 1
-                    node, here = waiting_node[n_waiting], waiting[n_waiting]
+                            waiting[n_waiting, k] = here[k] & ~left
+                            is_any_left = is_any_left or here[k] & left != none
+                            is_any_right = is_any_right or here[k] & ~left != none
+                        if is_any_left and is_any_right:
+                            for k in range(n_words):
+                                here[k] ^= waiting[n_waiting, k]
+                            waiting_node[n_waiting] = nodes[node].right
+                            n_waiting += 1
+                    node = np.int64(nodes[node].left if is_any_left else nodes[node].right)
+                    f = np.int64(nodes[node].feature)
+                value = nodes[node].value
+                for k in range(n_words):
+                    rest = here[k]
+                    while rest != none:
+                        lowest = rest & (~rest + np.uint64(1))
+                        out[i, 64 * k + BIT_PLACE[(lowest * DE_BRUIJN) >> np.uint64(58)]] += value
+                        rest ^= lowest
+                if n_waiting == 0:
+                    break
+                n_waiting -= 1
+                node = waiting_node[n_waiting]
+                for k in range(n_words):
+                    here[k] = waiting[n_waiting, k]
 
 
 @compiled
