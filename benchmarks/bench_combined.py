@@ -60,7 +60,7 @@ def scored(model, X) -> dict:
         "ours_s": ours,
         "theirs_s": theirs,
         "ratio": theirs / ours,
-        "target": 10,
+        "target": 5,
     }
 
 
