@@ -254,7 +254,8 @@ class SampledShapley:
             values[rows] = np.add.reduceat(gains * asked.turn_weight, starts, axis=1)
             if errors is not None and asked.pair_turns is not None:
                 by_pair = gains[:, asked.pair_turns].mean(axis=-1)
-                errors[rows] = by_pair.std(axis=1, ddof=1) / np.sqrt(by_pair.shape[1])
+                with np.errstate(over="ignore"):  # of scores whose squares are no numbers any more
+                    errors[rows] = by_pair.std(axis=1, ddof=1) / np.sqrt(by_pair.shape[1])
             if self.watch is not None:
                 self.watch(n_asked * len(gains))
         return Contributions(torch.from_numpy(values), None if errors is None else torch.from_numpy(errors))

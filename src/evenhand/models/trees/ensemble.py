@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.attribution.sampled import Mixtures
 from evenhand.exceptions import InvalidInputError
 from evenhand.system.optional import optional_module
 from evenhand.system.threads import n_cores
+
+if TYPE_CHECKING:  # the process that reads a tree file does without torch
+    from evenhand.attribution.sampled import Mixtures
 
 __all__ = ["Tree", "TreeEnsemble"]
 
@@ -332,6 +334,7 @@ class TreeEnsemble:
         Examples
         --------
         >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from evenhand.attribution.sampled import Mixtures
         >>> from evenhand.models.trees import read_trees
         >>> X, y = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), np.array([0, 0, 0, 1])
         >>> model = read_trees(DecisionTreeClassifier(random_state=0).fit(X, y))
