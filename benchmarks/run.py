@@ -5,7 +5,7 @@ import platform
 import sys
 from pathlib import Path
 
-NAMES = ("attribution", "matching", "audit", "evidence", "training", "trees", "black_box")
+NAMES = ("attribution", "matching", "audit", "evidence", "training", "trees", "black_box", "combined")
 
 
 def show(rows: list[dict]) -> None:

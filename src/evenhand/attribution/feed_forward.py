@@ -165,10 +165,13 @@ def feed_forward(model: nn.Module) -> FeedForward | None:
     activations: list[Activation] = []
     for layer in _flat_layers(model):
         if isinstance(layer, nn.Linear):
-            if len(weights) != len(activations):  # two affine maps in a row
-                return None
-            weights.append(layer.weight.t())
-            biases.append(layer.bias if layer.bias is not None else layer.weight.new_zeros(layer.out_features))
+            weight = layer.weight.t()
+            bias: Tensor = layer.bias if layer.bias is not None else layer.weight.new_zeros(layer.out_features)
+            if len(weights) != len(activations):  # two affine maps in a row are one
+                bias = biases.pop() @ weight + bias
+                weight = weights.pop() @ weight
+            weights.append(weight)
+            biases.append(bias)
         elif type(layer) in ACTIVATIONS:
             if len(activations) != len(weights) - 1:  # an activation before, or right after, another
                 return None

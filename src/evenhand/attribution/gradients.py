@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from evenhand.attribution.feed_forward import Activation, FeedForward, feed_forward
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 
-__all__ = ["Attribution", "Method", "attribute", "integrated_gradients", "path_gradients", "placement"]
+__all__ = ["Attribution", "Method", "attribute", "evaluating", "integrated_gradients", "path_gradients", "placement"]
 
 Method = Literal["segments", "midpoint", "exact"]
 ArrayOrTensor = TypeVar("ArrayOrTensor", NDArray[np.floating], Tensor)
@@ -288,7 +288,7 @@ def _attribute_by_autograd(model: nn.Module, x: Tensor, baseline: Tensor, n_step
     alphas = (torch.arange(n_steps, dtype=x.dtype, device=x.device) + 0.5) / n_steps
     rows = max(1, _chunk_values(x.device) // (max(64, x.shape[-1]) * n_steps))
     parts = []
-    with _evaluating(model):
+    with evaluating(model):
         for x_part, b_part in zip(x.split(rows), baseline.split(rows), strict=True):
             points = (b_part + alphas.view(-1, 1, 1) * (x_part - b_part)).flatten(0, 1)
             with torch.enable_grad():
@@ -313,7 +313,7 @@ def _one_logit_per_row(output: Tensor, n_rows: int) -> Tensor:
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Turn dropout off and put every submodule's mode back afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import comb
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -26,13 +27,24 @@ from torch import Tensor
 from evenhand.attribution.shapley import Contributions
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["Coalitions", "SampledShapley", "antithetic_permutations"]
+__all__ = [
+    "Coalitions",
+    "Mixtures",
+    "SampledShapley",
+    "ScoresMixtures",
+    "all_coalitions_game",
+    "antithetic_permutations",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # Largest number of input values handed to the score at once; bounds memory whatever the number of people.
 _CALL_VALUES = 4_000_000
+# Largest number of people asked about at once, so that work of many questions can say how far it has come.
+_CALL_ROWS = 4096
+# Walks that cost more than all coalitions of up to ten inputs.
+_ALL = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,17 +130,69 @@ def _visited_coalitions(orders: Ints) -> Coalitions:
 
 
 @dataclass(frozen=True, eq=False)
+class Mixtures:
+    """The same m questions about each of n people: rows whose every input is one of three.
+
+    Attributes
+    ----------
+    inputs, context, baseline
+        Rows of the people, of shape (n, d).
+    is_input, is_context
+        Which inputs each question takes from there, of shape (m, d); the others are the baseline's.
+    """
+
+    inputs: Floats
+    context: Floats
+    baseline: Floats
+    is_input: NDArray[np.bool_]
+    is_context: NDArray[np.bool_]
+
+    @property
+    def points(self) -> Floats:
+        """The rows that are asked about, of shape (n, m, d).
+
+        Examples
+        --------
+        >>> me, base = np.array([[1.0, 2.0]]), np.array([[0.0, 0.0]])
+        >>> none = np.zeros((2, 2), bool)
+        >>> Mixtures(me, me, base, none, np.array([[True, False], [True, True]])).points.tolist()
+        [[[1.0, 0.0], [1.0, 2.0]]]
+        """
+        mixed = np.where(self.is_context, self.context[:, None, :], self.baseline[:, None, :])
+        return np.where(self.is_input, self.inputs[:, None, :], mixed) if self.is_input.any() else mixed
+
+    def blocks(self, values_per_person: int) -> Iterator[tuple[slice, Mixtures]]:
+        """Parts of the people, each of which has no more than so many values to hold."""
+        for rows in _slices(len(self.context), values_per_person):
+            yield (
+                rows,
+                Mixtures(self.inputs[rows], self.context[rows], self.baseline[rows], self.is_input, self.is_context),
+            )
+
+
+@runtime_checkable
+class ScoresMixtures(Protocol):
+    """A score that is faster asked about all mixtures of a person at once than about each."""
+
+    def mixtures(self, asked: Mixtures) -> Floats:
+        """The score of each question about each person, of shape (n, m)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
 class SampledShapley:
     """A score and its Shapley values: a `Game`.
 
     Attributes
     ----------
     score
-        Maps inputs, of shape (n, d) in float64, to n numbers.
+        Maps inputs, of shape (n, d) in float64, to n numbers. It may also score mixtures.
     n_permutations
         Number of orders, even and at least 4.
     random_state
         Seed of the orders.
+    watch
+        Told how many questions were asked, whenever some were; None for nobody.
 
     Examples
     --------
@@ -142,6 +206,7 @@ class SampledShapley:
     score: Callable[[Floats], Floats]
     n_permutations: int = 32
     random_state: int = 0
+    watch: Callable[[int], None] | None = None
 
     def __post_init__(self) -> None:
         n = self.n_permutations
@@ -155,6 +220,15 @@ class SampledShapley:
     def method(self) -> str:
         """How contributions are computed."""
         return f"Shapley values from {self.n_permutations} antithetic permutations (exact where that is all)"
+
+    def is_exact(self, n_inputs: int) -> bool:
+        """Whether all coalitions of so many inputs are taken."""
+        return coalitions(n_inputs, self.n_permutations, self.random_state).is_exact
+
+    def n_questions(self, n_inputs: int, *, is_own: bool) -> int:
+        """How often the score is asked about a person; in their own context, or in that of another."""
+        asked = coalitions(n_inputs, self.n_permutations, self.random_state)
+        return len(asked.members) + (0 if is_own else len(asked.before))
 
     def margin(self, x: Tensor) -> Tensor:
         """The score, of shape (n,)."""
@@ -173,31 +247,40 @@ class SampledShapley:
         z, w, b = (t.double().cpu().numpy() for t in (inputs, context, baseline))
         values = np.zeros(w.shape)
         errors = np.zeros(w.shape) if is_own and not asked.is_exact else None
-        n_asked = len(asked.members) + (0 if is_own else len(asked.before))
-        for rows in _slices(len(w), n_asked * d):
+        n_asked = self.n_questions(d, is_own=is_own)
+        for rows in _slices(len(w), n_asked * (1 if isinstance(self.score, ScoresMixtures) else d)):
             gains = self._gains(asked, None if is_own else z[rows], w[rows], b[rows])
             starts = np.searchsorted(asked.turn_input, np.arange(d))
             values[rows] = np.add.reduceat(gains * asked.turn_weight, starts, axis=1)
             if errors is not None and asked.pair_turns is not None:
                 by_pair = gains[:, asked.pair_turns].mean(axis=-1)
-                errors[rows] = by_pair.std(axis=1, ddof=1) / np.sqrt(by_pair.shape[1])
+                with np.errstate(over="ignore"):  # of scores whose squares are no numbers any more
+                    errors[rows] = by_pair.std(axis=1, ddof=1) / np.sqrt(by_pair.shape[1])
+            if self.watch is not None:
+                self.watch(n_asked * len(gains))
         return Contributions(torch.from_numpy(values), None if errors is None else torch.from_numpy(errors))
 
     def _gains(self, asked: Coalitions, z: Floats | None, w: Floats, b: Floats) -> Floats:
         """What the score gains at each turn, of shape (n, n_turns)."""
-        points = np.where(asked.members, w[:, None, :], b[:, None, :])
-        without = self._scores(points)
+        without = self._scores(Mixtures(w, w, b, np.zeros_like(asked.members), asked.members))
         if z is None:
             return without[:, asked.joined] - without[:, asked.before]
-        swapped = points[:, asked.before]
-        swapped[:, np.arange(len(asked.before)), asked.turn_input] = z[:, asked.turn_input]
+        is_turn = asked.turn_input[:, None] == np.arange(w.shape[1])
+        swapped = Mixtures(z, w, b, is_turn, asked.members[asked.before])
         return self._scores(swapped) - without[:, asked.before]
 
-    def _scores(self, points: Floats) -> Floats:
-        n, n_points, d = points.shape
-        return self.score(points.reshape(-1, d)).reshape(n, n_points)
+    def _scores(self, asked: Mixtures) -> Floats:
+        if isinstance(self.score, ScoresMixtures):
+            return self.score.mixtures(asked)
+        points = asked.points
+        return self.score(points.reshape(-1, points.shape[-1])).reshape(points.shape[:2])
+
+
+def all_coalitions_game(score: Callable[[Floats], Floats]) -> SampledShapley:
+    """A score of a few inputs, of which all coalitions are taken."""
+    return SampledShapley(score, _ALL)
 
 
 def _slices(n: int, values_per_row: int) -> Iterator[slice]:
-    step = max(1, _CALL_VALUES // max(1, values_per_row))
+    step = min(_CALL_ROWS, max(1, _CALL_VALUES // max(1, values_per_row)))
     yield from (slice(start, start + step) for start in range(0, n, step))

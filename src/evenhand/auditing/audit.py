@@ -18,9 +18,10 @@ from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable
 from evenhand.auditing.people import People, check_finances_apart, check_known_groups
-from evenhand.auditing.reference import AuditReference, audited_model
+from evenhand.auditing.reference import AuditReference, audited_model, decision_threshold_of
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
+from evenhand.auditing.sampling_progress import shown_sampling
 from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_numbers
@@ -52,7 +53,7 @@ def audit(
     decisions: Any = None,  # noqa: ANN401 - any column
     ids: Any = None,  # noqa: ANN401 - any column
     favorable: Favorable | None = AuditOptions.favorable,
-    decision_threshold: float = AuditOptions.decision_threshold,
+    decision_threshold: float | None = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
     attribution: AttributionChoice = AuditOptions.attribution,
@@ -98,14 +99,15 @@ def audit(
         outcome; scores are shown as the model gives them. None for high, and for a refusal where the scores rank people
         against `y` beyond chance.
     decision_threshold
-        Probability from which the decision is favorable; with ``favorable="low"``, up to which it is.
+        Probability from which the decision is favorable; with ``favorable="low"``, up to which it is. By default the
+        model's own, of a `FixedThresholdClassifier` or a `TunedThresholdClassifierCV`; of any other model 0.5.
     consistency_threshold
         CEC score above which the reasoning counts as different.
     max_distance
         Matches farther than this, in standard deviations of the financial features, are left out; None for no limit.
     attribution
         ``"auto"`` for the exact way where the model has one; or one of ``"integrated_gradients"``, ``"linear"``,
-        ``"tree_shap"`` and ``"sampled_shapley"``. The result's settings say which was used.
+        ``"additive"``, ``"tree_shap"`` and ``"sampled_shapley"``. The result's settings say which was used.
     by
         Further columns of the audited people within whose values the excess is wanted, such as product or state.
     clusters
@@ -122,9 +124,10 @@ def audit(
     random_state
         Seed of everything drawn at random.
     settings
-        Further choices: steps of integration, what the model's score is, permutations of sampled Shapley values.
+        Further choices: steps of integration, what the model's score is, orders and error of sampled Shapley values.
     progress
-        Whether to show how far the audit is, once it takes more than two seconds.
+        Whether to show how far the audit is, once it takes more than two seconds, and how long attributions that are
+        sampled will take.
 
     Returns
     -------
@@ -177,12 +180,14 @@ def audit(
         financial_features=tuple(financial),
         attribution=audited.attribution,
         favorable=favorable or "high",
+        decision_threshold=decision_threshold_of(model, audited, options),
     )
-    with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS + 1, is_shown=progress, after=PATIENCE) as advance:
-        fitted = AuditReference.of(audited, options, pool, len(people))
-        advance("people indexed")
-        found = audit_batch(fitted, people, _by_columns(by, len(people)), advance=advance)
-        return _assembled(fitted, found, reservations_on(X), advance)
+    fitted = AuditReference.of(audited, options, pool, len(people))
+    with shown_sampling(fitted, len(people), is_shown=progress) as watched:
+        is_shown = progress and watched is fitted  # otherwise sampling shows how far it is
+        with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS, is_shown=is_shown, after=PATIENCE) as advance:
+            found = audit_batch(watched, people, _by_columns(by, len(people)), advance=advance)
+            return _assembled(fitted, found, reservations_on(X), advance)
 
 
 def sensitivity(

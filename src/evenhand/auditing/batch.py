@@ -149,10 +149,10 @@ def audit_batch(
     scored = score_batch_pairs(explainer, own, people, pool, pairs)
     advance("scored")
     score: Floats = reference.model.probability(own.logit).cpu().numpy()
-    decision = _decided(people, score, settings.approval_threshold)
+    decision = _decided(people, score, reference.approval_threshold)
     regime = np.full(len(pairs), None, dtype=object)
     done = scored.is_scored
-    match_decision = _decided(pool, scored.match_score, settings.approval_threshold, pairs.match)
+    match_decision = _decided(pool, scored.match_score, reference.approval_threshold, pairs.match)
     regime[done] = assign_regimes(
         decision[pairs.person[done]],
         match_decision[done],
@@ -171,7 +171,7 @@ def audit_batch(
             points,
             person_row=person_row,
             first_person=first_person,
-            decision_threshold=settings.approval_threshold,
+            decision_threshold=reference.approval_threshold,
             max_distance=settings.max_distance,
             by={name: text_codes(values)[1] for name, values in by.items()},
             bucket=person_buckets(people, settings.financial_features),

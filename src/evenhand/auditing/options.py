@@ -44,7 +44,10 @@ class AuditSettings:
     output
         Whether the score of a black box is its ``"probability"`` or ``"log-odds"``; None for what the model offers.
     n_permutations
-        Of sampled Shapley values: more for smaller standard errors.
+        Of sampled Shapley values: orders in which inputs are added. None for as many as `sampling_error` needs, from 8
+        to 64, as seen on a few people beforehand.
+    sampling_error
+        Standard error of sampled attributions to stay below, as a share of their size.
 
     Examples
     --------
@@ -61,10 +64,20 @@ class AuditSettings:
     output: Output | None = field(
         default=None, metadata=_help("What the model's score is, if it does not tell: log-odds or probability.")
     )
-    n_permutations: int = field(default=32, metadata=_help("Orders in which sampled_shapley adds features."))
+    n_permutations: int | None = field(
+        default=None,
+        metadata=_help("Orders in which sampled_shapley adds features; by default what --sampling-error needs."),
+    )
+    sampling_error: float = field(
+        default=0.06, metadata=_help("Standard error of sampled attributions to stay below, as a share of their size.")
+    )
 
     def __post_init__(self) -> None:
         _check_counts(self, "n_steps", "n_permutations")
+        if not isinstance(self.sampling_error, (int, float)) or not 0 < self.sampling_error < 1:
+            raise InvalidInputError(
+                f"{_named('sampling_error')} must be a number between 0 and 1, got {self.sampling_error!r}."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +94,12 @@ class AuditOptions(AuditSettings):
             "default high, and scores that rank people the other way round are refused."
         ),
     )
-    decision_threshold: float = field(
-        default=0.5,
-        metadata=_help("Probability from which the decision is favorable; with --favorable low, up to which it is."),
+    decision_threshold: float | None = field(
+        default=None,
+        metadata=_help(
+            "Probability from which the decision is favorable, or with --favorable low up to which it is; by default "
+            "the model's own, or else 0.5."
+        ),
     )
     consistency_threshold: float = field(default=0.3, metadata=_help("CEC score above which reasoning differs."))
     max_distance: float | None = field(
@@ -92,7 +108,7 @@ class AuditOptions(AuditSettings):
     attribution: AttributionChoice = field(
         default="auto",
         metadata=_help(
-            "auto, integrated_gradients, linear, tree_shap or sampled_shapley; by default what fits the model."
+            "auto, integrated_gradients, linear, additive, tree_shap or sampled_shapley; auto takes what fits best."
         ),
     )
     evidence: bool = field(
@@ -112,6 +128,8 @@ class AuditOptions(AuditSettings):
         object.__setattr__(self, "limits", _checked_limits(self.limits))
         for name in ("decision_threshold", "consistency_threshold"):
             value = getattr(self, name)
+            if name == "decision_threshold" and value is None:
+                continue
             if not isinstance(value, (int, float)) or not 0 <= value <= 1:
                 raise InvalidInputError(f"{_named(name)} must be a number in [0, 1], got {value!r}.")
         if self.favorable not in (None, "high", "low"):
@@ -120,6 +138,7 @@ class AuditOptions(AuditSettings):
     @property
     def approval_threshold(self) -> float:
         """Probability of the favorable outcome from which the decision is favorable."""
+        assert self.decision_threshold is not None, "settled by `decision_threshold_of`"
         return 1 - self.decision_threshold if self.favorable == "low" else self.decision_threshold
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,20 @@ import pandas as pd
 from evenhand.auditing.options import AuditOptions
 from evenhand.auditing.people import People
 from evenhand.auditing.triples import EvidenceReference
+from evenhand.exceptions import EvenhandWarning
 from evenhand.matching import MatchReference
 from evenhand.matching.space import Missing
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.risk import RiskModel
+from evenhand.models.sampling_plan import is_sampled, needed_permutations, with_permutations
+from evenhand.models.thresholds import own_threshold
 
-__all__ = ["AuditReference", "audited_model", "input_columns"]
+__all__ = ["AuditReference", "audited_model", "decision_threshold_of", "input_columns"]
+
+_SAME_THRESHOLD = 1e-9
+_ORDERS = 32  # of sampled Shapley values, until a trial settles how many are needed
 
 _FEW_PEOPLE = 5_000  # with more, what further triples add to the precision is not worth three times the explanations
 
@@ -46,6 +53,17 @@ class AuditReference:
     matcher: MatchReference
     evidence: EvidenceReference | None
 
+    @property
+    def decision_threshold(self) -> float:
+        """The threshold in the model's own direction."""
+        assert self.settings.decision_threshold is not None, "settled by `decision_threshold_of`"
+        return self.settings.decision_threshold
+
+    @property
+    def approval_threshold(self) -> float:
+        """Probability of the favorable outcome from which the decision is favorable."""
+        return self.settings.approval_threshold
+
     @classmethod
     def of(cls, model: AuditedModel, settings: AuditOptions, pool: People, n_people: int) -> AuditReference:
         """Fit standardization, neighbors and baselines on a pool; `n_people` are audited."""
@@ -54,14 +72,18 @@ class AuditReference:
         missing: Missing = "indicator" if model.accepts_missing else "error"
         names = np.asarray(pool.groups.names)[pool.groups.codes]
         device = None if pool.x.device.type == "cpu" else str(pool.x.device)
+        explainer = Explainer.of(model, pool.x, pool.labels, pool.groups.codes, settings.n_steps, settings.method)
+        if is_sampled(explainer) and settings.n_permutations is None:
+            n_orders = needed_permutations(explainer, pool.x, pool.cells, settings.sampling_error)
+            explainer, settings = with_permutations(explainer, n_orders), replace(settings, n_permutations=n_orders)
         F = model.financial_table(pool.table, financial)
         matcher = MatchReference.of(F, pool.labels, names, missing=missing, device=device)
         is_financial = model.is_financial(list(pool.table.columns), financial)
         return cls(
-            model=model,
+            model=explainer.model,
             settings=settings,
             pool=pool,
-            explainer=Explainer.of(model, pool.x, pool.labels, pool.groups.codes, settings.n_steps, settings.method),
+            explainer=explainer,
             matcher=matcher,
             evidence=EvidenceReference.of(
                 pool,
@@ -81,11 +103,27 @@ def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> Aud
         model,
         attribution=options.attribution,
         output=options.output,
-        n_permutations=options.n_permutations,
+        n_permutations=options.n_permutations or _ORDERS,
         random_state=options.random_state,
         table=table,
     )
     return RiskModel(audited) if options.favorable == "low" else audited
+
+
+def decision_threshold_of(model: Any, audited: AuditedModel, options: AuditOptions) -> float:  # noqa: ANN401 - any model
+    """The threshold that the user gave, or else the model's own, or else 0.5; a warning where the first two differ."""
+    own, given = own_threshold(model, audited), options.decision_threshold
+    if given is None:
+        return 0.5 if own is None else own
+    if own is not None and abs(own - given) > _SAME_THRESHOLD:
+        warnings.warn(
+            f"`decision_threshold` (--decision-threshold) is {given:g}, but the {type(model).__name__} decides at a "
+            f"probability of {own:.6g}: the audit is of decisions that the model does not make. Leave it out to audit "
+            "the model's own.",
+            EvenhandWarning,
+            stacklevel=3,
+        )
+    return float(given)
 
 
 def input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model

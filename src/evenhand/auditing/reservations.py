@@ -124,7 +124,7 @@ def reservations_of(
     if provenance.attribution_error is not None:
         message = (
             "Attributions are sampled, with standard errors of "
-            f"{provenance.attribution_error:.1%} of their size; raise `n_permutations` for less."
+            f"{provenance.attribution_error:.1%} of their size; raise `n_permutations` (--n-permutations) for less."
         )
         (grave if provenance.attribution_error > _LARGE_ERROR else other).append(message)
     if sums.n_negligible:

@@ -65,7 +65,7 @@ class AuditPlan(StreamOptions, AuditOptions, RoleOptions):
         default=None,
         metadata={
             "help": "Folder from `evenhand train`, or a file: .onnx, .json or .ubj (XGBoost), .txt (LightGBM), .cbm or "
-            ".json (CatBoost), .skops, and .pkl or .joblib with --trust-pickle. Without one, a plain network is "
+            ".json (CatBoost), .skops, .pmml, and .pkl or .joblib with --trust-pickle. Without one, a plain network is "
             "fitted on 70 % of the people."
         },
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -56,16 +55,21 @@ class Score:
     coded: CodedTable | None = None
 
     def __call__(self, x: Floats) -> Floats:
-        scores = self._one_per_row(self._asked(x), len(x))
+        return self.checked(self._one_per_row(self._asked(x), len(x)))
+
+    def checked(self, scores: Floats) -> Floats:
+        """Scores as they are explained, once they are seen to be what they should be."""
         if self.is_probability and not ((scores >= 0) & (scores <= 1)).all():
             n_bad = int((~((scores >= 0) & (scores <= 1))).sum())
             raise InvalidInputError(
-                f"{self.source} returned {n_bad} of {len(x)} values outside 0 to 1, which are no probabilities; if it "
-                'returns log-odds, pass settings=AuditSettings(output="log-odds") (--output log-odds).'
+                f"{self.source} returned {n_bad} of {len(scores)} values outside 0 to 1, which are no probabilities; "
+                'if it returns log-odds, pass settings=AuditSettings(output="log-odds") (--output log-odds).'
             )
         if not np.isfinite(scores).all():
             n_bad = int((~np.isfinite(scores)).sum())
-            raise InvalidInputError(f"{self.source} returned {n_bad} of {len(x)} scores that are missing or infinite.")
+            raise InvalidInputError(
+                f"{self.source} returned {n_bad} of {len(scores)} scores that are missing or infinite."
+            )
         if self.as_log_odds:
             with np.errstate(divide="ignore"):
                 scores = np.log(scores) - np.log1p(-scores)
@@ -220,7 +224,12 @@ def black_box_model(
     """
     columns = fitted_names(model) if names is None else [str(column) for column in names]
     coded = _coded(table, columns, categorical) if encoder is None else None
-    if columns is None and encoder is None and coded is None and _asks_for_names(model, table):
+    if (
+        columns is None
+        and encoder is None
+        and coded is None
+        and _asks_for_names(score_function(model, output)[0], table)
+    ):
         assert table is not None
         columns = [str(column) for column in table.columns]
     score, explained = score_function(model, output, columns, coded)
@@ -259,12 +268,12 @@ def scores_missing(
     return True
 
 
-def _asks_for_names(model: Any, table: pd.DataFrame | None) -> bool:  # noqa: ANN401
-    """Whether a function fails on a matrix in the way of one that asks for columns by name."""
-    if table is None or not len(table) or not inspect.isroutine(model):
+def _asks_for_names(score: Score, table: pd.DataFrame | None) -> bool:
+    """Whether a score fails on a matrix in the way of one that asks for columns by name."""
+    if table is None or not len(table):
         return False
     try:
-        model(table.iloc[:2].to_numpy(dtype=np.float64, na_value=np.nan))
+        score.function(table.iloc[:2].to_numpy(dtype=np.float64, na_value=np.nan))
     except (AttributeError, IndexError, KeyError, TypeError):
         return True
     except Exception:

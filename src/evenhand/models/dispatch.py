@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
 import pandas as pd
@@ -14,20 +14,27 @@ from evenhand.attribution import FeedForward
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.black_box import black_box_model, sampled_model
 from evenhand.models.catboost import catboost_black_box, takes_categories
+from evenhand.models.combined import exact_combination, is_combination, opened
 from evenhand.models.encoders.column_sources import part_that_mixes
 from evenhand.models.encoders.pipeline_encoder import pipeline_encoder
+from evenhand.models.encoders.steps import Steps, flat_steps
 from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.interpret import boosting_machine, is_boosting_machine
 from evenhand.models.linear import LinearModel
 from evenhand.models.onnx import OnnxModel, onnx_model
+from evenhand.models.optbinning import ScorecardBins, is_scorecard
+from evenhand.models.pmml import PmmlModel, pmml_model
 from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, OffersAuditedModel, Output
 from evenhand.models.shapley import ShapleyModel
 from evenhand.models.sklearn import is_kind, linear_model, network_model, unwrapped
+from evenhand.models.statsmodels import is_statsmodels, statsmodels_model
+from evenhand.models.torch_module import module_model
 from evenhand.models.trees import TreeEnsemble, tree_library
 from evenhand.models.trees.adapter import tree_model
 
 __all__ = ["ATTRIBUTIONS", "AttributionChoice", "as_audited_model"]
 
-AttributionChoice = Literal["auto", "integrated_gradients", "linear", "tree_shap", "sampled_shapley"]
+AttributionChoice = Literal["auto", "integrated_gradients", "linear", "additive", "tree_shap", "sampled_shapley"]
 ATTRIBUTIONS: tuple[str, ...] = get_args(AttributionChoice)
 
 
@@ -136,12 +143,21 @@ def _known(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN40
     if isinstance(model, AuditedModel):
         return model
     if isinstance(model, nn.Module):
-        return DifferentiableModel(model, f"torch module {type(model).__name__}")
+        return module_model(model, output=options.output, table=options.table)
     if isinstance(model, OnnxModel):
         return onnx_model(model, table=options.table, **options.sampling)
+    if isinstance(model, PmmlModel):
+        return pmml_model(model, options.table, **options.sampling)
     if isinstance(model, OffersAuditedModel):
         return model.audited_model()
+    if is_statsmodels(model):
+        return statsmodels_model(model, options.table, **options.sampling)
     model = unwrapped(model)
+    if is_scorecard(model):
+        bins = pipeline_encoder(ScorecardBins(model), options.table)
+        return None if bins is None else _known_estimator(model.estimator_, options, bins)
+    if is_boosting_machine(model):
+        return boosting_machine(model, options.table)
     if is_kind(model, "Pipeline"):
         return _known_pipeline(model, options)
     return _known_estimator(model, options, None)
@@ -158,23 +174,49 @@ def _known_estimator(model: Any, options: _Options, encoder: EncodesTables | Non
         except InvalidTypeError:
             if options.attribution == "tree_shap":
                 raise
+    if is_combination(model):
+        return _known_combination(model, options, encoder)
     known = linear_model(model, options.output, encoder) or network_model(model, encoder)
     return known or (None if encoder is None else _black_box(model, options, encoder))
 
 
+def _known_combination(model: Any, options: _Options, encoder: EncodesTables | None) -> AuditedModel | None:  # noqa: ANN401
+    """A combination of several models, through its members."""
+
+    def member(estimator: Any, table: pd.DataFrame) -> AuditedModel | None:  # noqa: ANN401
+        # A margin that is calibrated, or stacked, is taken for what it is.
+        output = None if hasattr(estimator, "predict_proba") else "log-odds"
+        return _known(estimator, replace(options, table=table, sampling={**options.sampling, "output": output}))
+
+    def only_member(estimator: Any) -> AuditedModel | None:  # noqa: ANN401
+        return (
+            _known(estimator, options) if encoder is None else _known_estimator(unwrapped(estimator), options, encoder)
+        )
+
+    if options.table is None:
+        return _black_box(model, options, encoder)
+    exact = exact_combination(model, only_member, encoder, options.table)
+    if exact is not None and (options.output in (None, exact.output) or not options.allows("sampled_shapley")):
+        return exact
+    base = _black_box(model, options, encoder)
+    return opened(model, base, options.table, member)
+
+
 def _known_pipeline(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN401
     """The last step of a pipeline on what the steps before it make of the table."""
-    last = unwrapped(model.steps[-1][1])
-    if len(model.steps) == 1:
+    *before, (_, last) = flat_steps(model)
+    last = unwrapped(last)
+    if not before:
         return _known(last, options)
-    if is_kind(last, "Pipeline"):
-        return _known_pipeline(Pipeline([*model.steps[:-1], *last.steps]), options)
+    if is_kind(last, "Pipeline"):  # inside a search
+        return _known_pipeline(Pipeline([*before, *last.steps]), options)
     if options.allows("sampled_shapley") and takes_categories(last):
         return None
-    encoder = pipeline_encoder(model[:-1], options.table)
+    steps = Steps(tuple(before))
+    encoder = pipeline_encoder(steps, options.table)
     if encoder is not None:
         return _known_estimator(last, options, encoder)
-    step = type(part_that_mixes(model[:-1], getattr(model, "n_features_in_", 0))).__name__
+    step = type(part_that_mixes(steps, getattr(model, "n_features_in_", 0))).__name__
     if not options.allows("sampled_shapley"):
         raise InvalidInputError(
             f'attribution="{options.attribution}" does not apply: the pipeline\'s step {step} mixes columns, or makes '
@@ -184,5 +226,5 @@ def _known_pipeline(model: Any, options: _Options) -> AuditedModel | None:  # no
     return None
 
 
-def _black_box(model: Any, options: _Options, encoder: EncodesTables | None = None) -> AuditedModel:  # noqa: ANN401
+def _black_box(model: Any, options: _Options, encoder: EncodesTables | None = None) -> ShapleyModel:  # noqa: ANN401
     return black_box_model(unwrapped(model), encoder=encoder, table=options.table, **options.sampling)

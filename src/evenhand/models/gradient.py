@@ -9,19 +9,20 @@ from torch import Tensor, nn
 
 from evenhand.attribution import Attribution, FeedForward, attribute, feed_forward
 from evenhand.attribution.gradients import Method, placement
-from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, check_finite
+from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, Output, check_finite
 
 __all__ = ["DifferentiableModel"]
 
 
 @dataclass(frozen=True)
 class DifferentiableModel(AuditedModel):
-    """A network that maps the encoded table, of shape (n, d), to one logit per row; or a stack of K, to (K, n)."""
+    """A network that maps the encoded table, of shape (n, d), to one score per row; or a stack of K, to (K, n)."""
 
     network: nn.Module | FeedForward
     kind: str
     encoder: EncodesTables | None = None
     attribution: AttributionName = "integrated_gradients"
+    output: Output = "log-odds"
 
     @property
     def dtype(self) -> torch.dtype:

@@ -22,7 +22,7 @@ __all__ = ["AttributionName", "AuditedModel", "EncodesTables", "OffersAuditedMod
 # What the explained score is: log-odds of the favorable outcome, or its probability.
 Output = Literal["log-odds", "probability"]
 
-AttributionName = Literal["integrated_gradients", "linear", "tree_shap", "sampled_shapley"]
+AttributionName = Literal["integrated_gradients", "linear", "additive", "tree_shap", "sampled_shapley"]
 
 
 @runtime_checkable
@@ -122,7 +122,8 @@ class AuditedModel(ABC):
         else:
             values = self.encoder.transform(table)
             self._check_encoded(values, name)
-        return torch.tensor(values, dtype=self.dtype, device=self.device)
+        # Columns taken in another order may be a view that goes backwards, which torch does not take.
+        return torch.tensor(np.ascontiguousarray(values), dtype=self.dtype, device=self.device)
 
     def aligned(self, table: pd.DataFrame, name: str = "X") -> pd.DataFrame:
         """The table with its columns in the order in which the model names them.

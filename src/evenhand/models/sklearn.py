@@ -17,7 +17,7 @@ from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.linear import LinearModel
 from evenhand.models.protocol import AuditedModel, EncodesTables, Output
 
-__all__ = ["is_kind", "linear_model", "network_model", "unwrapped"]
+__all__ = ["inner_estimator", "is_kind", "linear_model", "network_model", "unwrapped"]
 
 # Linear classifiers whose decision function is log-odds, and those whose is a margin only.
 _LOG_ODDS = ("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis")
@@ -55,15 +55,31 @@ def unwrapped(model: Any) -> Any:  # noqa: ANN401
     InvalidInputError
         If there is none inside.
     """
-    while is_kind(model, *_WRAPPERS):
-        attribute = next(inner for name, inner in _WRAPPERS.items() if is_kind(model, name))
-        inner = getattr(model, attribute, None)
-        if inner is None:
-            raise InvalidInputError(
-                f"This {type(model).__name__} holds no fitted model (`{attribute}`): fit it, with refit=True, first."
-            )
-        model = inner
+    inner = inner_estimator(model)
+    while inner is not None:
+        model, inner = inner, inner_estimator(inner)
     return model
+
+
+def inner_estimator(model: Any) -> Any:  # noqa: ANN401
+    """The fitted estimator directly inside a search or a threshold chooser; None where the model is neither.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none inside.
+    """
+    if not is_kind(model, *_WRAPPERS):
+        return None
+    attribute = next(inner for name, inner in _WRAPPERS.items() if is_kind(model, name))
+    # A `FixedThresholdClassifier` around a model that was fitted before need not be fitted itself.
+    otherwise = model.estimator if is_kind(model, "FixedThresholdClassifier") else None
+    inner = getattr(model, attribute, otherwise)
+    if inner is None:
+        raise InvalidInputError(
+            f"This {type(model).__name__} holds no fitted model (`{attribute}`): fit it, with refit=True, first."
+        )
+    return inner
 
 
 def linear_model(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenhand.attribution.sampled import Mixtures
 from evenhand.exceptions import InvalidInputError, MissingExtraError
 from evenhand.models.trees import Tree, TreeEnsemble, contributions
 from evenhand.models.trees.tree_shap import leaf_weights
@@ -280,3 +281,19 @@ except MissingExtraError as error:
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "A tree model needs numba, which is not installed: pip install 'evenhand[trees]'.\n"
     assert issubclass(MissingExtraError, ImportError)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 7, 64, 65, 150]))
+def test_mixtures_are_scored_as_each_would_be(seed, n_mixtures):
+    rng = np.random.default_rng(seed)
+    d = 5
+    trees = [random_tree(rng, d, max_depth=5) for _ in range(3)]
+    ensemble = TreeEnsemble.from_trees(
+        trees, base_margin=0.5, n_features=d, input_dtype="float64", output="log-odds", source="random trees"
+    )
+    rows = rng.integers(-1, 5, size=(3, 4, d)).astype(float)
+    rows[rng.random(rows.shape) < 0.2] = np.nan
+    is_input, is_context = rng.random((2, n_mixtures, d)) < 0.4
+    asked = Mixtures(*rows, is_input, is_context)
+    expected = ensemble.margin(asked.points.reshape(-1, d)).reshape(4, n_mixtures)
+    np.testing.assert_allclose(ensemble.mixtures(asked, n_threads=1), expected, atol=TOLERANCE)

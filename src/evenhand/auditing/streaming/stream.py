@@ -20,8 +20,9 @@ from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
 from evenhand.auditing.people import People, check_finances_apart, people_of
-from evenhand.auditing.reference import AuditReference, audited_model, input_columns
+from evenhand.auditing.reference import AuditReference, audited_model, decision_threshold_of, input_columns
 from evenhand.auditing.result import AuditResult
+from evenhand.auditing.sampling_progress import announce_sampling
 from evenhand.auditing.streaming.batch_audit import BatchContext
 from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_threads
 from evenhand.auditing.streaming.manifest import check_resumable, model_probe
@@ -78,7 +79,7 @@ def audit_stream(
     evidence: bool = AuditOptions.evidence,
     evidence_people: int | None = StreamOptions.evidence_people,
     favorable: Favorable | None = AuditOptions.favorable,
-    decision_threshold: float = AuditOptions.decision_threshold,
+    decision_threshold: float | None = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
     attribution: AttributionChoice = AuditOptions.attribution,
@@ -237,6 +238,8 @@ def audit_stream(
         model=model_probe(plan.context.reference.model, plan.context.reference),
         settings=_decisive(plan.context.reference.settings, columns, how, has_reference=reference is not None),
     )
+    if progress:
+        announce_sampling(plan.context.reference, people.n_rows)
     _run(plan.context, people, store, how, progress)
     return_freed_memory()
     return _finished(plan, people, store, content, how, progress, left_out)
@@ -287,6 +290,7 @@ def _plan(
         financial_features=tuple(financial),
         attribution=audited.attribution,
         favorable=options.favorable or "high",
+        decision_threshold=decision_threshold_of(model, audited, options),
     )
     with one_torch_thread(), one_blas_thread():
         fitted = _with_known(AuditReference.of(audited, options, pool, people.n_rows), people.n_rows)

@@ -1,4 +1,4 @@
-"""Which column of a table each output of a fitted scikit-learn transformer is made from."""
+"""Which column of a table each output of a fitted transformer is made from."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from evenhand.models.encoders.named_columns import fitted_names
+from evenhand.models.encoders.steps import Steps
 
 __all__ = ["column_sources", "part_that_mixes"]
 
 Sources = list[int]
+Reader = Callable[[Any, int], Sources | None]
 
 
 def column_sources(transformer: Any, n_inputs: int) -> Sources | None:  # noqa: ANN401 - any transformer
@@ -26,8 +28,12 @@ def column_sources(transformer: Any, n_inputs: int) -> Sources | None:  # noqa: 
     """
     if transformer is None or isinstance(transformer, str):
         return [] if transformer == "drop" else list(range(n_inputs))
+    if isinstance(transformer, Steps):
+        return _pipeline(transformer, n_inputs)
+    if hasattr(transformer, "sources"):  # of our own
+        return list(transformer.sources)
     for kind in type(transformer).__mro__:
-        reader = _READERS.get(kind.__name__) if kind.__module__.startswith("sklearn.") else None
+        reader = _READERS.get(kind.__module__.split(".")[0], {}).get(kind.__name__)
         if reader is not None:
             return reader(transformer, n_inputs)
     return None
@@ -153,8 +159,8 @@ def _positions(columns: Any, names: list[str] | None, n_inputs: int) -> list[int
     return [int(c) % n_inputs for c in chosen]
 
 
-# Of scikit-learn's own transformers, those that make each output from one input.
-_READERS: dict[str, Callable[[Any, int], Sources | None]] = {
+# Transformers that make each output from one input, by library.
+_SKLEARN: dict[str, Reader] = {
     **dict.fromkeys(
         (
             "Binarizer",
@@ -180,3 +186,4 @@ _READERS: dict[str, Callable[[Any, int], Sources | None]] = {
     "SplineTransformer": _splines,
     "TargetEncoder": _target_encoder,
 }
+_READERS: dict[str, dict[str, Reader]] = {"sklearn": _SKLEARN, "optbinning": {"BinningProcess": _selected}}

@@ -15,8 +15,10 @@ __all__ = ["NamedColumns", "OneToOne", "fitted_names"]
 
 
 def fitted_names(model: Any) -> list[str] | None:  # noqa: ANN401 - any estimator
-    """Names of the columns that a model of scikit-learn was fitted on; None where they had none."""
+    """Names of the columns that a model of scikit-learn or optbinning was fitted on; None where they had none."""
     names = getattr(model, "feature_names_in_", None)
+    if names is None and type(model).__module__.startswith("optbinning."):
+        names = getattr(model, "variable_names", None)
     return None if names is None else [str(name) for name in names]
 
 

@@ -1,4 +1,4 @@
-"""The steps of a scikit-learn pipeline before its classifier, as an encoding of the table."""
+"""The steps of a pipeline before its classifier, as an encoding of the table."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def pipeline_encoder(transformer: Any, table: pd.DataFrame | None = None) -> Pip
         People to try it out on: where one column changes, only the outputs that come from it may.
     """
     names = fitted_names(transformer)
-    takes_names = names is not None
+    n_inputs = getattr(transformer, "n_features_in_", None)
+    takes_names = names is not None or (n_inputs is None and _takes_tables(transformer, table))
     if names is None:
-        n_inputs = getattr(transformer, "n_features_in_", None)
         if table is None and n_inputs is None:
             return None
         names = [f"x{j}" for j in range(n_inputs or 0)] if table is None else [str(name) for name in table.columns]
@@ -101,6 +101,17 @@ def pipeline_encoder(transformer: Any, table: pd.DataFrame | None = None) -> Pip
             return None
         sources = _agreed(sources, moves)
     return None if sources is None else PipelineEncoder(transformer, names, tuple(sources), takes_names)
+
+
+def _takes_tables(transformer: Any, table: pd.DataFrame | None) -> bool:  # noqa: ANN401
+    """Whether a transformer that does not say what it was fitted on takes a table."""
+    if table is None:
+        return False
+    try:
+        transformer.transform(table.iloc[:2])
+    except Exception:  # of any library, on what it does not take
+        return False
+    return True
 
 
 class NotNumbersError(InvalidInputError):
@@ -132,7 +143,7 @@ def dense(values: Any) -> NDArray[np.float64]:  # noqa: ANN401 - a matrix of any
 def _transformed(transformer: Any, table: pd.DataFrame, takes_names: bool) -> Any:  # noqa: ANN401
     try:
         return transformer.transform(table if takes_names else table.to_numpy())
-    except ValueError as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise InvalidInputError(
             f"The pipeline cannot encode the table: {first_line(error)}.{_suspects(table)}"
         ) from error

@@ -19,6 +19,7 @@ _BY_ENDING: dict[str, tuple[str, ...]] = {
     ".txt": ("lightgbm",),
     ".cbm": ("catboost cbm",),
     ".skops": ("skops",),
+    ".pmml": ("pmml",),
     ".pt": ("torch",),
     ".pth": ("torch",),
     ".pkl": ("pickle",),
@@ -59,7 +60,8 @@ def file_format(path: Path) -> str:
     if path.stat().st_size == 0:
         raise ModelFileError(f"{str(path)!r} is empty.")
     found = _by_content(path)
-    if found in named or (found == "unknown" and named == ("onnx",)):  # ONNX files begin with nothing of their own
+    # ONNX files begin with nothing of their own, and XML has many encodings.
+    if found in named or (found == "unknown" and named in (("onnx",), ("pmml",))):
         return named[0] if found == "unknown" else found
     if named in (("pickle",), ("torch",)) and found in ("pickle", "compressed", "torch"):
         return named[0]

@@ -21,7 +21,13 @@ __all__ = ["TIME_LIMIT", "opened_apart", "read_tree_file"]
 
 TIME_LIMIT = 300.0  # seconds; a large model of honest origin takes a few
 
-_PACKAGES = {"xgboost": "xgboost", "lightgbm": "lightgbm", "catboost": "catboost", "onnx": "evenhand[onnx]"}
+_PACKAGES = {
+    "xgboost": "xgboost",
+    "lightgbm": "lightgbm",
+    "catboost": "catboost",
+    "onnx": "evenhand[onnx]",
+    "pmml": "evenhand[pmml]",
+}
 
 
 def read_tree_file(path: Path, library: str, time_limit: float = TIME_LIMIT) -> Any:  # noqa: ANN401

@@ -21,9 +21,9 @@ def load_model(path: str | os.PathLike[str], *, trust_pickle: bool = False) -> A
     Parameters
     ----------
     path
-        A folder or ``.safetensors`` file that `CECClassifier.save` wrote; an ONNX file; a native file of XGBoost
-        (``.json``, ``.ubj``), LightGBM (``.txt``) or CatBoost (``.cbm``, ``.json``); a ``.skops`` file; or, if
-        trusted, a pickle (``.pkl``, ``.pickle``, ``.joblib``).
+        A folder or ``.safetensors`` file that `CECClassifier.save` wrote; an ONNX or PMML file; a native file of
+        XGBoost (``.json``, ``.ubj``), LightGBM (``.txt``) or CatBoost (``.cbm``, ``.json``); a ``.skops`` file; or,
+        if trusted, a pickle (``.pkl``, ``.pickle``, ``.joblib``).
     trust_pickle
         Whether to open pickles, which run any code they hold.
 
@@ -58,6 +58,8 @@ def load_model(path: str | os.PathLike[str], *, trust_pickle: bool = False) -> A
         return _read_evenhand(file)
     if kind == "onnx":
         return _read_onnx(file)
+    if kind == "pmml":
+        return _read_pmml(file)
     from evenhand.models.files.guarded import read_tree_file
 
     return read_tree_file(file, kind.split()[0])
@@ -83,6 +85,14 @@ def _read_onnx(file: Path) -> Any:  # noqa: ANN401
 
     opened_apart(file, "onnx")
     return OnnxModel(file.read_bytes())
+
+
+def _read_pmml(file: Path) -> Any:  # noqa: ANN401
+    from evenhand.models.files.guarded import opened_apart
+    from evenhand.models.pmml import PmmlModel
+
+    opened_apart(file, "pmml")
+    return PmmlModel(file.read_bytes())
 
 
 def _read_pickle(file: Path, trust_pickle: bool) -> Any:  # noqa: ANN401

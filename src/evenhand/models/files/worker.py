@@ -124,11 +124,24 @@ def _read_onnx(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return {}, {}
 
 
+def _read_pmml(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    import pandas as pd
+
+    from evenhand.models.pmml import PmmlModel
+
+    model = PmmlModel(Path(source).read_bytes())
+    if model.takes_numbers:
+        drawn = np.random.default_rng(0).normal(0, 100, (_MADE_UP, len(model.feature_names_in_)))
+        model.predict_proba(pd.DataFrame(drawn, columns=model.feature_names_in_))
+    return {}, {}
+
+
 _READERS = {
     "xgboost": _read_xgboost,
     "lightgbm": _read_lightgbm,
     "catboost": _read_catboost,
     "onnx": _read_onnx,
+    "pmml": _read_pmml,
 }
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.exceptions import InvalidInputError
 from evenhand.system.optional import optional_module
 from evenhand.system.threads import n_cores
+
+if TYPE_CHECKING:  # the process that reads a tree file does without torch
+    from evenhand.attribution.sampled import Mixtures
 
 __all__ = ["Tree", "TreeEnsemble"]
 
@@ -217,6 +220,63 @@ class TreeEnsemble:
             takes_unknown=takes_unknown,
         )
 
+    @classmethod
+    def average(
+        cls,
+        ensembles: Sequence[TreeEnsemble],
+        weights: FloatArray,
+        columns: Sequence[NDArray[np.int64] | None],
+        *,
+        n_features: int,
+        source: str,
+        feature_names: Sequence[str] | None = None,
+    ) -> TreeEnsemble:
+        """The weighted sum of ensembles that split on thresholds only, as one ensemble.
+
+        Parameters
+        ----------
+        ensembles, weights
+            The ensembles, of one kind of output and input, and the weight of each.
+        columns
+            For each, the features that its own features are; None where they are the same.
+        n_features, source, feature_names
+            Of the whole.
+        """
+        first = ensembles[0]
+        sizes = np.asarray([len(each.feature) for each in ensembles])
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+
+        def shifted(name: str) -> IntArray:
+            parts = [getattr(each, name) + start for each, start in zip(ensembles, starts, strict=True)]
+            return np.concatenate(parts).astype(np.int32)
+
+        def joined(name: str) -> NDArray[Any]:
+            return np.concatenate([getattr(each, name) for each in ensembles])
+
+        is_leaf = joined("feature") < 0
+        features = [
+            each.feature if places is None else np.where(each.feature < 0, -1, places[each.feature])
+            for each, places in zip(ensembles, columns, strict=True)
+        ]
+        return replace(
+            first,
+            feature=np.concatenate(features).astype(np.int32),
+            threshold=joined("threshold"),
+            left=np.where(is_leaf, 0, shifted("left")).astype(np.int32),
+            right=np.where(is_leaf, 0, shifted("right")).astype(np.int32),
+            missing_left=joined("missing_left"),
+            value=np.concatenate([weight * each.value for each, weight in zip(ensembles, weights, strict=True)]),
+            rule=joined("rule"),
+            set_start=joined("set_start"),
+            set_size=joined("set_size"),
+            other_left=joined("other_left"),
+            roots=shifted("roots"),
+            base_margin=float(sum(w * each.base_margin for each, w in zip(ensembles, weights, strict=True))),
+            n_features=n_features,
+            source=source,
+            feature_names=None if feature_names is None else tuple(feature_names),
+        )
+
     @property
     def n_trees(self) -> int:
         """Number of trees."""
@@ -266,6 +326,35 @@ class TreeEnsemble:
             kernel.add_margin(nodes, self.in_set, self.roots, self.rounded(x[rows]), margin[rows])
 
         in_blocks(walk, len(x), n_threads)
+        return margin
+
+    def mixtures(self, asked: Mixtures, n_threads: int | None = None) -> FloatArray:
+        """The margin of each mixture of each person's rows, of shape (n, m); parameters otherwise as in `margin`.
+
+        Examples
+        --------
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from evenhand.attribution.sampled import Mixtures
+        >>> from evenhand.models.trees import read_trees
+        >>> X, y = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), np.array([0, 0, 0, 1])
+        >>> model = read_trees(DecisionTreeClassifier(random_state=0).fit(X, y))
+        >>> taken = np.array([[False, False], [True, False], [True, True]])
+        >>> model.mixtures(Mixtures(X[3:], X[3:], X[:1], np.zeros_like(taken), taken))
+        array([[0., 0., 1.]])
+        """
+        kernel, nodes = kernel_module(), self.nodes
+        z, w, b = (
+            checked_rows(self, rows, name)
+            for rows, name in ((asked.inputs, "inputs"), (asked.context, "context"), (asked.baseline, "baseline"))
+        )
+        margin = np.full((len(z), len(asked.is_context)), self.base_margin)
+        words = (_words(asked.is_input), _words(asked.is_context & ~asked.is_input))
+
+        def walk(rows: slice) -> None:
+            x = tuple(self.rounded(values[rows]) for values in (z, w, b))
+            kernel.add_mixtures(nodes, self.in_set, self.roots, *words, x, self.max_depth, margin[rows])
+
+        in_blocks(walk, len(z), n_threads)
         return margin
 
     def rounded(self, x: NDArray[np.floating[Any]]) -> FloatArray:
@@ -361,6 +450,16 @@ def _check_tree(tree: Tree, n_features: int, name: str) -> None:
         )
     if any(not 0 <= node < n or not asks[node] for node in tree.left_categories):
         raise InvalidInputError(f"{name} has categories at a node that asks nothing.")
+
+
+def _words(flags: BoolArray) -> NDArray[np.uint64]:
+    """Flags of shape (m, d) as bits of words of shape (ceil(m / 64), d), the first of each 64 the lowest."""
+    n_words = -(-len(flags) // 64)
+    padded = np.zeros((64 * n_words, flags.shape[1]), np.uint64)
+    padded[: len(flags)] = flags
+    bits = padded.reshape(n_words, 64, -1) << np.arange(64, dtype=np.uint64)[:, None]
+    words: NDArray[np.uint64] = np.bitwise_or.reduce(bits, axis=1)
+    return words
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:  # noqa: ANN401 - any numpy type

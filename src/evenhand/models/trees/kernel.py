@@ -14,7 +14,7 @@ import numpy as np
 
 from evenhand.models.trees.ensemble import THRESHOLD, THRESHOLD_BUT_ZERO_IS_MISSING
 
-__all__ = ["add_contributions", "add_input_contributions", "add_margin"]
+__all__ = ["add_contributions", "add_input_contributions", "add_margin", "add_mixtures"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Array = np.ndarray[Any, Any]
@@ -27,6 +27,13 @@ ZERO_REACH = float(np.float32(1e-35))
 # The rows that meet everything a path has asked of one feature so far, as bits.
 INPUT, CONTEXT, BASELINE = 1, 2, 4
 EVERY_ROW = INPUT | CONTEXT | BASELINE
+
+# The place of a single bit, found by a product with a number whose every six bits in a row differ (Leiserson, Prokop &
+# Randall, 1998).
+DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+BIT_PLACE = np.zeros(64, np.int64)
+for _place in range(64):
+    BIT_PLACE[((1 << _place) * int(DE_BRUIJN) % 2**64) >> 58] = _place
 
 
 def compiled(function: Function) -> Function:
@@ -88,6 +95,76 @@ def add_margin(nodes: Records, in_set: Array, roots: Array, x: Array, out: Array
                 else:
                     node = nodes[node].right
             out[i] += nodes[node].value
+
+
+@compiled
+def add_mixtures(
+    nodes: Records,
+    in_set: Array,
+    roots: Array,
+    of_input: Array,
+    of_context: Array,
+    x: tuple[Array, Array, Array],
+    max_depth: Scalar,
+    out: Array,
+) -> None:
+    """Add to `out`, of shape (n, m), the leaves that m mixtures of the rows of `x` reach.
+
+    `x` holds inputs, contexts and baselines. Mixtures are bits: entry (k, j) of `of_input`, and of `of_context`, has
+    those of the mixtures 64 k to 64 k + 63 that take feature j from there; the others take it from the baseline. All
+    mixtures of a person go down a tree together, and are told apart only where the rows part at a feature.
+    """
+    z, w, b = x
+    n_words = of_input.shape[0]
+    waiting_node = np.empty(max_depth + 1, np.int64)
+    waiting = np.empty((max_depth + 1, n_words), np.uint64)
+    here = np.empty(n_words, np.uint64)
+    none = np.uint64(0)
+    n_last = out.shape[1] - 64 * (n_words - 1)
+    last = ~none if n_last == 64 else (np.uint64(1) << np.uint64(n_last)) - np.uint64(1)
+    for tree in range(roots.shape[0]):
+        for i in range(z.shape[0]):
+            node, n_waiting = np.int64(roots[tree]), 0
+            for k in range(n_words):
+                here[k] = ~none
+            here[n_words - 1] = last
+            while True:
+                f = np.int64(nodes[node].feature)
+                while f >= 0:
+                    left_b = goes_left(nodes, in_set, node, b[i, f])
+                    left_w = goes_left(nodes, in_set, node, w[i, f])
+                    left_z = goes_left(nodes, in_set, node, z[i, f])
+                    is_any_left, is_any_right = left_b, not left_b
+                    if left_b != left_w or left_b != left_z:
+                        is_any_left, is_any_right = False, False
+                        for k in range(n_words):
+                            take_z, take_w = of_input[k, f], of_context[k, f]
+                            left = ~(take_z | take_w) if left_b else none
+                            left |= take_w if left_w else none
+                            left |= take_z if left_z else none
+                            waiting[n_waiting, k] = here[k] & ~left
+                            is_any_left = is_any_left or here[k] & left != none
+                            is_any_right = is_any_right or here[k] & ~left != none
+                        if is_any_left and is_any_right:
+                            for k in range(n_words):
+                                here[k] ^= waiting[n_waiting, k]
+                            waiting_node[n_waiting] = nodes[node].right
+                            n_waiting += 1
+                    node = np.int64(nodes[node].left if is_any_left else nodes[node].right)
+                    f = np.int64(nodes[node].feature)
+                value = nodes[node].value
+                for k in range(n_words):
+                    rest = here[k]
+                    while rest != none:
+                        lowest = rest & (~rest + np.uint64(1))
+                        out[i, 64 * k + BIT_PLACE[(lowest * DE_BRUIJN) >> np.uint64(58)]] += value
+                        rest ^= lowest
+                if n_waiting == 0:
+                    break
+                n_waiting -= 1
+                node = waiting_node[n_waiting]
+                for k in range(n_words):
+                    here[k] = waiting[n_waiting, k]
 
 
 @compiled

@@ -1,0 +1,76 @@
+"""Sampled Shapley values in an audit: how many orders, how long it will take, and how far it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from rich.console import Console
+
+from evenhand.auditing.reference import AuditReference
+from evenhand.matching.placebos import N_NEAR
+from evenhand.models.sampling_plan import is_sampled, questions, seconds_per_question, watched
+from evenhand.system.progress import progress
+
+__all__ = ["announce_sampling", "shown_sampling"]
+
+_WORTH_SAYING = 2.0  # seconds
+_STEPS = 100
+
+
+def announce_sampling(reference: AuditReference, n_people: int) -> bool:
+    """Say how many orders sampled attributions of so many people take, and for how long, where it is over two seconds.
+
+    Returns
+    -------
+    Whether it was said.
+    """
+    if not is_sampled(reference.explainer):
+        return False
+    pool = reference.pool
+    each = seconds_per_question(reference.explainer, pool.x, pool.cells)
+    seconds = each * n_questions(reference, n_people)
+    if seconds < _WORTH_SAYING:
+        return False
+    words = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+    Console(stderr=True).print(
+        f"Attributions of {n_people:,} people are sampled, from {reference.settings.n_permutations} orders of the "
+        f"inputs; this takes about {words}.",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    return True
+
+
+@contextmanager
+def shown_sampling(reference: AuditReference, n_people: int, *, is_shown: bool) -> Iterator[AuditReference]:
+    """The reference, with a model that shows how far it has come with so many people, where they are sampled."""
+    if not is_shown or not announce_sampling(reference, n_people):
+        yield reference
+        return
+    expected = max(1, n_questions(reference, n_people))
+    with progress("attributions, %", _STEPS) as advance:
+        asked, shown = 0, 0
+
+        def show(n: int) -> None:
+            nonlocal asked, shown
+            asked += n
+            while shown < min(_STEPS, _STEPS * asked // expected):
+                shown += 1
+                advance("")
+
+        explainer = watched(reference.explainer, show)
+        yield replace(reference, explainer=explainer, model=explainer.model)
+        show(expected)  # people without a match or a placebo were counted too
+
+
+def n_questions(reference: AuditReference, n_people: int) -> int:
+    """About how many questions an audit asks a sampled model."""
+    own, moved = (questions(reference.explainer, is_own=is_own) for is_own in (True, False))
+    n_pairs = n_people * (len(reference.pool.groups.names) - 1)
+    n_triples = 0 if reference.evidence is None else N_NEAR * n_pairs
+    # People, and matches, each also with the other's inputs; in a triple also with the others' finances, from other
+    # baselines, and with steps of one standard deviation.
+    return n_people * own + n_pairs * (own + 2 * moved) + n_triples * (5 * own + 6 * moved)

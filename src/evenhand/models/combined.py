@@ -1,0 +1,302 @@
+"""scikit-learn's combinations of classifiers, opened where their members are known.
+
+Averages of trees, and one calibrated model, are explained exactly. Any other combination is explained by sampled
+Shapley values of its probability, by the table's columns; its members are asked in their own fast ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from evenhand.attribution.sampled import Mixtures, SampledShapley
+from evenhand.exceptions import EvenhandError
+from evenhand.models.black_box import Score, black_box_model
+from evenhand.models.encoders.coded_table import CodedTable
+from evenhand.models.encoders.named_columns import NamedColumns, fitted_names
+from evenhand.models.linear import LinearModel
+from evenhand.models.parts import Averaged, Calibrated, Member, Part, Stacked
+from evenhand.models.protocol import AuditedModel, EncodesTables
+from evenhand.models.shapley import ShapleyModel
+from evenhand.models.sklearn import is_kind
+from evenhand.models.trees import TreeEnsemble
+from evenhand.models.trees.adapter import TreeGame, tree_model
+
+__all__ = ["exact_combination", "is_combination", "opened"]
+
+Floats = NDArray[np.float64]
+# A member as the audit would see it alone; None where it is a black box.
+Known = Callable[[Any, pd.DataFrame], AuditedModel | None]
+
+_KINDS = ("CalibratedClassifierCV", "VotingClassifier", "StackingClassifier", "BaggingClassifier")
+_TRIED_PEOPLE = 64
+_TOLERANCE = 1e-6
+
+
+def is_combination(model: Any) -> bool:  # noqa: ANN401 - any object
+    """Whether `model` is a fitted combination of classifiers that may be opened.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> is_combination(LogisticRegression())
+    False
+    """
+    fitted = any(hasattr(model, name) for name in ("calibrated_classifiers_", "estimators_"))
+    return is_kind(model, *_KINDS) and fitted and len(model.classes_) == 2 and hasattr(model, "predict_proba")
+
+
+@dataclass(frozen=True)
+class OpenedScore(Score):
+    """The score of a combination, made from its members."""
+
+    whole: Part | None = None
+
+    def mixtures(self, asked: Mixtures) -> Floats:
+        """The score of each question about each person, of shape (n, m)."""
+        assert self.whole is not None
+        found = self.whole.mixtures(asked)
+        return self.checked(found.reshape(-1)).reshape(found.shape)
+
+    def __call__(self, x: Floats) -> Floats:
+        everything = np.ones((1, x.shape[1]), dtype=bool)
+        return self.mixtures(Mixtures(x, x, x, ~everything, everything))[:, 0]
+
+
+def opened(model: Any, base: ShapleyModel, table: pd.DataFrame, known: Known) -> ShapleyModel:  # noqa: ANN401
+    """A combination that is asked through its members.
+
+    Parameters
+    ----------
+    model
+        A fitted combination.
+    base
+        The same as a black box, which it stays where a member cannot be opened, or where what its members say does not
+        make its own scores of people of the table.
+    table
+        People of the audit.
+    known
+        Opens a member.
+    """
+    assert isinstance(base.game, SampledShapley)
+    score = base.game.score
+    assert isinstance(score, Score)
+    inputs = _inputs(base, table)
+    if inputs is None:
+        return base
+    try:
+        whole = _whole(model, inputs, known)
+        if whole is None:
+            return base
+        through = OpenedScore(**{**vars(score), "whole": whole})
+        few = base.encode(inputs.people).numpy()
+        if np.abs(through(few) - score(few)).max(initial=0.0) > _TOLERANCE:
+            return base
+    except (EvenhandError, KeyError, ValueError):  # a member takes other columns, or no numbers
+        return base
+    return replace(base, game=replace(base.game, score=through), kind=f"scikit-learn {type(model).__name__}")
+
+
+@dataclass(frozen=True, eq=False)
+class _Inputs:
+    """What the members of a combination are asked about.
+
+    Attributes
+    ----------
+    people
+        Rows of the table to compare scores on.
+    table
+        What the members see of all people.
+    coded
+        What a matrix of inputs is a coding of, where some are categories.
+    """
+
+    people: pd.DataFrame
+    table: pd.DataFrame
+    coded: CodedTable | None
+
+    @property
+    def names(self) -> list[str]:
+        return [str(column) for column in self.table.columns]
+
+    def member(
+        self,
+        estimator: Any,  # noqa: ANN401
+        known: Known,
+        method: str,
+        columns: NDArray[np.int64] | None = None,
+    ) -> Member:
+        """A member that is asked by one of its methods."""
+        seen = self.table if columns is None else self.table.iloc[:, columns]
+        model = known(estimator, seen)
+        is_probability = method == "predict_proba"
+        if model is None or (not is_probability and model.output != "log-odds"):
+            response = partial(_response, getattr(estimator, method))
+            model = black_box_model(response, output="log-odds", table=seen, names=fitted_names(estimator))
+            is_probability = False
+        return Member(model, self.names, self.coded, columns, is_probability)
+
+
+def _inputs(base: ShapleyModel, table: pd.DataFrame) -> _Inputs | None:
+    """What a combination's inputs are: columns of the table, or what steps before it make of them."""
+    encoder = base.encoder
+    if encoder is not None and not set(encoder.names) <= set(table.columns):
+        return None
+    people = table if encoder is None else table[encoder.names]
+    few = _few(people)
+    if encoder is None or isinstance(encoder, (NamedColumns, CodedTable)):
+        return _Inputs(few, people, encoder if isinstance(encoder, CodedTable) else None)
+    made = pd.DataFrame(encoder.transform(people), columns=[f"x{j}" for j in range(len(encoder.encoded_names))])
+    return _Inputs(few, made, None)
+
+
+def _response(method: Callable[[Any], Any], x: Any) -> Floats:  # noqa: ANN401 - whatever the member takes
+    found = np.asarray(method(x), dtype=np.float64)
+    return found[:, 1] if found.ndim == 2 else found
+
+
+def _whole(model: Any, inputs: _Inputs, known: Known) -> Part | None:  # noqa: ANN401
+    """The combination as parts; None where it combines in a way that is not known."""
+    if is_kind(model, "CalibratedClassifierCV"):
+        return _calibrated(model, inputs, known)
+    if is_kind(model, "StackingClassifier"):
+        return _stacked(model, inputs, known)
+    voters = tuple(inputs.member(member, known, "predict_proba", columns) for member, columns in _voters(model))
+    return Averaged(voters, _weights(model))
+
+
+def _calibrated(model: Any, inputs: _Inputs, known: Known) -> Part | None:  # noqa: ANN401
+    parts: list[Part] = []
+    for pair in model.calibrated_classifiers_:
+        if pair.method not in ("sigmoid", "isotonic"):
+            return None
+        parts.append(
+            Calibrated(inputs.member(pair.estimator, known, _method(pair.estimator)), pair.calibrators[0].predict)
+        )
+    return Averaged(tuple(parts), np.ones(len(parts)))
+
+
+def _method(estimator: Any) -> str:  # noqa: ANN401
+    """The method that a calibration asks a member by."""
+    return "decision_function" if hasattr(estimator, "decision_function") else "predict_proba"
+
+
+def _stacked(model: Any, inputs: _Inputs, known: Known) -> Part | None:  # noqa: ANN401
+    methods = [name for name in model.stack_method_ if name != "drop"]
+    if not set(methods) <= {"predict_proba", "decision_function"} or (model.passthrough and inputs.coded is not None):
+        return None
+    members = zip(model.estimators_, methods, strict=True)
+    parts = tuple(inputs.member(member, known, method) for member, method in members)
+    return Stacked(parts, partial(_response, model.final_estimator_.predict_proba), model.passthrough)
+
+
+def _voters(model: Any) -> list[tuple[Any, NDArray[np.int64] | None]]:  # noqa: ANN401
+    """Members of an average, and the positions of the inputs that each takes."""
+    if is_kind(model, "BaggingClassifier"):
+        return [
+            (member, np.asarray(columns, dtype=np.int64))
+            for member, columns in zip(model.estimators_, model.estimators_features_, strict=True)
+        ]
+    return [(member, None) for member in model.estimators_]
+
+
+def _weights(model: Any) -> Floats:  # noqa: ANN401
+    weights = getattr(model, "_weights_not_none", None)
+    return np.ones(len(model.estimators_)) if weights is None else np.asarray(weights, dtype=np.float64)
+
+
+def exact_combination(
+    model: Any,  # noqa: ANN401 - a fitted combination
+    known: Callable[[Any], AuditedModel | None],
+    encoder: EncodesTables | None,
+    table: pd.DataFrame,
+) -> AuditedModel | None:
+    """A combination whose explanation follows from that of its members; None where it does not.
+
+    One model with a sigmoid calibration has log-odds that are linear in the model's margin. An average of trees, or of
+    forests, is a forest. What is made so is compared with the combination's own scores before it is believed.
+
+    Parameters
+    ----------
+    model, table
+        As in `opened`.
+    known
+        Opens the only member of a calibration.
+    encoder
+        Steps that make the inputs of the table; None where it takes its columns.
+    """
+    if is_kind(model, "StackingClassifier"):
+        return None
+    if not is_kind(model, "CalibratedClassifierCV"):
+        found = _forest(model, encoder, table)
+    else:
+        pairs = model.calibrated_classifiers_
+        is_single = len(pairs) == 1 and pairs[0].method == "sigmoid"
+        found = _rescaled(known(pairs[0].estimator), pairs[0], type(model).__name__) if is_single else None
+    return found if found is not None and _agrees(found, model, encoder, table) else None
+
+
+def _agrees(found: AuditedModel, model: Any, encoder: EncodesTables | None, table: pd.DataFrame) -> bool:  # noqa: ANN401
+    """Whether a model has a combination's own scores of people of the table."""
+    names = None if found.encoder is None else found.encoder.names
+    if names is not None and not set(names) <= set(table.columns):
+        return True  # refused later, with the columns' names
+    few = _few(table if names is None else table[names])
+    seen = encoder.transform(few) if encoder is not None else few if fitted_names(model) is not None else few.to_numpy()
+    ours = found.probability(found.margin(found.encode(few))).numpy()
+    return bool(np.abs(ours - model.predict_proba(seen)[:, 1]).max(initial=0.0) <= _TOLERANCE)
+
+
+def _few(table: pd.DataFrame) -> pd.DataFrame:
+    """People spread over a table."""
+    return table.iloc[np.linspace(0, len(table) - 1, min(len(table), _TRIED_PEOPLE)).astype(int)]
+
+
+def _rescaled(member: AuditedModel | None, pair: Any, name: str) -> AuditedModel | None:  # noqa: ANN401
+    """A model whose log-odds are a linear function of another's margin."""
+    slope, shift = -float(pair.calibrators[0].a_), -float(pair.calibrators[0].b_)
+    is_margin = member is not None and (_method(pair.estimator) == "decision_function") == (member.output == "log-odds")
+    if not is_margin:
+        return None
+    if isinstance(member, LinearModel):
+        weights, intercept = slope * member.weights, slope * member.intercept + shift
+        return replace(member, weights=weights, intercept=intercept, kind=f"{member.kind}, calibrated ({name})")
+    if isinstance(member, ShapleyModel) and isinstance(member.game, TreeGame):
+        trees = member.game.ensemble
+        scaled = replace(
+            trees,
+            value=slope * trees.value,
+            base_margin=slope * trees.base_margin + shift,
+            output="log-odds",
+            source=f"{trees.source}, calibrated ({name})",
+        )
+        return replace(member, game=TreeGame(scaled), output="log-odds", kind=scaled.source)
+    return None
+
+
+def _forest(model: Any, encoder: EncodesTables | None, table: pd.DataFrame) -> AuditedModel | None:  # noqa: ANN401
+    """An average of trees that hold probabilities, as one forest."""
+    weights = _weights(model)
+    members = []
+    for member, columns in _voters(model):
+        if not is_kind(member, "DecisionTreeClassifier", "RandomForestClassifier", "ExtraTreesClassifier"):
+            return None
+        trees = tree_model(member).game
+        assert isinstance(trees, TreeGame)
+        members.append((trees.ensemble, columns))
+    kind = f"scikit-learn {type(model).__name__} of trees"
+    merged = TreeEnsemble.average(
+        [trees for trees, _ in members],
+        weights / weights.sum(),
+        [columns for _, columns in members],
+        n_features=model.n_features_in_,
+        source=f"{kind} ({sum(trees.n_trees for trees, _ in members)} trees)",
+        feature_names=fitted_names(model),
+    )
+    return tree_model(merged, encoder, [str(column) for column in table.columns])

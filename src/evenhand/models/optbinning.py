@@ -1,0 +1,64 @@
+"""Scorecards of optbinning: a linear model on the weight of evidence of each column's bin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from evenhand.exceptions import InvalidInputError
+
+__all__ = ["ScorecardBins", "is_scorecard"]
+
+
+def is_scorecard(model: Any) -> bool:  # noqa: ANN401 - any object
+    """Whether `model` is a Scorecard of optbinning; nothing is imported to tell.
+
+    Examples
+    --------
+    >>> is_scorecard("text")
+    False
+    """
+    kind = type(model)
+    return kind.__name__ == "Scorecard" and kind.__module__.startswith("optbinning.")
+
+
+@dataclass(frozen=True, eq=False)
+class ScorecardBins:
+    """A scorecard's first half as a transformer: columns to the numbers that its estimator takes.
+
+    Attributes
+    ----------
+    scorecard
+        Fitted.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not fitted.
+    """
+
+    scorecard: Any
+
+    def __post_init__(self) -> None:
+        if getattr(self.scorecard, "binning_process_", None) is None:
+            raise InvalidInputError("This Scorecard is not fitted: call its `fit` first.")
+
+    @property
+    def feature_names_in_(self) -> list[str]:
+        """Columns that the scorecard was fitted on."""
+        return list(self.scorecard.binning_process_.variable_names)
+
+    @property
+    def sources(self) -> list[int]:
+        """Position of the column behind each number."""
+        return [int(j) for j in self.scorecard.binning_process_.get_support(indices=True)]
+
+    def transform(self, table: pd.DataFrame) -> Any:  # noqa: ANN401 - a table
+        """Weights of evidence, or whatever else the scorecard gives its estimator."""
+        return self.scorecard.binning_process_.transform(
+            table[self.feature_names_in_],
+            metric_special=self.scorecard._metric_special,
+            metric_missing=self.scorecard._metric_missing,
+        )

@@ -1,0 +1,96 @@
+"""Torch modules: whether they return logits or probabilities, one or two, is seen on the people of the audit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from evenhand.attribution.gradients import evaluating, placement
+from evenhand.exceptions import InvalidInputError
+from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.protocol import Output
+
+__all__ = ["module_model"]
+
+_ASKED_PEOPLE = 10_000
+
+
+def module_model(
+    module: nn.Module, *, output: Output | None = None, table: pd.DataFrame | None = None
+) -> DifferentiableModel:
+    """A torch module as the audit sees it.
+
+    Of two outputs per row the log-odds are the second less the first, or, where they are probabilities, the
+    probability is the second.
+
+    Parameters
+    ----------
+    module
+        Maps a matrix of people to one or two numbers per row; a Keras model on torch is such a module.
+    output
+        What the numbers are, where that cannot be seen.
+    table
+        People of the audit; without them the numbers are taken for one logit per row.
+
+    Raises
+    ------
+    InvalidInputError
+        If every number lies between 0 and 1, so that they may be either, and `output` does not say which.
+
+    Examples
+    --------
+    >>> people = pd.DataFrame({"income": [0.5, -2.0]})
+    >>> module_model(nn.Sequential(nn.Linear(1, 1), nn.Sigmoid()), output="probability", table=people).output
+    'probability'
+    >>> module_model(nn.Linear(1, 2), output="log-odds", table=people).kind
+    'torch module Linear (second output less the first)'
+    """
+    plain = DifferentiableModel(module, f"torch module {type(module).__name__}")
+    if table is None or not len(table):
+        return plain
+    returned = _returned(plain, table)
+    if returned is None:
+        return plain
+    # A module that returns one number for everyone is told apart by the audit, whatever the number.
+    may_be_probability = bool(((returned >= 0) & (returned <= 1)).all() and returned.min() < returned.max())
+    if may_be_probability and output is None:
+        raise InvalidInputError(
+            f"The {plain.kind} returns only numbers between 0 and 1 ({returned.min():.3g} to {returned.max():.3g} for "
+            f"{len(returned):,} people), which may be probabilities or logits; say which: "
+            'settings=AuditSettings(output="probability") or output="log-odds" (--output).'
+        )
+    is_probability = may_be_probability and output == "probability"
+    explained: Output = "probability" if is_probability else "log-odds"
+    if returned.dim() == 1 or returned.shape[1] == 1:
+        # A sum after it makes a chain of layers that ends in an activation one that ends in an affine map.
+        network = _weighed(module, (1.0,)) if is_probability and returned.dim() == 2 else module
+        return DifferentiableModel(network, plain.kind, output=explained)
+    taken = (0.0, 1.0) if is_probability else (-1.0, 1.0)
+    words = "second output" if is_probability else "second output less the first"
+    return DifferentiableModel(_weighed(module, taken), f"{plain.kind} ({words})", output=explained)
+
+
+def _returned(model: DifferentiableModel, table: pd.DataFrame) -> Tensor | None:
+    """What the module returns for people spread over the table; None where that is not one or two numbers per row.
+
+    What it is instead is refused with a sentence when people are explained.
+    """
+    rows = np.linspace(0, len(table) - 1, min(len(table), _ASKED_PEOPLE)).astype(np.int64)
+    x = model.encode(table.iloc[rows])
+    assert isinstance(model.network, nn.Module)
+    try:
+        with torch.no_grad(), evaluating(model.network):
+            found = model.network(x)
+    except RuntimeError:  # another number of columns, for example
+        return None
+    return found if isinstance(found, Tensor) and found.shape in ((len(x),), (len(x), 1), (len(x), 2)) else None
+
+
+def _weighed(module: nn.Module, weights: tuple[float, ...]) -> nn.Module:
+    """The module followed by a weighted sum of its outputs."""
+    dtype, device = placement(module)
+    last = nn.Linear(len(weights), 1, bias=False, dtype=dtype, device=device).requires_grad_(False)
+    last.weight.copy_(torch.tensor([weights], dtype=dtype))
+    return nn.Sequential(module, last)

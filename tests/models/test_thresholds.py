@@ -1,0 +1,83 @@
+"""Decisions of an audit are those of the model, wherever it makes them."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import fbeta_score, make_scorer
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+import evenhand as eh
+from evenhand.exceptions import InvalidInputError
+
+
+def decisions(model, numbers, **options):
+    X, y, group = numbers
+    result = eh.audit(model, X, y, sensitive_features=group, financial_features=["income"], evidence=False, **options)
+    return result, result.pairs.groupby("person")["decision"].first().to_numpy()
+
+
+FIXED = {
+    "probability": FixedThresholdClassifier(LogisticRegression(), threshold=0.3),
+    "forest": FixedThresholdClassifier(RandomForestClassifier(10, random_state=0), threshold=0.7),
+    "margin": FixedThresholdClassifier(LogisticRegression(), threshold=-0.8, response_method="decision_function"),
+    "other class": FixedThresholdClassifier(LogisticRegression(), threshold=0.3, pos_label=0),
+    "other class, margin": FixedThresholdClassifier(
+        LogisticRegression(), threshold=0.8, pos_label=0, response_method="decision_function"
+    ),
+    "auto": FixedThresholdClassifier(LogisticRegression()),
+    "after steps": make_pipeline(StandardScaler(), FixedThresholdClassifier(LogisticRegression(), threshold=0.3)),
+    "around steps": FixedThresholdClassifier(make_pipeline(StandardScaler(), LogisticRegression()), threshold=0.3),
+    "in a search": GridSearchCV(
+        FixedThresholdClassifier(LogisticRegression(), threshold=0.3), {"estimator__C": [0.1, 1]}, cv=3
+    ),
+    "tuned": TunedThresholdClassifierCV(LogisticRegression(), scoring="balanced_accuracy", cv=3),
+    "tuned for the other class": TunedThresholdClassifierCV(
+        LogisticRegression(), scoring=make_scorer(fbeta_score, beta=3, pos_label=0), cv=3
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_the_audit_decides_as_the_model_does(name, numbers):
+    X, y, _ = numbers
+    model = FIXED[name].fit(X, y)
+    result, decided = decisions(model, numbers)
+    np.testing.assert_array_equal(decided, model.predict(X))
+    assert name == "auto" or result.settings["decision_threshold"] != 0.5
+
+
+def test_a_model_fitted_before_is_audited_at_the_fixed_threshold(numbers):
+    X, y, _ = numbers
+    model = FixedThresholdClassifier(FrozenEstimator(LogisticRegression().fit(X, y)), threshold=0.3)
+    assert decisions(model, numbers)[0].settings["decision_threshold"] == 0.3
+
+
+def test_the_users_threshold_wins_with_a_warning_where_it_differs(numbers):
+    X, y, _ = numbers
+    model = FixedThresholdClassifier(LogisticRegression(), threshold=0.3).fit(X, y)
+    with pytest.warns(eh.EvenhandWarning, match=r"is 0\.5, but the FixedThresholdClassifier decides .* of 0\.3"):
+        result, decided = decisions(model, numbers, decision_threshold=0.5)
+    np.testing.assert_array_equal(decided, model.estimator_.predict(X))
+    assert result.settings["decision_threshold"] == 0.5
+    decisions(model, numbers, decision_threshold=0.3)  # no warning
+
+
+def test_a_model_without_a_threshold_of_its_own_decides_at_one_half(numbers):
+    X, y, _ = numbers
+    result, decided = decisions(LogisticRegression().fit(X, y), numbers)
+    assert result.settings["decision_threshold"] == 0.5
+    np.testing.assert_array_equal(decided, LogisticRegression().fit(X, y).predict(X))
+
+
+def test_a_threshold_of_a_margin_that_is_not_explained_is_refused(numbers):
+    X, y, _ = numbers
+    with pytest.warns(FutureWarning):
+        inner = SVC(probability=True, random_state=0).fit(X, y)
+    model = FixedThresholdClassifier(FrozenEstimator(inner), threshold=0.2, response_method="decision_function")
+    with pytest.raises(InvalidInputError, match=r"decides by a margin, at 0\.2, and is explained by its probability"):
+        decisions(model.fit(X, y), numbers)
