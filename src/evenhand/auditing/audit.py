@@ -20,6 +20,7 @@ from evenhand.auditing.reference import AuditReference, audited_model
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.validation import as_groups, as_labels, as_table, check_columns
 from evenhand.models.dispatch import AttributionChoice
@@ -121,9 +122,10 @@ def audit(
     table = audited.aligned(table)
     financial = check_columns(financial_features, list(table.columns), "financial_features")
     options = replace(options, financial_features=tuple(financial), attribution=audited.attribution)
+    y, sensitive_features = in_row_order(y, X, "y"), in_row_order(sensitive_features, X, "sensitive_features")
     people, pool = _checked_people(audited, table, y, sensitive_features, reference)
     fitted = AuditReference.of(audited, options, pool)
-    found = audit_batch(fitted, people, _by_columns(by, len(people)))
+    found = audit_batch(fitted, people, _by_columns(in_row_order(by, X, "by"), len(people)))
     return _assembled(fitted, found)
 
 
@@ -203,8 +205,14 @@ def _checked_people(
             "The reference's columns must be those of `X`, in the same order: "
             + (f"missing {missing}, unexpected {extra}." if missing or extra else "the order differs.")
         )
-    pool_labels = as_labels(reference[1], len(pool_table), "reference y")
-    pool_groups = as_groups(reference[2], len(pool_table), "reference sensitive_features")
+    names = "reference y", "reference sensitive_features"
+    pool_y, pool_group = (
+        in_row_order(values, reference[0], name) for values, name in zip(reference[1:], names, strict=True)
+    )
+    pool_labels, pool_groups = (
+        as_labels(pool_y, len(pool_table), names[0]),
+        as_groups(pool_group, len(pool_table), names[1]),
+    )
     check_known_groups(groups, pool_groups.names)
     people = People(table, model.encode(table), labels, groups.recoded(pool_groups.names))
     return people, People(pool_table, model.encode(pool_table, "reference X"), pool_labels, pool_groups)

@@ -10,6 +10,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.seeds import check_seed
 
 if TYPE_CHECKING:
     from evenhand.attribution.gradients import Method
@@ -84,6 +85,7 @@ class AuditOptions(AuditSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_seed(self.random_state)
         for name in ("decision_threshold", "consistency_threshold"):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value <= 1:

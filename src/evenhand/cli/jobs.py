@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from evenhand import load_model
 from evenhand.auditing.audit import audit
@@ -19,9 +18,10 @@ from evenhand.cli.options import AuditPlan, TablePlan
 from evenhand.datasets import load_dataset
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_file
+from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.roles import Columns, Rows
 from evenhand.inputs.splitting import split_people
-from evenhand.inputs.tables import read_table
+from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.validation import as_groups, as_labels
 from evenhand.training.classifier import CECClassifier
 
@@ -47,7 +47,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
     """
     fitted = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
     features = None if fitted is None else input_columns(fitted)
-    people = _applicants(path, plan, features)
+    people, notes = _applicants(path, plan, features)
     assert people.table is not None
     by = pd.DataFrame(people.by) if people.by else None
     if fitted is None:
@@ -57,7 +57,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             people.table, people.labels, _names(people), plan.financial_features, _audit_options(plan), by
         )
     else:
-        pool = None if plan.reference is None else _applicants(Path(plan.reference), plan, features)
+        pool = None if plan.reference is None else _applicants(Path(plan.reference), plan, features)[0]
         result = audit(
             fitted,
             people.table,
@@ -71,7 +71,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
     files = {"data file": path, "model file": plan.model, "reference file": plan.reference}
     hashes = {what: fingerprint_file(file) for what, file in files.items() if file is not None}
     provenance = replace(result.provenance, exclusions=people.exclusions, hashes={**result.provenance.hashes, **hashes})
-    return replace(result, provenance=provenance)
+    return replace(result, provenance=provenance, warnings=(*notes, *result.warnings))
 
 
 def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
@@ -87,18 +87,23 @@ def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
         reference=plan.reference,
         progress=True,
         by=plan.by,
+        reading=ReadOptions(**_values(plan, ReadOptions)),
         **_values(plan, RoleOptions),
         **_values(plan, StreamOptions),
         **_audit_options(plan),
     )
 
 
-def search_table(path: Path, plan: TablePlan, **settings: Any) -> SearchResult:  # noqa: ANN401 - passed on to `search`
-    """Search for an alternative on the applicants of a file: see `evenhand.search`."""
+def search_table(
+    path: Path,
+    plan: TablePlan,
+    **settings: Any,  # noqa: ANN401 - passed on to `search`
+) -> tuple[SearchResult, list[str]]:
+    """The search for an alternative on the applicants of a file, and what was read otherwise than it is written."""
     from evenhand.searching import search
 
-    people = _applicants(path, plan)
-    return search(
+    people, notes = _applicants(path, plan)
+    found = search(
         people.table,
         people.labels,
         sensitive_features=_names(people),
@@ -106,17 +111,22 @@ def search_table(path: Path, plan: TablePlan, **settings: Any) -> SearchResult: 
         progress=True,
         **settings,
     )
+    return found, [*notes, *_left_out(people)]
 
 
 def train_table(
     path: Path,
     plan: TablePlan,
     **settings: Any,  # noqa: ANN401 - passed on to `CECClassifier`
-) -> tuple[CECClassifier, dict[str, int]]:
-    """A classifier fitted on the applicants of a file, and who was left out, by reason."""
-    people = _applicants(path, plan)
+) -> tuple[CECClassifier, list[str]]:
+    """A classifier fitted on the applicants of a file, and what was left out or read otherwise than it is written."""
+    people, notes = _applicants(path, plan)
     model = CECClassifier(financial_features=list(plan.financial_features), progress=True, **settings)
-    return model.fit(people.table, people.labels, sensitive_features=_names(people)), dict(people.exclusions)
+    return model.fit(people.table, people.labels, sensitive_features=_names(people)), [*notes, *_left_out(people)]
+
+
+def _left_out(people: Rows) -> list[str]:
+    return [f"Left out: {count:,} rows, {reason}." for reason, count in people.exclusions.items()]
 
 
 def _values(plan: object, kind: type) -> dict[str, Any]:
@@ -132,22 +142,24 @@ def _audit_options(plan: AuditPlan) -> dict[str, Any]:
     return {**direct, "settings": AuditSettings(**further)}
 
 
-def _applicants(path: Path, plan: RoleOptions, features: list[str] | None = None) -> Rows:
-    """The people of a file, and who was left out of it."""
-    table = read_table(path)
+def _applicants(
+    path: Path, plan: AuditPlan | TablePlan, features: list[str] | None = None
+) -> tuple[Rows, tuple[str, ...]]:
+    """The people of a file, and what was read otherwise than it is written."""
+    reading = ReadOptions(**_values(plan, ReadOptions))
+    raw = open_table(path, reading)
     roles = _values(plan, RoleOptions)
-    columns = Columns.among(
-        [str(column) for column in table.columns], features=features, by=getattr(plan, "by", ()), **roles
-    )
-    rows = columns.rows_of(pa.Table.from_pandas(table[columns.needed], preserve_index=False), repr(str(path)))
+    columns = Columns.among(raw.schema.names, features=features, by=getattr(plan, "by", ()), **roles)
+    file = typed(raw, columns.needed, reading)
+    rows = columns.rows_of(file.table, repr(str(path)))
     if rows.table is None:
         raise InvalidInputError(f"{str(path)!r} has no row with a label and a group.")
     if columns.positive_label is not None and not rows.labels.any():
-        seen = sorted(table[columns.label].dropna().astype(str).str.strip().unique())[:6]
+        seen = sorted({str(value).strip() for value in file.table.column(columns.label).unique().to_pylist()})[:6]
         raise InvalidInputError(
             f"--positive-label {columns.positive_label!r} does not occur in the label, which has {seen}."
         )
-    return rows
+    return rows, file.notes
 
 
 def _names(people: Rows) -> np.ndarray[Any, Any]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.inputs.validation import Groups, as_groups, as_labels, as_table, check_columns
+from evenhand.inputs.validation import Groups, as_groups, as_labels, as_table, category_text, check_columns
 
 __all__ = ["Columns", "Rows"]
 
@@ -99,8 +99,11 @@ class Columns:
         values = frame[self.label]
         if self.positive_label is None:
             return values
-        text = values.astype(str).str.strip()
-        return (text == self.positive_label).astype("int64").mask(values.isna())
+        wanted = self.positive_label
+        if pd.api.types.is_bool_dtype(values.dtype):  # a file may write true, True or TRUE
+            wanted = wanted.capitalize()
+        texts = values.astype(object).map(category_text).str.strip()
+        return (texts == wanted).astype("int64").mask(values.isna())
 
 
 @dataclass(frozen=True, eq=False)

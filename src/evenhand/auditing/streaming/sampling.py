@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.streaming.source import Source
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.group_names import check_group_names
 from evenhand.inputs.roles import Columns
 from evenhand.system.hashing import person_hash
 
@@ -54,6 +56,7 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
     only = Columns(columns.label, columns.group, (), (), columns.positive_label, columns.drop_missing)
     lowest = _Lowest(n_people)
     cells: dict[tuple[int, str], _Lowest] = {}
+    counts: Counter[str] = Counter()
     n_usable = 0
     for batch in source.batches:
         rows = only.rows_of(source.read(batch, only.needed), source.where(batch))
@@ -63,6 +66,8 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
         lowest.add(hashes, row)
         if rows.groups is None:
             continue
+        counts.update(rows.groups.counts)
+        check_group_names(counts, " & ".join(columns.group))
         for label in (0, 1):
             for code, name in enumerate(rows.groups.names):
                 chosen = (rows.labels == label) & (rows.groups.codes == code)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.validation import as_groups, as_labels, as_table
 from evenhand.models.gradient import DifferentiableModel
@@ -90,7 +91,8 @@ class NetworkMethod:
     def fit(self, X: Any, y: ArrayLike, *, sensitive_features: Any) -> Self:  # noqa: ANN401
         """Learn the encoding and the network from people, labels 0 or 1, and one column of groups."""
         table = as_table(X)
-        labels, groups = as_labels(y, len(table)), as_groups(sensitive_features, len(table))
+        labels = as_labels(in_row_order(y, X, "y"), len(table))
+        groups = as_groups(in_row_order(sensitive_features, X, "sensitive_features"), len(table))
         self.group_names_ = groups.names
         table = self._repaired(table, groups.codes, is_fit=True)
         self.encoder_ = TableEncoder.fit(table, self.settings.encoding)
