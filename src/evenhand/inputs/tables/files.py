@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from evenhand.exceptions import DataFileError
+from evenhand.exceptions import DataFileError, EvenhandWarning
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.tables.arrow_files import ArrowFile, ParquetFiles
 from evenhand.inputs.tables.columns import TypedColumns
@@ -112,7 +113,7 @@ def typed(raw: RawTable, columns: Sequence[str], reading: ReadOptions | None = N
 
 
 def read_table(path: str | os.PathLike[str], reading: ReadOptions | None = None) -> pd.DataFrame:
-    """Read a table from a file.
+    r"""Read a table from a file.
 
     Parameters
     ----------
@@ -127,7 +128,27 @@ def read_table(path: str | os.PathLike[str], reading: ReadOptions | None = None)
         If the file is absent, of another kind, unreadable or empty.
     MissingExtraError
         If a library that reads it is not installed.
+
+    Warns
+    -----
+    EvenhandWarning
+        What was converted, such as '$89,000' to a number, and what was left out.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "people.csv"
+    >>> _ = file.write_text("income;rate;sex\n1.234,5;3,5;f\n.;4,0;m\n")
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     print(read_table(file)["income"].tolist())
+    [1234.5, nan]
+    >>> print(said[0].message)
+    income: 1 values like '1.234,5' were read as numbers, this one as 1234.5.
     """
     raw = open_table(path, reading)
-    table: pd.DataFrame = typed(raw, raw.schema.names, reading).table.to_pandas()
+    file = typed(raw, raw.schema.names, reading)
+    table: pd.DataFrame = file.table.to_pandas()
+    for note in file.notes:
+        warnings.warn(note, EvenhandWarning, stacklevel=2)
     return table
