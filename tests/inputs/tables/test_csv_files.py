@@ -68,6 +68,11 @@ def test_a_title_with_the_separator_of_another_file_is_a_title(path, read):
     assert read(path)[0].column_names == ["income", "sex", "paid"]
 
 
+def test_decimal_commas_are_no_separators(path, read):
+    path.write_text("income;rate;sex\n1.234,5;3,5;f\n99,5;4,0;m\n")
+    assert read(path)[0].to_pydict() == {"income": [1234.5, 99.5], "rate": [3.5, 4.0], "sex": ["f", "m"]}
+
+
 @pytest.mark.parametrize(
     ("content", "lines"),
     [

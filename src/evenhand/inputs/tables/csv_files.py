@@ -245,9 +245,12 @@ class _Utf8(io.RawIOBase):
 
 
 def _sniffed(head: str, path: Path) -> tuple[str, list[list[str]], list[int]]:
-    """The separator that gives the header most cells, the first rows, and the line with which each ends."""
-    best: tuple[str, list[list[str]], list[int]] | None = None
-    width = 0
+    """The separator, the first rows, and the line with which each ends.
+
+    The separator is one that the header has, with which most rows are as wide as the header. Of several, it is the one
+    with which the header stands higher, then the one that it has most of.
+    """
+    found = []
     for separator in _SEPARATORS:
         rows, lines = [], []
         reader = csv.reader(io.StringIO(head, newline=""), delimiter=separator)
@@ -257,11 +260,14 @@ def _sniffed(head: str, path: Path) -> tuple[str, list[list[str]], list[int]]:
                 lines.append(reader.line_num)
         except csv.Error:  # a cell too long to be one: not this separator
             continue
-        if rows and (best is None or len(rows[header_row(rows)]) > width):
-            best, width = (separator, rows, lines), len(rows[header_row(rows)])
-    if best is None or not any(cell.strip() for cell in best[1][header_row(best[1])]):
+        place = header_row(rows)
+        if any(cell.strip() for row in rows[place : place + 1] for cell in row):
+            width, below = len(rows[place]), [row for row in rows[place + 1 :] if row]
+            is_even = 2 * sum(len(row) == width for row in below) >= len(below)
+            found.append(((width > 1, is_even, -place, width), (separator, rows, lines)))
+    if not found:
         raise DataFileError(f"{str(path)!r} is empty.")
-    return best
+    return max(found, key=lambda one: one[0])[1]
 
 
 def _skip_line(file: io.BufferedReader[Any]) -> None:

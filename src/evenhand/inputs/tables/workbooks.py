@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.read_options import ReadOptions
@@ -108,8 +109,8 @@ def column_of_cells(cells: Sequence[Any]) -> pa.Array:
         return pa.array([None if value is None else _text(value) for value in values], pa.string())
     if kinds <= {int, float}:
         numbers = pa.array([None if value is None else float(value) for value in values], pa.float64())
-        is_whole = all(value is None or (value == value // 1 and abs(value) < _EXACT) for value in numbers.to_pylist())
-        return numbers.cast(pa.int64()) if is_whole else numbers
+        is_whole = pc.and_(pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), _EXACT))
+        return numbers.cast(pa.int64()) if pc.all(is_whole, min_count=0).as_py() else numbers
     if kinds == {bool}:
         return pa.array(values, pa.bool_())
     if kinds == {dt.date}:
