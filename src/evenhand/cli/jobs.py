@@ -155,7 +155,8 @@ def _applicants(
     if rows.table is None:
         raise InvalidInputError(f"{str(path)!r} has no row with a label and a group.")
     if columns.positive_label is not None and not rows.labels.any():
-        seen = sorted({str(value).strip() for value in file.table.column(columns.label).unique().to_pylist()})[:6]
+        labels = file.table.column(columns.label).drop_null().unique().to_pylist()
+        seen = sorted({str(value).strip() for value in labels})[:6]
         raise InvalidInputError(
             f"--positive-label {columns.positive_label!r} does not occur in the label, which has {seen}."
         )
