@@ -23,7 +23,7 @@ from evenhand.cli import main
 
 __all__ = ["Outcome", "Spoiled", "answers_differ", "run", "spoiled_file"]
 
-_SAME = 1e-6
+_SAME = 1e-5
 
 
 @dataclass(frozen=True)

@@ -126,13 +126,13 @@ class NetworkMethod:
     def _logits(self, X: Any, sensitive_features: Any) -> Floats:  # noqa: ANN401
         return logits_of(self.network_, self.encoder_.transform(self.audited_table(X, sensitive_features)))
 
-    def _group_codes(self, sensitive_features: Any, n: int) -> Ints:  # noqa: ANN401
-        """Codes, as at fit, of people of whom perhaps all are in one group."""
+    def _group_codes(self, sensitive_features: Any, X: Any, n: int) -> Ints:  # noqa: ANN401
+        """Codes, as at fit, of the n people of a table, of whom perhaps all are in one group."""
         if sensitive_features is None:
             raise InvalidInputError(
                 f"{type(self).__name__} needs `sensitive_features` to predict: its rule differs between groups."
             )
-        given = list(sensitive_features)
+        given = list(in_row_order(sensitive_features, X, "sensitive_features"))
         groups = as_groups([*given, *self.group_names_], len(given) + len(self.group_names_))
         unknown = sorted(set(groups.names) - set(self.group_names_))
         if unknown or len(given) != n:
