@@ -12,8 +12,9 @@ import pyreadstat
 import pytest
 import xlsxwriter
 
+from evenhand.auditing.streaming.source import open_source
 from evenhand.exceptions import DataFileError, MissingExtraError
-from evenhand.inputs.tables import read_table
+from evenhand.inputs.tables import open_table, read_table, typed
 
 TABLE = pd.DataFrame({"income": [1.5, 2.0, 3.0, 4.0], "sex": ["m", "f", None, "m"], "paid": [1, 0, 1, 1]})
 
@@ -42,6 +43,12 @@ def test_every_kind_of_file_is_read(tmp_path, read, name):
     assert table.column("sex").to_pylist() == ["m", "f", None, "m"]
     assert table.column("paid").to_pylist() == [1, 0, 1, 1]
     assert not notes
+
+
+def test_a_batch_is_named_by_the_file_that_the_user_has(tmp_path):
+    path = write(tmp_path / "a.csv")
+    source = open_source(typed(open_table(path), ["income"]), 2, tmp_path / "spool.parquet")
+    assert source.where(source.batches[1]) == f"{str(path)!r} (batch 1)"
 
 
 def test_numbers_come_back_from_csv_to_the_last_digit(tmp_path):

@@ -74,8 +74,9 @@ class Source:
         return sum(batch.n_rows for batch in self.batches)
 
     def where(self, batch: Batch) -> str:
-        """The file and the batch, for messages."""
-        return f"{str(self.files[batch.file])!r} (batch {batch.number})"
+        """The file that the user has, and the batch, for messages."""
+        name = self.path if self.path.is_file() else self.files[batch.file]
+        return f"{str(name)!r} (batch {batch.number})"
 
     def read(self, batch: Batch, columns: Sequence[str]) -> pa.Table:
         """Columns of a batch.
