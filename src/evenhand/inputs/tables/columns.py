@@ -16,6 +16,7 @@ from evenhand.inputs.tables.numbers import (
     choose_notation,
     number_evidence,
     numbers_of,
+    plain_evidence,
     plain_numbers,
     sure_decimal,
 )
@@ -144,7 +145,10 @@ def _evidence(raw: RawTable, texts: Sequence[str], missing: tuple[str, ...]) -> 
     for piece in raw.pieces(texts):
         for name in texts:
             written = piece.column(name).cast(pa.string())
-            cells = written if plain_numbers(written) is not None else _cells(written, missing)
+            if plain_numbers(written) is not None:
+                found[name] += _TextEvidence(plain_evidence(written), is_logical=not len(written))
+                continue
+            cells = _cells(written, missing)
             is_logical = found[name].is_logical and bool(
                 pc.all(pc.is_in(cells.drop_null(), value_set=pa.array([*_TRUE, *_FALSE])), min_count=0).as_py()
             )

@@ -24,6 +24,7 @@ __all__ = [
     "choose_notation",
     "number_evidence",
     "numbers_of",
+    "plain_evidence",
     "plain_numbers",
     "sure_decimal",
 ]
@@ -137,7 +138,7 @@ def number_evidence(cells: pa.ChunkedArray) -> NumberEvidence:
     if not len(cells):
         return NumberEvidence()
     if plain_numbers(cells) is not None:
-        return _of_plain(cells)
+        return plain_evidence(cells)
     counts = cells.value_counts()
     values, times = counts.field("values"), counts.field("counts")
     parts = _parts(values)
@@ -171,8 +172,8 @@ def plain_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
     return None if numbers is None or numbers.null_count or _any(pc.is_nan(numbers)) else numbers
 
 
-def _of_plain(cells: pa.ChunkedArray) -> NumberEvidence:
-    """What cells show that are all written as programs write numbers."""
+def plain_evidence(cells: pa.ChunkedArray) -> NumberEvidence:
+    """What cells show that are all numbers as programs write them."""
     is_whole = _cast(cells, pa.int64()) is not None
     fits = set(NOTATIONS if is_whole else (n for n in NOTATIONS if n.decimal == "."))
     # A few cells mostly tell that points do not stand between thousands.
@@ -182,10 +183,14 @@ def _of_plain(cells: pa.ChunkedArray) -> NumberEvidence:
         n=len(cells),
         n_numbers=len(cells),
         notations=frozenset(fits),
-        has_marks=not is_whole and _any(pc.match_substring(cells, ".")),
+        has_marks=not is_whole and (_have_points(cells[:_FEW]) or _have_points(cells)),
         is_whole=is_whole,
         example=_first(cells) or "",
     )
+
+
+def _have_points(cells: pa.ChunkedArray) -> bool:
+    return _any(pc.match_substring(cells, "."))
 
 
 def _have_thousands(cells: pa.ChunkedArray) -> bool:
