@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC := pyproject.toml constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo unit test lint type docs check bench scale search slow browser clean help
+.PHONY: demo unit test lint type docs check bench scale search slow fuzz browser clean help
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -35,6 +35,9 @@ test: $(VENV)/.dev  ## all default tests: unit, and processes, clusters, command
 
 slow: $(VENV)/.dev  ## the minutes-long tests: five-fold figures on real data, hundreds of damaged files
 	$(BIN)/python -m pytest -m slow -s
+
+fuzz: $(VENV)/.dev  ## 5,000 spoiled tables: an answer or a sentence, in memory as in batches
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" tests/fuzz
 
 $(VENV)/.browser: $(VENV)/.dev
 	@test -n "$$EVENHAND_CHROMIUM" || command -v chromium >/dev/null || { \

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from evenhand.datasets import Dataset, load_dataset, make_planted_bias, make_synthetic
     from evenhand.exceptions import EvenhandError, EvenhandWarning
     from evenhand.inputs.encoding import TableEncoder
+    from evenhand.inputs.read_options import ReadOptions
+    from evenhand.inputs.tables import read_table
     from evenhand.matching import match_diagnostics, match_pairs
     from evenhand.metrics.cec import cec_scores
     from evenhand.metrics.regimes import assign_regimes
@@ -44,6 +46,7 @@ __all__ = [
     "EvenhandWarning",
     "History",
     "Monitoring",
+    "ReadOptions",
     "SearchResult",
     "TableEncoder",
     "__version__",
@@ -64,6 +67,7 @@ __all__ = [
     "match_pairs",
     "monitor",
     "read_history",
+    "read_table",
     "search",
     "sensitivity",
 ]
@@ -81,6 +85,7 @@ _HOME = {
     "EvenhandWarning": "evenhand.exceptions",
     "History": "evenhand.auditing.history",
     "Monitoring": "evenhand.auditing.history",
+    "ReadOptions": "evenhand.inputs.read_options",
     "SearchResult": "evenhand.searching",
     "TableEncoder": "evenhand.inputs.encoding",
     "assign_regimes": "evenhand.metrics.regimes",
@@ -100,6 +105,7 @@ _HOME = {
     "match_pairs": "evenhand.matching",
     "monitor": "evenhand.auditing.history",
     "read_history": "evenhand.auditing.history",
+    "read_table": "evenhand.inputs.tables",
     "search": "evenhand.searching",
     "sensitivity": "evenhand.auditing.audit",
 }

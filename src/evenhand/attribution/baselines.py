@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.alignment import in_row_order
 
 __all__ = ["categories_without_one", "label_group_baselines"]
 
@@ -64,7 +65,7 @@ def label_group_baselines(
             found[column] = _most_common(members[:, column])[0]
         return found
 
-    return _by_cell(row, X, y, group, categorical)
+    return _by_cell(row, X, in_row_order(y, X, "y"), in_row_order(group, X, "group"), categorical)
 
 
 def categories_without_one(X: ArrayLike, y: ArrayLike, group: ArrayLike, categorical: Sequence[int]) -> Floats:

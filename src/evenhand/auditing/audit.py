@@ -24,6 +24,7 @@ from evenhand.auditing.sample import PairsInMemory
 from evenhand.auditing.sampling_progress import shown_sampling
 from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.fingerprints import fingerprint_numbers
 from evenhand.inputs.validation import (
     as_clusters,
@@ -165,6 +166,7 @@ def audit(
     table = audited.aligned(table)
     financial = check_columns(financial_features, list(table.columns), "`financial_features`")
     given = {
+        "X": X,
         "y": y,
         "sensitive_features": sensitive_features,
         "decisions": decisions,
@@ -186,7 +188,7 @@ def audit(
     with shown_sampling(fitted, len(people), is_shown=progress) as watched:
         is_shown = progress and watched is fitted  # otherwise sampling shows how far it is
         with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS, is_shown=is_shown, after=PATIENCE) as advance:
-            found = audit_batch(watched, people, _by_columns(by, len(people)), advance=advance)
+            found = audit_batch(watched, people, _by_columns(in_row_order(by, X, "by"), len(people)), advance=advance)
             return _assembled(fitted, found, reservations_on(X), advance)
 
 
@@ -283,12 +285,13 @@ def _checked_people(
 def _people(model: AuditedModel, table: pd.DataFrame, given: Mapping[str, Any], of: str = "") -> People:
     """People from what a user gave of them."""
     n = len(table)
-    decisions, ids, clusters = (given.get(name) for name in ("decisions", "ids", "clusters"))
+    rows = {name: in_row_order(values, given["X"], f"{of}{name}") for name, values in given.items() if name != "X"}
+    decisions, ids, clusters = (rows.get(name) for name in ("decisions", "ids", "clusters"))
     return People(
         table,
         model.encode(table, f"{of}X"),
-        model.favorable_labels(as_labels(given["y"], n, f"{of}y")),
-        as_groups(given["sensitive_features"], n, f"{of}sensitive_features"),
+        model.favorable_labels(as_labels(rows["y"], n, f"{of}y")),
+        as_groups(rows["sensitive_features"], n, f"{of}sensitive_features"),
         decisions=None if decisions is None else as_decisions(decisions, n, f"{of}decisions"),
         ids=None if ids is None else as_ids(ids, n, f"{of}ids"),
         clusters=None if clusters is None else as_clusters(clusters, n, f"{of}clusters"),

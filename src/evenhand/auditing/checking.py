@@ -27,7 +27,7 @@ from evenhand.inputs.checking.proposals import (
     propose_label,
 )
 from evenhand.inputs.checking.signs import Severity
-from evenhand.inputs.validation import as_table, check_columns, group_text
+from evenhand.inputs.validation import as_table, category_text, check_columns
 from evenhand.report.check_page import check_page, terminal_check
 from evenhand.system.files import write_text
 
@@ -345,7 +345,7 @@ def _columns_of(values: Any, table: pd.DataFrame, what: str) -> pd.DataFrame:  #
 
 def _joined(columns: pd.DataFrame) -> pd.Series[str]:
     """The values of several columns as one text, missing where one of them is."""
-    texts = [columns[name].astype(object).map(group_text, na_action="ignore") for name in columns.columns]
+    texts = [columns[name].astype(object).map(category_text, na_action="ignore") for name in columns.columns]
     joined = texts[0]
     for part in texts[1:]:
         joined = joined + " & " + part
@@ -353,7 +353,7 @@ def _joined(columns: pd.DataFrame) -> pd.Series[str]:
 
 
 def _texts(labels: pd.Series[Any]) -> pd.Series[str]:
-    return labels.astype(object).map(group_text, na_action="ignore").str.strip()
+    return labels.astype(object).map(category_text, na_action="ignore").str.strip()
 
 
 def _favorable(labels: pd.Series[Any], positive: tuple[str, str] | None) -> pd.Series[float]:

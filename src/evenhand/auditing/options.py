@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.seeds import check_seed
 
 if TYPE_CHECKING:
     from evenhand.attribution.gradients import Method
@@ -126,6 +127,7 @@ class AuditOptions(AuditSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "limits", _checked_limits(self.limits))
+        check_seed(self.random_state)
         for name in ("decision_threshold", "consistency_threshold"):
             value = getattr(self, name)
             if name == "decision_threshold" and value is None:

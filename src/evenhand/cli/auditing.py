@@ -24,7 +24,9 @@ __all__ = ["audit", "demo", "show_and_write", "show_left_out"]
 
 @options_of(AuditPlan)
 def audit(
-    data: Annotated[Path, typer.Argument(help="CSV (plain or gzip) or Parquet file, one row per applicant.")],
+    data: Annotated[
+        Path, typer.Argument(help="File of CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS, one row per applicant.")
+    ],
     plan: AuditPlan,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("audit"),
     config: Annotated[Path | None, typer.Option(help="TOML file with the options below; options win.")] = None,

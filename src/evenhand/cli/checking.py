@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,9 @@ __all__ = ["check"]
 
 @options_of(CheckPlan)
 def check(
-    data: Annotated[Path, typer.Argument(help="CSV (plain or gzip) or Parquet file, one row per applicant.")],
+    data: Annotated[
+        Path, typer.Argument(help="CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS file, one row per applicant.")
+    ],
     plan: CheckPlan,
     out: Annotated[Path, typer.Option(help="Folder for the page and for audit.toml.")] = Path("check"),
 ) -> None:
@@ -29,11 +32,12 @@ def check(
     from rich.console import Console
 
     from evenhand.auditing.checking import check as look
+    from evenhand.inputs.read_options import ReadOptions
     from evenhand.inputs.tables import read_table
     from evenhand.system.progress import PATIENCE, progress
 
     with progress("check", 2, after=PATIENCE) as advance:
-        table = read_table(data)
+        table = read_table(data, ReadOptions(**{f.name: getattr(plan, f.name) for f in fields(ReadOptions)}))
         advance("read")
         found = look(
             table,

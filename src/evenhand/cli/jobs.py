@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from evenhand import load_model
 from evenhand.auditing.audit import audit
@@ -20,9 +19,10 @@ from evenhand.datasets import load_dataset
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.checking.unfit import without_unfit
 from evenhand.inputs.fingerprints import fingerprint_file
+from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.roles import Columns, Rows
 from evenhand.inputs.splitting import sample_people, split_people
-from evenhand.inputs.tables import read_table
+from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.validation import as_groups, as_labels
 from evenhand.system.progress import PATIENCE, progress
 from evenhand.training.classifier import CECClassifier
@@ -60,7 +60,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
         fitted = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
         advance("model")
         features = None if fitted is None else input_columns(fitted)
-        everyone, left_out = _applicants(path, plan, features)
+        everyone, notes = _applicants(path, plan, features)
         advance("people")
     people = _drawn(everyone, plan.random_state) if plan.quick else everyone
     assert people.table is not None
@@ -105,7 +105,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
         "group: audit everyone before anything is decided on it.",
     )
     is_part = len(people) < len(everyone)
-    return replace(result, provenance=provenance, warnings=(*(looked if is_part else ()), *left_out, *result.warnings))
+    return replace(result, provenance=provenance, warnings=(*(looked if is_part else ()), *notes, *result.warnings))
 
 
 def _drawn(everyone: Rows, random_state: int) -> Rows:
@@ -132,18 +132,23 @@ def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
         reference=plan.reference,
         progress=True,
         by=plan.by,
+        reading=ReadOptions(**_values(plan, ReadOptions)),
         **_values(plan, RoleOptions),
         **_values(plan, StreamOptions),
         **_audit_options(plan),
     )
 
 
-def search_table(path: Path, plan: TablePlan, **settings: Any) -> SearchResult:  # noqa: ANN401 - passed on to `search`
-    """Search for an alternative on the applicants of a file: see `evenhand.search`."""
+def search_table(
+    path: Path,
+    plan: TablePlan,
+    **settings: Any,  # noqa: ANN401 - passed on to `search`
+) -> tuple[SearchResult, list[str]]:
+    """The search for an alternative on the applicants of a file, and what was read otherwise than it is written."""
     from evenhand.searching import search
 
-    people, _ = _applicants(path, plan)
-    return search(
+    people, notes = _applicants(path, plan)
+    found = search(
         people.table,
         people.labels,
         sensitive_features=_names(people),
@@ -151,17 +156,22 @@ def search_table(path: Path, plan: TablePlan, **settings: Any) -> SearchResult: 
         progress=True,
         **settings,
     )
+    return found, [*notes, *_left_out(people)]
 
 
 def train_table(
     path: Path,
     plan: TablePlan,
     **settings: Any,  # noqa: ANN401 - passed on to `CECClassifier`
-) -> tuple[CECClassifier, dict[str, int]]:
-    """A classifier fitted on the applicants of a file, and who was left out, by reason."""
-    people, _ = _applicants(path, plan)
+) -> tuple[CECClassifier, list[str]]:
+    """A classifier fitted on the applicants of a file, and what was left out or read otherwise than it is written."""
+    people, notes = _applicants(path, plan)
     model = CECClassifier(financial_features=list(plan.financial_features), progress=True, **settings)
-    return model.fit(people.table, people.labels, sensitive_features=_names(people)), dict(people.exclusions)
+    return model.fit(people.table, people.labels, sensitive_features=_names(people)), [*notes, *_left_out(people)]
+
+
+def _left_out(people: Rows) -> list[str]:
+    return [f"Left out: {count:,} rows, {reason}." for reason, count in people.exclusions.items()]
 
 
 def _values(plan: object, kind: type) -> dict[str, Any]:
@@ -180,31 +190,39 @@ def _audit_options(plan: AuditPlan) -> dict[str, Any]:
 def _applicants(
     path: Path, plan: AuditPlan | TablePlan, features: list[str] | None = None, *, is_checked: bool = False
 ) -> tuple[Rows, tuple[str, ...]]:
-    """The people of a file, and a sentence on the columns that are no inputs unless they were looked for before."""
-    table = read_table(path)
+    """The people of a file; what was read otherwise than it is written, and columns that are no inputs.
+
+    `is_checked` says that the columns were looked at before.
+    """
+    reading = ReadOptions(**_values(plan, ReadOptions))
+    raw = open_table(path, reading)
     roles = _values(plan, RoleOptions)
     asked = (*plan.financial_features, *roles.pop("keep_inputs"))
     columns = Columns.among(
-        [str(column) for column in table.columns],
+        raw.schema.names,
         features=features,
         by=getattr(plan, "by", ()),
         financial=plan.financial_features,
         favorable=getattr(plan, "favorable", None),
         **roles,
     )
-    left_out: tuple[str, ...] = ()
+    file = typed(raw, columns.needed, reading)
+    notes = tuple(file.notes)
     if not is_checked:
-        columns, left_out = without_unfit(columns, table, asked=asked, is_named=features is not None)
-    rows = columns.rows_of(pa.Table.from_pandas(table[columns.needed], preserve_index=False), repr(str(path)))
+        inputs = file.table.select(list(columns.features)).to_pandas()
+        columns, left_out = without_unfit(columns, inputs, asked=asked, is_named=features is not None)
+        notes += left_out
+    rows = columns.rows_of(file.table, repr(str(path)))
     if rows.table is None:
         raise InvalidInputError(f"{str(path)!r} has no row with a label and a group.")
     absent = 1 if columns.favorable == "low" else 0
     if columns.positive_label is not None and (rows.labels == absent).all():
-        seen = sorted(table[columns.label].dropna().astype(str).str.strip().unique())[:6]
+        labels = file.table.column(columns.label).drop_null().unique().to_pylist()
+        seen = sorted({str(value).strip() for value in labels})[:6]
         raise InvalidInputError(
             f"--positive-label {columns.positive_label!r} does not occur in the label, which has {seen}."
         )
-    return rows, left_out
+    return rows, notes
 
 
 def _as_reference(pool: Rows) -> dict[str, Any]:

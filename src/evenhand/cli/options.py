@@ -13,6 +13,7 @@ import typer
 
 from evenhand.auditing.options import AuditOptions, RoleOptions, StreamOptions
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.read_options import ReadOptions
 
 __all__ = ["ALIASES", "AuditPlan", "CheckPlan", "TablePlan", "check_given", "names_in", "options_of", "plan_from_toml"]
 
@@ -39,7 +40,7 @@ def _same(plan: type, name: str) -> Any:  # noqa: ANN401 - a field of any type
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckPlan:
+class CheckPlan(ReadOptions):
     """What is known of the columns before a table is checked."""
 
     label: str = _same(RoleOptions, "label")
@@ -50,14 +51,14 @@ class CheckPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TablePlan(RoleOptions):
-    """What every command on a table of applicants can be told about its columns."""
+class TablePlan(ReadOptions, RoleOptions):
+    """What every command on a table of applicants can be told about its columns and its cells."""
 
     financial_features: tuple[str, ...] = _same(AuditOptions, "financial_features")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditPlan(StreamOptions, AuditOptions, RoleOptions):
+class AuditPlan(ReadOptions, StreamOptions, AuditOptions, RoleOptions):
     """Everything `evenhand audit` can be told, by options or by a TOML file."""
 
     by: tuple[str, ...] = field(default=(), metadata={"help": "Columns within whose values the excess is wanted: a,b."})
@@ -88,6 +89,7 @@ class AuditPlan(StreamOptions, AuditOptions, RoleOptions):
     def __post_init__(self) -> None:
         AuditOptions.__post_init__(self)
         StreamOptions.__post_init__(self)
+        ReadOptions.__post_init__(self)
 
 
 def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[..., None]]:

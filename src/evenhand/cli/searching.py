@@ -14,7 +14,9 @@ __all__ = ["search"]
 
 @options_of(TablePlan)
 def search(
-    data: Annotated[Path, typer.Argument(help="CSV (plain or gzip) or Parquet file, one row per applicant.")],
+    data: Annotated[
+        Path, typer.Argument(help="File of CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS, one row per applicant.")
+    ],
     plan: TablePlan,
     out: Annotated[Path, typer.Option(help="Folder for the page, the workbook, the model and its audit.")] = Path(
         "search"
@@ -58,7 +60,7 @@ def search(
 
     check_given(plan, "label", "group", "financial_features")
     options = {"keep": keep, "minimize": minimize}
-    found = search_table(
+    found, notes = search_table(
         data,
         plan,
         n_candidates=candidates,
@@ -71,6 +73,8 @@ def search(
         random_state=random_state,
         **{name: value for name, value in options.items() if value is not None},
     )
+    for note in notes:
+        typer.echo(note)
     typer.echo(repr(found))
     found.to_json(out / "search.json")
     found.to_excel(out / "search.xlsx")

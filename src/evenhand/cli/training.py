@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from evenhand.cli.auditing import show_left_out
 from evenhand.cli.options import TablePlan, check_given, options_of
 
 __all__ = ["train"]
@@ -15,13 +14,15 @@ __all__ = ["train"]
 
 @options_of(TablePlan)
 def train(
-    data: Annotated[Path, typer.Argument(help="CSV (plain or gzip) or Parquet file, one row per applicant.")],
+    data: Annotated[
+        Path, typer.Argument(help="File of CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS, one row per applicant.")
+    ],
     plan: TablePlan,
     out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("model"),
     cec_weight: Annotated[float, typer.Option(help="Weight of explanation consistency; 0 for none.")] = 1.0,
     equalized_odds_weight: Annotated[float, typer.Option(help="Weight of equalized odds; 0 for none.")] = 1.0,
     epochs: Annotated[int, typer.Option(help="Passes over the people.")] = 30,
-    encoding: Annotated[str, typer.Option(help="Categories as onehot columns or ordinal codes.")] = "onehot",
+    categories: Annotated[str, typer.Option(help="Categories as onehot columns or ordinal codes.")] = "onehot",
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder that keeps an unfinished fit; run again to go on.")
     ] = None,
@@ -38,18 +39,19 @@ def train(
     from evenhand.cli.jobs import train_table
 
     check_given(plan, "label", "group", "financial_features")
-    model, exclusions = train_table(
+    model, notes = train_table(
         data,
         plan,
         cec_weight=cec_weight,
         equalized_odds_weight=equalized_odds_weight,
         epochs=epochs,
-        encoding=encoding,
+        encoding=categories,
         checkpoint=checkpoint,
         device=device,
         random_state=random_state,
     )
-    show_left_out(exclusions)
+    for note in notes:
+        typer.echo(note)
     last = {name: values[-1] for name, values in model.history_.items() if len(values)}
     typer.echo(", ".join(f"{name} {value:.4f}" for name, value in last.items() if value == value))
     typer.echo(f"Written: {model.save(out)}")

@@ -21,8 +21,8 @@ from evenhand.inputs.validation import (
     as_ids,
     as_labels,
     as_table,
+    category_text,
     check_columns,
-    group_text,
 )
 
 __all__ = ["Columns", "Rows"]
@@ -149,8 +149,10 @@ class Columns:
         values = frame[self.label]
         if self.positive_label is None:
             return values
-        text = values.astype(object).map(group_text, na_action="ignore").str.strip()
-        is_favorable = text == self.positive_label
+        wanted = self.positive_label
+        if pd.api.types.is_bool_dtype(values.dtype):  # a file may write true, True or TRUE
+            wanted = wanted.capitalize()
+        is_favorable = values.astype(object).map(category_text, na_action="ignore").str.strip() == wanted
         label = ~is_favorable if self.favorable == "low" else is_favorable
         return label.astype("int64").mask(values.isna())
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.seeds import check_seed
 
 __all__ = ["sample_people", "split_people", "stratified_folds"]
 
@@ -94,7 +95,7 @@ def stratified_folds(y: Ints, group: Ints, n_folds: int, random_state: int) -> l
 def _rank_within_cell(y: Ints, group: Ints, random_state: int) -> tuple[Ints, Ints]:
     """Cell of each person, and their place in a random order of it."""
     cell = y * (int(group.max()) + 1) + group
-    order = np.random.default_rng(random_state).permutation(len(y))
+    order = np.random.default_rng(check_seed(random_state)).permutation(len(y))
     by_cell = order[np.argsort(cell[order], kind="stable")]
     starts = np.r_[0, np.cumsum(np.bincount(cell))]
     rank = np.empty(len(y), dtype=np.int64)

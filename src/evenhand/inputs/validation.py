@@ -10,9 +10,11 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.inputs.group_names import check_group_names, is_writable
 
 __all__ = [
     "Groups",
@@ -23,9 +25,9 @@ __all__ = [
     "as_labels",
     "as_matrix",
     "as_table",
+    "category_text",
     "check_columns",
     "did_you_mean",
-    "group_text",
     "is_number_column",
     "text_columns",
 ]
@@ -80,7 +82,8 @@ def as_table(X: Any, name: str = "X") -> pd.DataFrame:  # noqa: ANN401 - any dat
         table = pd.DataFrame(values, columns=[f"x{j}" for j in range(values.shape[1])])
     else:
         try:
-            table = nw.from_native(X, eager_only=True).to_pandas()
+            given = pa.Table.from_batches([X]) if isinstance(X, pa.RecordBatch) else X
+            table = nw.from_native(given, eager_only=True).to_pandas()
         except TypeError:
             raise InvalidTypeError(
                 f"`{name}` must be a pandas, polars or pyarrow table or a two-dimensional array, "
@@ -92,7 +95,53 @@ def as_table(X: Any, name: str = "X") -> pd.DataFrame:  # noqa: ANN401 - any dat
     repeated = sorted({column for column in names if names.count(column) > 1})
     if repeated:
         raise InvalidInputError(f"`{name}` has columns with the same name: {repeated}.")
-    return table.set_axis(names, axis=1).reset_index(drop=True)
+    _check_writable(names, f"`{name}` has column names")
+    return _with_usable_kinds(table.set_axis(names, axis=1).reset_index(drop=True), name)
+
+
+def _with_usable_kinds(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The table with decimals as numbers; columns that hold no numbers, texts, dates or yes and no are refused."""
+    decimals, bad = [], {}
+    for column, values in table.items():
+        kind = _odd_kind(values)
+        if kind == "decimal":
+            decimals.append(column)
+        elif kind:
+            bad[column] = kind
+        elif values.dtype == object:
+            _check_writable(
+                [text for text in values.unique() if isinstance(text, str)], f"Column {column!r} has values"
+            )
+    if bad:
+        shown = ", ".join(f"{column!r} ({kind})" for column, kind in bad.items())
+        raise InvalidInputError(
+            f"`{name}` has columns that hold neither numbers, text, dates nor yes and no: {shown}; leave them out."
+        )
+    return table.astype(dict.fromkeys(decimals, "float64")) if decimals else table
+
+
+def _odd_kind(values: pd.Series[Any]) -> str:
+    """The kind of a column that is not used as it is; empty for any other."""
+    if isinstance(values.dtype, pd.ArrowDtype):
+        kind = values.dtype.pyarrow_dtype
+        is_odd = pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+        return "decimal" if pa.types.is_decimal(kind) else str(kind) if is_odd else ""
+    if values.dtype.kind == "c":
+        return "complex"
+    found = pd.api.types.infer_dtype(values, skipna=True) if values.dtype == object else ""
+    if found in {"decimal", "bytes", "complex"}:
+        return found
+    if found != "mixed":
+        return ""
+    kinds = values.dropna().map(type).unique()
+    return next((kind.__name__ for kind in kinds if issubclass(kind, (list, tuple, set, dict, np.ndarray))), "")
+
+
+def _check_writable(texts: Iterable[str], what: str) -> None:
+    """Refuse halves of surrogate pairs, which no encoding knows."""
+    bad = [text for text in texts if not is_writable(text)]
+    if bad:
+        raise InvalidInputError(f"{what} with characters that are no text: {bad[:3]}; write them anew.")
 
 
 def as_matrix(
@@ -188,7 +237,7 @@ def as_ids(ids: Any, n: int, name: str = "ids") -> NDArray[np.object_]:  # noqa:
     n_missing = int(values.isna().sum())
     if n_missing:
         raise InvalidInputError(f"`{name}` has {n_missing} missing values; give everyone an id.")
-    names: NDArray[np.object_] = values.astype(object).map(group_text).to_numpy(dtype=object)
+    names: NDArray[np.object_] = values.astype(object).map(category_text).to_numpy(dtype=object)
     repeated = pd.Series(names)[pd.Series(names).duplicated()]
     if len(repeated):
         raise InvalidInputError(
@@ -230,16 +279,18 @@ def as_groups(
                 "drop those people (on the command line: --drop-missing), or give them a group of their own such as "
                 "'unknown'."
             )
-    parts = [values.astype(object).map(group_text) for values in columns.values()]
+    parts = [pd.Series(list(map(category_text, values.astype(object))), dtype=object) for values in columns.values()]
     joined = parts[0]
     for part in parts[1:]:
         joined = joined + _SEPARATOR + part
-    names, codes = np.unique(joined.to_numpy(dtype=str), return_inverse=True)
+    codes, names = pd.factorize(joined.to_numpy(dtype=object), sort=True)
+    groups = Groups(codes.astype(np.int64), tuple(str(group) for group in names))
+    check_group_names(groups.counts, name)
     if len(names) < 2 and not is_part:
         raise InvalidInputError(
             f"`{name}` holds only the group {str(names[0])!r}; at least two groups are needed to compare."
         )
-    return Groups(codes.astype(np.int64), tuple(str(group) for group in names))
+    return groups
 
 
 def as_clusters(clusters: Any, n: int, name: str = "clusters") -> NDArray[np.uint64]:  # noqa: ANN401 - any column
@@ -254,7 +305,7 @@ def as_clusters(clusters: Any, n: int, name: str = "clusters") -> NDArray[np.uin
     values = _as_column(clusters, name)
     if len(values) != n:
         raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
-    texts = values.astype(object).map(group_text, na_action="ignore")
+    texts = values.astype(object).map(category_text, na_action="ignore")
     hashes = pd.util.hash_array(texts.astype(str).to_numpy(dtype=object))
     return np.where(values.isna().to_numpy(), 0, np.maximum(hashes, 1)).astype(np.uint64)
 
@@ -329,8 +380,8 @@ def _refuse_probabilities(values: Any, name: str) -> None:  # noqa: ANN401
         )
 
 
-def group_text(value: Any) -> str:  # noqa: ANN401 - one cell of a column
-    """A group's name; 1.0 read from a file with missing values elsewhere is the group 1."""
+def category_text(value: Any) -> str:  # noqa: ANN401 - one cell of a column
+    """A value as the name of a group or label; 1.0 read from a file with missing values elsewhere is 1."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -359,7 +410,12 @@ def _as_column(values: Any, name: str) -> pd.Series[Any]:  # noqa: ANN401
             raise InvalidInputError(f"`{name}` must be one column, got {table.shape[1]}.")
         return table.iloc[:, 0]
     if isinstance(values, (list, tuple, np.ndarray)):
-        return pd.Series(values)
+        try:
+            return pd.Series(values)
+        except UnicodeEncodeError:  # halves of surrogate pairs, which are refused by name where names are read
+            return pd.Series(values, dtype=object)
+    if isinstance(values, pa.Array):
+        values = pa.chunked_array([values])
     try:
         column: pd.Series[Any] = nw.from_native(values, series_only=True).to_pandas()
         return column.reset_index(drop=True)

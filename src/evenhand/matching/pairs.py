@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.inputs.alignment import in_row_order
 from evenhand.matching.neighbors import NeighborIndex
 from evenhand.matching.space import MatchingSpace, Missing
 
@@ -166,13 +167,13 @@ class MatchReference:
         """Index a reference; the parameters are those of `match_pairs` and, `device`, of `NeighborIndex.build`."""
         space = MatchingSpace.fit(F, missing=missing)
         points = space.transform(F)
-        group_names, groups = _encode(group, "group", "reference", len(points))
+        group_names, groups = _encode(in_row_order(group, F, "group"), "group", "reference", len(points))
         if len(group_names) < 2:
             raise InvalidInputError(
                 f"Matching needs at least two groups; all {len(points)} people of the reference are in "
                 f"{group_names[0]!r}."
             )
-        label_names, labels = _encode(y, "y", "reference", len(points))
+        label_names, labels = _encode(in_row_order(y, F, "y"), "y", "reference", len(points))
         index = NeighborIndex.build(points, labels, groups, device=device)
         return cls(space, points, labels, groups, label_names, group_names, index)
 
@@ -180,8 +181,8 @@ class MatchReference:
         """Match other people in the reference."""
         _check_max_distance(max_distance)
         points = self.space.transform(F)
-        codes = _group_codes(group, self.group_names, len(points))
-        labels = _codes_in(self.label_names, *_encode(y, "y", "people", len(points)))
+        codes = _group_codes(in_row_order(group, F, "group"), self.group_names, len(points))
+        labels = _codes_in(self.label_names, *_encode(in_row_order(y, F, "y"), "y", "people", len(points)))
         found = _nearest_by_group(self.index, (points, labels), codes, len(self.group_names))
         return self._pairs(codes, *found, max_distance)
 

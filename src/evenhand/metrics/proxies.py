@@ -19,6 +19,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.validation import is_number_column
 from evenhand.metrics.checks import check_at_least, check_open_fraction, group_codes
 from evenhand.metrics.estimate import Estimate, Plain, normal_quantile
@@ -209,7 +210,7 @@ def _setting(
         )
     if X.shape[1] == 0:
         raise InvalidInputError("`X` must have at least one column, got none.")
-    codes, readable = group_codes(group, len(X), names)
+    codes, readable = group_codes(in_row_order(group, X, "group"), len(X), names)
     check_at_least(n_folds, 2, "n_folds", "to hold people out")
     check_at_least(max_people, 100, "max_people")
     check_open_fraction(confidence, "confidence")

@@ -41,7 +41,9 @@ def terminal_summary(summary: Mapping[str, Any]) -> RenderableType:
     drivers.columns[1].justify = "right"
     for row in summary["features"][:5]:
         drivers.add_row(Text(row["feature"]), f"{row['share']:.1%}")
-    parts: list[RenderableType] = [Text(f"{people['model']}, {people['n_people']:,} people ({groups})"), Text()]
+    parts: list[RenderableType] = [Text(f"{people['model']}, {people['n_people']:,} people ({groups})")]
+    parts += [Text(f"Left out: {count:,} rows, {reason}.") for reason, count in people["exclusions"].items()]
+    parts.append(Text())
     parts += [metrics, Text(), drivers]
     found = summary["verdict"]
     parts = [Text(found["headline"], style="bold"), Text(), *parts, Text()]

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.splitting import split_people, stratified_folds
@@ -93,8 +94,8 @@ class SearchPeople:
     ) -> SearchPeople:
         """Check the people, and set some aside."""
         table = as_table(X).reset_index(drop=True)
-        labels = as_labels(y, len(table))
-        groups = as_groups(sensitive_features, len(table))
+        labels = as_labels(in_row_order(y, X, "y"), len(table))
+        groups = as_groups(in_row_order(sensitive_features, X, "sensitive_features"), len(table))
         names = [str(column) for column in table.columns]
         financial = tuple(
             names if financial_features is None else check_columns(financial_features, names, "`financial_features`")

@@ -20,7 +20,9 @@ from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fi
 
 from evenhand.attribution import FeedForward, feed_forward, label_group_baselines
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
+from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.encoding import Encoding, TableEncoder
+from evenhand.inputs.seeds import check_seed
 from evenhand.inputs.splitting import split_people
 from evenhand.inputs.validation import Groups, as_groups, as_table, check_columns
 from evenhand.matching import MatchingSpace, match_pairs
@@ -196,8 +198,9 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             If groups are missing, labels are not of two kinds, or the table cannot be encoded.
         """
         table = self._table(X, reset=True)
-        labels = self._labels(y, len(table))
-        groups = as_groups(sensitive_features, len(table))
+        labels = self._labels(in_row_order(y, X, "y"), len(table))
+        groups = as_groups(in_row_order(sensitive_features, X, "sensitive_features"), len(table))
+        sample_weight = in_row_order(sample_weight, X, "sample_weight")
         weight = _check_sample_weight(sample_weight, table, dtype=np.float64, ensure_non_negative=True)
         kept = np.flatnonzero(weight > 0)
         if len(kept) < len(weight):
@@ -450,7 +453,7 @@ def _one_table(values: NDArray[Any]) -> torch.Tensor:
 def _seed(random_state: int | np.random.RandomState | None) -> int:
     """A seed for the trainer; an integer is taken as it is."""
     if isinstance(random_state, (int, np.integer)):
-        return int(random_state)
+        return check_seed(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 

@@ -16,6 +16,7 @@ from evenhand.auditing.streaming.source import open_source
 from evenhand.auditing.streaming.triple_files import RowFile
 from evenhand.auditing.sums import ScoreCounts
 from evenhand.exceptions import StreamError
+from evenhand.inputs.tables import open_table, typed
 from evenhand.system.hashing import person_hash
 from evenhand.system.parallel import PairwiseSum, in_order
 
@@ -72,7 +73,7 @@ def test_batches_are_the_rows_in_order(tmp_path, batch_rows, row_group_size):
     pq.write_table(
         pa.table({"k": np.arange(200), "t": [str(k) for k in range(200)]}), path, row_group_size=row_group_size
     )
-    source = open_source(path, batch_rows, tmp_path / "spool.parquet")
+    source = open_source(typed(open_table(path), ["k"]), batch_rows, tmp_path / "spool.parquet")
     assert source.n_rows == 200
     assert max(batch.n_rows for batch in source.batches) <= batch_rows
     read = [source.read(batch, ["k"]).column("k").to_numpy() for batch in source.batches]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.streaming.source import Source
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.group_names import check_group_names
 from evenhand.inputs.roles import Columns
 from evenhand.system.hashing import person_hash
 
@@ -54,6 +56,7 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
     only = Columns(columns.label, columns.group, (), (), columns.positive_label, columns.drop_missing)
     lowest = _Lowest(n_people)
     cells: dict[tuple[int, str], _Lowest] = {}
+    counts: Counter[str] = Counter()
     n_usable = 0
     for batch in source.batches:
         rows = only.rows_of(source.read(batch, only.needed), source.where(batch))
@@ -63,12 +66,14 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
         lowest.add(hashes, row)
         if rows.groups is None:
             continue
+        counts.update(rows.groups.counts)
+        check_group_names(counts, " & ".join(columns.group))
         for label in (0, 1):
             for code, name in enumerate(rows.groups.names):
                 chosen = (rows.labels == label) & (rows.groups.codes == code)
                 if chosen.any():
                     cells.setdefault((label, name), _Lowest(_LEAST_OF_CELL)).add(hashes[chosen], row[chosen])
-    _check_cells(cells, source)
+    _check_cells(cells, source, columns)
     if n_usable <= n_people:
         return SampledReference(np.sort(lowest.rows), "all people of the source")
     rows_found = np.unique(np.concatenate([lowest.rows, *(cell.rows for cell in cells.values())]))
@@ -126,12 +131,16 @@ def _lowest(n_rows: int, n_wanted: int, seed: int) -> _Lowest:
     return found
 
 
-def _check_cells(cells: dict[tuple[int, str], _Lowest], source: Source) -> None:
+def _check_cells(cells: dict[tuple[int, str], _Lowest], source: Source, columns: Columns) -> None:
     groups, labels = sorted({group for _, group in cells}), sorted({label for label, _ in cells})
     if len(groups) < 2:
         raise InvalidInputError(
             f"{str(source.path)!r} holds only the group{'s' if not groups else ''} {groups}; at least two groups are "
             "needed to compare."
+        )
+    if labels == [0] and columns.positive_label is not None:
+        raise InvalidInputError(
+            f"--positive-label {columns.positive_label!r} does not occur in the label of {str(source.path)!r}."
         )
     if len(labels) < 2:
         raise InvalidInputError(f"{str(source.path)!r} holds only the label {labels[0]}; both 0 and 1 are needed.")

@@ -33,9 +33,11 @@ from evenhand.auditing.streaming.stored_batches import StoredBatches
 from evenhand.auditing.streaming.stored_pairs import StoredPairs, save_sample
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError
 from evenhand.inputs.checking.unfit import without_unfit
-from evenhand.inputs.fingerprints import fingerprint_table
+from evenhand.inputs.fingerprints import fingerprint_plain, fingerprint_table
+from evenhand.inputs.group_names import check_group_names
+from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.roles import Columns
-from evenhand.inputs.tables import read_table
+from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.validation import check_columns
 from evenhand.models.dispatch import AttributionChoice
 from evenhand.system.memory import return_freed_memory
@@ -76,6 +78,7 @@ def audit_stream(
     drop_missing: bool = False,
     clusters: str | None = None,
     by: Sequence[str] = (),
+    reading: ReadOptions | None = None,
     evidence: bool = AuditOptions.evidence,
     evidence_people: int | None = StreamOptions.evidence_people,
     favorable: Favorable | None = AuditOptions.favorable,
@@ -98,7 +101,8 @@ def audit_stream(
     model
         As in `evenhand.audit`.
     source
-        A Parquet file, a folder of Parquet files, or a CSV file (plain or gzip). The order of the rows numbers people.
+        A file of any kind that `evenhand.read_table` takes, or a folder of Parquet files. The order of the rows numbers
+        people.
     label, group
         Columns of the outcome, and of the protected attribute; several are intersected.
     financial_features
@@ -141,6 +145,8 @@ def audit_stream(
         reference, rows of one batch are recognized.
     by
         Columns within whose values the excess is wanted.
+    reading
+        What the files do not say of themselves: encoding, marks of numbers, words for missing values, sheet.
     evidence
         Whether to compare with placebo pairs and to screen for proxies.
     evidence_people
@@ -206,12 +212,11 @@ def audit_stream(
     )
     store = Store(Path(out))
     store.check_writable()
-    content = fingerprint(Path(source))
-    with writing(store.folder, "nothing was audited yet"):
-        people = open_source(Path(source), batch_rows, store.folder / f"source-{content[:16]}.parquet")
+    reading = reading or ReadOptions()
+    raw = open_table(source, reading)
     named = input_columns(model) if features is None else features
     columns = Columns.among(
-        list(people.kinds),
+        raw.schema.names,
         label=label,
         group=group,
         financial=financial_features,
@@ -226,17 +231,22 @@ def audit_stream(
         decisions=decisions,
         ids=ids,
     )
+    content = fingerprint(raw.path)
+    spool = fingerprint_plain([content, asdict(reading), columns.needed])
+    file = typed(raw, columns.needed, reading)
+    with writing(store.folder, "nothing was audited yet"):
+        people = open_source(file, batch_rows, store.folder / f"source-{spool}.parquet")
     asked = (*financial_features, *keep_inputs, *(features or ()))
     first = people.read(people.batches[0], columns.features).to_pandas(use_threads=False)
     columns, left_out = without_unfit(columns, first, asked=asked, is_named=named is not None)
-    plan = _plan(model, people, columns, reference, options, how)
+    plan = _plan(model, people, columns, reference, reading, options, how)
     check_resumable(
         store,
         resume=resume,
         source=content,
         reference=plan.reference_hash,
         model=model_probe(plan.context.reference.model, plan.context.reference),
-        settings=_decisive(plan.context.reference.settings, columns, how, has_reference=reference is not None),
+        settings=_decisive(plan.context.reference.settings, columns, reading, how, has_reference=reference is not None),
     )
     if progress:
         announce_sampling(plan.context.reference, people.n_rows)
@@ -270,13 +280,14 @@ def _plan(
     people: Source,
     columns: Columns,
     reference: Any,  # noqa: ANN401
+    reading: ReadOptions,
     options: AuditOptions,
     how: StreamOptions,
 ) -> _Plan:
     """Choose and fit the reference."""
     seed = options.random_state
     financial = check_columns(options.financial_features, columns.features, "`financial_features`")
-    chosen_rows, table, words = _reference_rows(people, columns, reference, how.reference_people, seed)
+    chosen_rows, table, words = _reference_rows(people, columns, reference, reading, how.reference_people, seed)
     rows = columns.rows_of(table, "The reference")
     assert rows.table is not None
     assert rows.groups is not None
@@ -306,11 +317,14 @@ def _plan(
     return _Plan(context, fingerprint_table(table.to_pandas()), words, reference is not None)
 
 
-def _decisive(options: AuditOptions, columns: Columns, how: StreamOptions, *, has_reference: bool) -> dict[str, Any]:
+def _decisive(
+    options: AuditOptions, columns: Columns, reading: ReadOptions, how: StreamOptions, *, has_reference: bool
+) -> dict[str, Any]:
     """Every choice that must be the same for an audit to be resumed, as plain data; limits change no batch."""
     return {
         **{name: value for name, value in asdict(options).items() if name != "limits"},
         **asdict(columns),
+        **asdict(reading),
         "batch_rows": how.batch_rows,
         "reference_people": None if has_reference else how.reference_people,
         "evidence_people": how.evidence_people,
@@ -356,7 +370,7 @@ def _finished(
             stacklevel=5,
             advance=advance,
         )
-        result = replace(result, warnings=(*left_out, *result.warnings))
+        result = replace(result, warnings=(*people.columns.notes, *left_out, *result.warnings))
         save_sample(store, result.pairs_sample)
         advance("sample of pairs")
         result.to_json(store.folder / "audit.json")
@@ -390,6 +404,7 @@ def _reference_rows(
     source: Source,
     columns: Columns,
     reference: Any,  # noqa: ANN401
+    reading: ReadOptions,
     n_people: int,
     random_state: int,
 ) -> tuple[NDArray[np.int64] | None, pa.Table, str]:
@@ -397,17 +412,21 @@ def _reference_rows(
     if reference is None:
         sampled = sample_reference(source, columns, n_people, random_state + _REFERENCE_SEED)
         return sampled.rows, read_rows(source, sampled.rows, columns.needed), sampled.how
-    table = _reference_table(reference)
-    check_columns(columns.needed, table.column_names, "The reference must have the columns of the source, which")
-    return None, table.select(columns.needed), f"{len(table):,} people given as the reference"
+    table = _reference_table(reference, columns.needed, reading)
+    return None, table, f"{len(table):,} people given as the reference"
 
 
-def _reference_table(reference: Any) -> pa.Table:  # noqa: ANN401
-
+def _reference_table(reference: Any, columns: list[str], reading: ReadOptions) -> pa.Table:  # noqa: ANN401
+    """Columns of the reference, which is a file or a table."""
+    who = "The reference must have the columns of the source, which"
     if isinstance(reference, (str, os.PathLike)):
-        return pa.Table.from_pandas(read_table(Path(reference)), preserve_index=False)
-    if isinstance(reference, pa.Table):
-        return reference
+        raw = open_table(reference, reading)
+        return typed(raw, check_columns(columns, raw.schema.names, who), reading).table
+    table = reference if isinstance(reference, pa.Table) else _arrow_table(reference)
+    return table.select(check_columns(columns, table.column_names, who))
+
+
+def _arrow_table(reference: Any) -> pa.Table:  # noqa: ANN401
 
     try:
         return nw.from_native(reference, eager_only=True).to_arrow()
@@ -428,6 +447,7 @@ def _with_known(reference: AuditReference, n_rows: int) -> AuditReference:
 
 
 def _checked_pool(pool: People) -> People:
+    check_group_names(pool.groups.counts, "reference")
     labels = np.unique(pool.labels)
     if len(labels) < 2:
         raise InvalidInputError(f"The reference holds only the label {labels[0]}; both 0 and 1 are needed.")

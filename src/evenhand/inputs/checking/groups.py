@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import pandas as pd
 
 from evenhand.inputs.alike_names import alike_names
+from evenhand.inputs.group_names import MOST_GROUPS
 
-__all__ = ["MANY_GROUPS", "SMALL_GROUP", "GroupCheck", "check_groups"]
+__all__ = ["SMALL_GROUP", "GroupCheck", "check_groups"]
 
 SMALL_GROUP = 30
 """Metrics of groups with fewer people are unstable."""
-
-MANY_GROUPS = 50
-"""More groups than this are rather amounts, ages or codes than groups."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class GroupCheck:
     @property
     def are_many(self) -> bool:
         """Whether there are more groups than an audit can compare."""
-        return len(self.counts) > MANY_GROUPS
+        return len(self.counts) > MOST_GROUPS
 
     @property
     def small(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from evenhand.inputs.checking.columns import ColumnCheck
 from evenhand.inputs.checking.names import GROUP_WORDS, known_after, names_a_group, words_of
-from evenhand.inputs.validation import group_text
+from evenhand.inputs.validation import category_text
 
 __all__ = ["Proposal", "favorable_value", "propose_financial", "propose_group", "propose_label"]
 
@@ -82,7 +82,7 @@ def favorable_value(label: pd.Series[Any], name: str) -> tuple[str, str] | None:
     >>> favorable_value(pd.Series(["Approved", "Denied"]), "result")
     ('Approved', 'its name says so')
     """
-    texts = [group_text(value) for value in label.dropna().unique().tolist()]
+    texts = [category_text(value) for value in label.dropna().unique().tolist()]
     is_bad = bool(_BAD_WORDS & set(words_of(name)))
     if set(texts) <= {"0", "1"}:
         return ("0", "the name says that 1 is the unfavorable outcome") if is_bad else None

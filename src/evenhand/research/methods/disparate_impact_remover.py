@@ -109,7 +109,7 @@ class DisparateImpactRemover(NetworkMethod):
     def audited_table(self, X: Any, sensitive_features: Any = None) -> pd.DataFrame:  # noqa: ANN401
         """The repaired table."""
         table = as_table(X)
-        return self._repaired(table, self._group_codes(sensitive_features, len(table)), is_fit=False)
+        return self._repaired(table, self._group_codes(sensitive_features, X, len(table)), is_fit=False)
 
     def _repaired(self, table: pd.DataFrame, group: Ints, *, is_fit: bool) -> pd.DataFrame:
         numbers = {

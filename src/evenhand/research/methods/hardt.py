@@ -42,7 +42,7 @@ class HardtPostProcessing(NetworkMethod):
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Floats:  # noqa: ANN401
         """Expected decisions, of shape (n, 2)."""
         score = sigmoid(self._logits(X, sensitive_features))
-        group = self._group_codes(sensitive_features, len(score))
+        group = self._group_codes(sensitive_features, X, len(score))
         expected: Floats = self.rule_._pmf_predict(score[:, None], sensitive_features=group)
         return two_columns(expected[:, 1])
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.validation import as_groups, as_labels, as_table
 from evenhand.models.gradient import DifferentiableModel
@@ -90,7 +91,8 @@ class NetworkMethod:
     def fit(self, X: Any, y: ArrayLike, *, sensitive_features: Any) -> Self:  # noqa: ANN401
         """Learn the encoding and the network from people, labels 0 or 1, and one column of groups."""
         table = as_table(X)
-        labels, groups = as_labels(y, len(table)), as_groups(sensitive_features, len(table))
+        labels = as_labels(in_row_order(y, X, "y"), len(table))
+        groups = as_groups(in_row_order(sensitive_features, X, "sensitive_features"), len(table))
         self.group_names_ = groups.names
         table = self._repaired(table, groups.codes, is_fit=True)
         self.encoder_ = TableEncoder.fit(table, self.settings.encoding)
@@ -124,13 +126,13 @@ class NetworkMethod:
     def _logits(self, X: Any, sensitive_features: Any) -> Floats:  # noqa: ANN401
         return logits_of(self.network_, self.encoder_.transform(self.audited_table(X, sensitive_features)))
 
-    def _group_codes(self, sensitive_features: Any, n: int) -> Ints:  # noqa: ANN401
-        """Codes, as at fit, of people of whom perhaps all are in one group."""
+    def _group_codes(self, sensitive_features: Any, X: Any, n: int) -> Ints:  # noqa: ANN401
+        """Codes, as at fit, of the n people of a table, of whom perhaps all are in one group."""
         if sensitive_features is None:
             raise InvalidInputError(
                 f"{type(self).__name__} needs `sensitive_features` to predict: its rule differs between groups."
             )
-        given = list(sensitive_features)
+        given = list(in_row_order(sensitive_features, X, "sensitive_features"))
         groups = as_groups([*given, *self.group_names_], len(given) + len(self.group_names_))
         unknown = sorted(set(groups.names) - set(self.group_names_))
         if unknown or len(given) != n:

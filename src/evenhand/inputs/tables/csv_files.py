@@ -1,0 +1,305 @@
+"""CSV files as columns of text, read strictly: every row has the cells of the header, every byte is a character."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+
+from evenhand.exceptions import DataFileError
+from evenhand.inputs.read_options import ReadOptions
+from evenhand.inputs.tables.raw import check_names, header_row, named, reading
+
+__all__ = ["CsvFile"]
+
+_SEPARATORS = ",;\t|"
+_BLOCK = 32 << 20
+_HEAD, _HEAD_ROWS = 1 << 20, 50
+_SHOWN_LINES = 5
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+class CsvFile:
+    """A CSV file, plain or gzip: a `RawTable` of text.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+    options
+        Its encoding is used.
+
+    Raises
+    ------
+    DataFileError
+        If the header cannot be read, or a name comes twice.
+    """
+
+    is_declared = False
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self.path = path
+        # A mark of byte order is no part of the first name.
+        given = options.encoding
+        self.encoding = "utf-8-sig" if given is None or codecs.lookup(given).name == "utf-8" else given
+        with reading(self.where), self._open() as file:
+            head = file.read(_HEAD).decode()
+        self.separator, rows, lines = _sniffed(head, self.path)
+        place = header_row(rows)
+        header = rows[place]
+        self._lines_before = lines[place]
+        self._width = len(header)
+        self._n_unnamed = _n_trailing_blanks(header)
+        names = named(header[: self._width - self._n_unnamed])
+        check_names(names, path)
+        self.schema = pa.schema([(name, pa.string()) for name in names])
+        self._titles = [" ".join(filter(None, (cell.strip() for cell in row))) for row in rows[:place] if any(row)]
+        self._n_empty = 0
+
+    @property
+    def where(self) -> str:
+        """The file, for messages."""
+        return repr(str(self.path))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out: lines above the header and, once all pieces were read, rows without any value."""
+        notes = [f"{self.where}: the line {title!r} above the header was not read." for title in self._titles]
+        if self._n_empty:
+            notes.append(f"{self.where}: {self._n_empty:,} rows without any value were not read.")
+        return tuple(notes)
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of all rows, as text.
+
+        Raises
+        ------
+        DataFileError
+            If a row has more or fewer cells than the header, a byte is no character, or a quotation mark is not closed.
+        """
+        n_empty = n_ragged = 0
+
+        def skip_ragged(row: Any) -> str:  # noqa: ANN401 - an `InvalidRow` of pyarrow
+            nonlocal n_empty, n_ragged
+            is_empty = not row.text.strip(f" \t\r\n{self.separator}")
+            n_empty, n_ragged = n_empty + is_empty, n_ragged + (not is_empty)
+            return "skip"
+
+        with reading(self.where), self._open() as file:
+            for piece in self._parsed(file, skip_ragged):
+                kept = piece.filter(pc.invert(_is_empty(piece))) if len(piece) else piece
+                n_empty += len(piece) - len(kept)
+                self._check_unnamed(kept)
+                yield kept.select(list(columns))
+            has_open_quote = file.n_quotes % 2 == 1
+        if n_ragged:
+            raise DataFileError(self._on_ragged_rows(n_ragged))
+        if has_open_quote:
+            self._check_quotes()
+        self._n_empty = n_empty
+
+    def _open(self) -> _Utf8:
+        """The file's characters as UTF-8."""
+        opener: Any = gzip.open if self.path.name.lower().endswith(".gz") else open
+        return _Utf8(opener(self.path, "rb"), self.encoding, self.path)
+
+    def _parsed(self, file: _Utf8, on_ragged: Any) -> Iterator[pa.Table]:  # noqa: ANN401 - called with an `InvalidRow`
+        places = [str(place) for place in range(self._width)]
+        rest = io.BufferedReader(file, _BLOCK)
+        for _ in range(self._lines_before):
+            _skip_line(rest)
+        if not rest.peek(1):
+            return
+        try:
+            reader = arrow_csv.open_csv(
+                pa.PythonFile(rest, mode="r"),
+                read_options=arrow_csv.ReadOptions(block_size=_BLOCK, column_names=places),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=self.separator, newlines_in_values=True, invalid_row_handler=on_ragged
+                ),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(places, pa.string()), strings_can_be_null=False, null_values=[]
+                ),
+            )
+            names = [*self.schema.names, *(f"\0{place}" for place in range(self._n_unnamed))]
+            with reader:
+                for batch in reader:
+                    yield pa.Table.from_batches([batch]).rename_columns(names)
+        except pa.ArrowInvalid as error:
+            if "straddles" not in str(error):
+                raise
+            raise DataFileError(
+                f"{self.where} has a row of more than {_BLOCK >> 20} MB: a quotation mark may be open that is never "
+                "closed."
+            ) from error
+
+    def _check_unnamed(self, piece: pa.Table) -> None:
+        """Refuse values under a header that has no name at its end."""
+        for place in range(self._n_unnamed):
+            if not pc.all(_is_blank(piece.column(f"\0{place}")), min_count=0).as_py():
+                raise DataFileError(
+                    f"{self.where} has values in column {self._width - self._n_unnamed + place + 1}, which has no name "
+                    "in the header; name it."
+                )
+
+    def _on_ragged_rows(self, n: int) -> str:
+        """A sentence with the lines of rows that are too long or too short."""
+        shown = [
+            f"line {line} ({len(row)} cells)"
+            for line, row in self._rows()
+            if line > self._lines_before and any(cell.strip() for cell in row) and len(row) != self._width
+        ]
+        more = f" and {n - _SHOWN_LINES:,} more" if n > _SHOWN_LINES else ""
+        return (
+            f"{self.where} has {n:,} rows with another number of cells than the header, which has {self._width}: "
+            f"{', '.join(shown[:_SHOWN_LINES])}{more}; correct them, and put cells that hold {self.separator!r} in "
+            "quotation marks."
+        )
+
+    def _check_quotes(self) -> None:
+        """Refuse a file that ends within quotation marks: they may have swallowed rows."""
+        last = 0
+        try:
+            for last, _ in self._rows(strict=True):  # noqa: B007 - the last one is wanted
+                pass
+        except csv.Error as error:
+            if "unexpected end" in str(error):
+                raise DataFileError(
+                    f"{self.where} has a quotation mark that is never closed, after line {last}; close it."
+                ) from error
+
+    def _rows(self, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+        """Line number and cells of each row, slowly."""
+        with self._open() as file, io.TextIOWrapper(io.BufferedReader(file), "utf-8", newline="") as text:
+            reader = csv.reader(text, delimiter=self.separator, strict=strict)
+            line = 1
+            for row in reader:
+                yield line, row
+                line = reader.line_num + 1
+
+
+class _Utf8(io.RawIOBase):
+    """Bytes of a file in any encoding as UTF-8, refused where they are no characters; quotation marks are counted."""
+
+    def __init__(self, file: IO[bytes], encoding: str, path: Path) -> None:
+        self.n_quotes = 0
+        self._file, self._path, self._encoding = file, path, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._n_lines = 1
+        self._left = b""
+        self._is_first = True
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
+        while not self._left:
+            chunk = self._file.read(len(buffer))
+            if self._is_first and chunk.startswith(_UTF16_MARKS) and self._encoding == "utf-8-sig":
+                raise DataFileError(self._on_encoding(1, "utf-16"))
+            self._is_first = False
+            self._left = self._decoded(chunk)
+            if not chunk:
+                break
+        n = min(len(self._left), len(buffer))
+        buffer[:n], self._left = self._left[:n], self._left[n:]
+        return n
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def _decoded(self, chunk: bytes) -> bytes:
+        try:
+            text = self._decoder.decode(chunk, final=not chunk)
+        except UnicodeError as error:
+            before = error.object[: error.start] if isinstance(error, UnicodeDecodeError) else b""
+            line = self._n_lines + before.decode(self._encoding, "ignore").count("\n")
+            raise DataFileError(self._on_encoding(line, "cp1252")) from error
+        if "\0" in text:
+            line = self._n_lines + text[: text.index("\0")].count("\n")
+            raise DataFileError(
+                f"{str(self._path)!r} holds a character of code 0 in line {line}, which is no text; the file is "
+                "damaged, or in another encoding, to be named with --encoding."
+            )
+        self._n_lines += text.count("\n")
+        self.n_quotes += text.count('"')
+        return text.encode("utf-8", "surrogatepass")
+
+    def _on_encoding(self, line: int, likely: str) -> str:
+        if self._encoding == "utf-8-sig":
+            return (
+                f"{str(self._path)!r} is not UTF-8 text (line {line}); save it as UTF-8 (in a spreadsheet: 'CSV "
+                f"UTF-8'), or name its encoding, for example --encoding {likely}."
+            )
+        return f"{str(self._path)!r} is no text in {self._encoding!r} (line {line}); name another with --encoding."
+
+
+def _sniffed(head: str, path: Path) -> tuple[str, list[list[str]], list[int]]:
+    """The separator, the first rows, and the line with which each ends.
+
+    The separator is one that the header has, with which most rows are as wide as the header. Of several, it is the one
+    with which the header stands higher, then the one that it has most of.
+    """
+    found = []
+    for separator in _SEPARATORS:
+        rows, lines = [], []
+        reader = csv.reader(io.StringIO(head, newline=""), delimiter=separator)
+        try:
+            for row in islice(reader, _HEAD_ROWS):
+                rows.append(row)
+                lines.append(reader.line_num)
+        except csv.Error:  # a cell too long to be one: not this separator
+            continue
+        place = header_row(rows)
+        if any(cell.strip() for row in rows[place : place + 1] for cell in row):
+            width, below = len(rows[place]), [row for row in rows[place + 1 :] if row]
+            is_even = 2 * sum(len(row) == width for row in below) >= len(below)
+            found.append(((width > 1, is_even, -place, width), (separator, rows, lines)))
+    if not found:
+        raise DataFileError(f"{str(path)!r} is empty.")
+    return max(found, key=lambda one: one[0])[1]
+
+
+def _skip_line(file: io.BufferedReader[Any]) -> None:
+    r"""Read to the end of a line, which \n, \r\n or \r is."""
+    while True:
+        ahead = file.peek(1)
+        if not ahead:
+            return
+        ends = [place for place in (ahead.find(b"\n"), ahead.find(b"\r")) if place >= 0]
+        if not ends:
+            file.read(len(ahead))
+            continue
+        is_return = ahead[min(ends)] == 0x0D
+        file.read(min(ends) + 1)
+        if is_return and file.peek(1)[:1] == b"\n":
+            file.read(1)
+        return
+
+
+def _n_trailing_blanks(header: Sequence[str]) -> int:
+    return next((n for n, name in enumerate(reversed(header)) if name.strip()), len(header))
+
+
+def _is_blank(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.equal(pc.ascii_trim_whitespace(column), "")
+
+
+def _is_empty(piece: pa.Table) -> pa.ChunkedArray:
+    """Whether each row has no value at all."""
+    is_empty = _is_blank(piece.column(0))
+    for place in range(1, piece.num_columns):
+        if not pc.any(is_empty, min_count=0).as_py():
+            break
+        is_empty = pc.and_(is_empty, _is_blank(piece.column(place)))
+    return is_empty

@@ -1,0 +1,355 @@
+"""Numbers written as text: which cells are some, in which notation, and their values.
+
+Pure functions on Arrow arrays. A column is read as numbers only if every cell is one; where two readings are possible,
+such as 1,234 for 1234 or for 1.234, the column is refused unless another column or the user tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenhand.exceptions import DataFileError
+from evenhand.inputs.read_options import DECIMALS, THOUSANDS, ReadOptions
+
+__all__ = [
+    "NOTATIONS",
+    "Notation",
+    "NumberEvidence",
+    "choose_notation",
+    "number_evidence",
+    "numbers_of",
+    "plain_evidence",
+    "plain_numbers",
+    "sure_decimal",
+]
+
+_CURRENCY = r"\p{Sc}|US\$|C\$|A\$|R\$|USD|EUR|GBP|CHF|CAD|AUD|JPY|INR|BRL|kr|zł"
+_INFINITE = "(?i:inf(?:inity)?)"
+_SPACE = r"\s\x{a0}\x{2009}\x{202f}"
+_BODY = rf"0-9.,'\x{{2019}}{_SPACE}"
+_PATTERN = (
+    rf"^(?P<open>\()?(?P<sign>[-+\x{{2212}}])?(?P<before>{_CURRENCY})?[{_SPACE}]?(?P<inner>[-+\x{{2212}}])?"
+    rf"(?P<body>[{_BODY}]*[0-9][{_BODY}]*?(?:[eE][-+]?[0-9]+)?|{_INFINITE})"
+    rf"[{_SPACE}]?(?P<percent>%)?(?P<after>{_CURRENCY})?(?P<close>\))?$"
+)
+_FEW = 1000
+_MARKS = {"": None, ",": ",", ".": r"\.", " ": f"[{_SPACE}]", "'": r"['\x{2019}]"}
+
+
+@dataclass(frozen=True, order=True)
+class Notation:
+    """Marks of a number: between it and its fraction, and between thousands ("" for none)."""
+
+    decimal: str
+    thousands: str = ""
+
+    @property
+    def pattern(self) -> str:
+        """What a number without sign and unit looks like."""
+        mark = _MARKS[self.thousands]
+        grouped = "" if mark is None else rf"|[1-9][0-9]{{0,2}}(?:{mark}[0-9]{{3}})+"
+        fraction = _MARKS[self.decimal]
+        finite = rf"(?:(?:[0-9]+{grouped})(?:{fraction}[0-9]*)?|{fraction}[0-9]+)(?:[eE][-+]?[0-9]+)?"
+        return f"^(?:{finite}|{_INFINITE})$"
+
+
+PLAIN = Notation(".")
+"""The notation of programs."""
+
+NOTATIONS = frozenset(Notation(d, t) for d in DECIMALS for t in ("", *THOUSANDS) if d != t)
+"""Every notation that is read."""
+
+
+@dataclass(frozen=True)
+class NumberEvidence:
+    """What the cells of a part of a column show; parts add up.
+
+    Attributes
+    ----------
+    n, n_numbers, n_percent
+        Cells with a value, those that are numbers in some notation, and those of them with a percent sign.
+    notations
+        Those in which every number can be read.
+    currencies, is_money
+        Signs that are there; whether there are any, or brackets for negative amounts.
+    has_marks
+        Whether a number has a point or a comma, so that it matters which of them is decimal.
+    is_plain, is_whole
+        Whether every number is written as programs do, and as a whole number that 64 bits hold.
+    example, other
+        A number that is not plain, else any; and a cell that is none.
+    """
+
+    n: int = 0
+    n_numbers: int = 0
+    n_percent: int = 0
+    notations: frozenset[Notation] = NOTATIONS
+    currencies: frozenset[str] = frozenset()
+    is_money: bool = False
+    has_marks: bool = False
+    is_plain: bool = True
+    is_whole: bool = True
+    example: str = ""
+    other: str | None = None
+
+    def __add__(self, more: NumberEvidence) -> NumberEvidence:
+        first = self if self.example and (more.is_plain or not self.is_plain) else more
+        return NumberEvidence(
+            self.n + more.n,
+            self.n_numbers + more.n_numbers,
+            self.n_percent + more.n_percent,
+            self.notations & more.notations,
+            self.currencies | more.currencies,
+            self.is_money or more.is_money,
+            self.has_marks or more.has_marks,
+            self.is_plain and more.is_plain,
+            self.is_whole and more.is_whole,
+            first.example or self.example,
+            self.other if self.other is not None else more.other,
+        )
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether there are cells, and each is a number."""
+        return 0 < self.n == self.n_numbers
+
+    @property
+    def decimals(self) -> set[str]:
+        """Decimal marks with which every number can be read."""
+        return {notation.decimal for notation in self.notations}
+
+
+def number_evidence(cells: pa.ChunkedArray) -> NumberEvidence:
+    """What cells show; they are trimmed, and missing ones are null.
+
+    Examples
+    --------
+    >>> found = number_evidence(pa.chunked_array([["$89,000", "(1,250.50)", None]]))
+    >>> found.are_numbers, sorted(found.notations), sorted(found.currencies)
+    (True, [Notation(decimal='.', thousands=',')], ['$'])
+    """
+    cells = cells.drop_null()
+    if not len(cells):
+        return NumberEvidence()
+    if plain_numbers(cells) is not None:
+        return plain_evidence(cells)
+    counts = cells.value_counts()
+    values, times = counts.field("values"), counts.field("counts")
+    parts = _parts(values)
+    is_number = pc.and_(pc.is_valid(parts["body"]), _fits_any(parts["body"]))
+    numbers = {name: part.filter(is_number) for name, part in parts.items()}
+    texts, others = values.filter(is_number), values.filter(pc.invert(is_number))
+    is_plain = pc.fill_null(pc.match_substring_regex(texts, PLAIN.pattern.replace("^", "^[-+]?", 1)), False)
+    decorated = texts.filter(pc.invert(is_plain))
+    body = numbers["body"]
+    currencies = frozenset(set(numbers["before"].to_pylist()) | set(numbers["after"].to_pylist())) - {"", None}
+    return NumberEvidence(
+        n=len(cells),
+        n_numbers=pc.sum(times.filter(is_number)).as_py() or 0,
+        n_percent=pc.sum(times.filter(pc.and_(is_number, _is_there(parts["percent"])))).as_py() or 0,
+        notations=frozenset(
+            notation for notation in NOTATIONS if _all(pc.match_substring_regex(body, notation.pattern))
+        ),
+        currencies=currencies,
+        is_money=bool(currencies) or _any(_is_there(numbers["open"])),
+        has_marks=_any(pc.match_substring_regex(body, "[.,]")),
+        is_plain=not len(decorated),
+        is_whole=_cast(texts, pa.int64()) is not None,
+        example=_first(decorated) or _first(texts) or "",
+        other=_first(others),
+    )
+
+
+def plain_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Values of cells that are all numbers as programs write them, else None: a quick look before a slow one."""
+    numbers = _cast(cells, pa.float64())
+    return None if numbers is None or numbers.null_count or _any(pc.is_nan(numbers)) else numbers
+
+
+def plain_evidence(cells: pa.ChunkedArray) -> NumberEvidence:
+    """What cells show that are all numbers as programs write them."""
+    is_whole = _cast(cells, pa.int64()) is not None
+    fits = set(NOTATIONS if is_whole else (n for n in NOTATIONS if n.decimal == "."))
+    # A few cells mostly tell that points do not stand between thousands.
+    if not is_whole and _have_thousands(cells[:_FEW]) and _have_thousands(cells):
+        fits.add(Notation(",", "."))
+    return NumberEvidence(
+        n=len(cells),
+        n_numbers=len(cells),
+        notations=frozenset(fits),
+        has_marks=not is_whole and (_have_points(cells[:_FEW]) or _have_points(cells)),
+        is_whole=is_whole,
+        example=_first(cells) or "",
+    )
+
+
+def _have_points(cells: pa.ChunkedArray) -> bool:
+    return _any(pc.match_substring(cells, "."))
+
+
+def _have_thousands(cells: pa.ChunkedArray) -> bool:
+    """Whether plain numbers could have points between thousands, as 1.234."""
+    unsigned = pc.utf8_ltrim(cells, characters="+-")
+    return _all(pc.match_substring_regex(unsigned, Notation(",", ".").pattern))
+
+
+def sure_decimal(columns: Iterable[NumberEvidence]) -> str | None:
+    """The decimal mark of a file, where its columns of numbers agree on one; None where they differ or do not tell."""
+    sure = {
+        next(iter(found.decimals))
+        for found in columns
+        if found.are_numbers and found.has_marks and len(found.decimals) == 1
+    }
+    return sure.pop() if len(sure) == 1 else None
+
+
+def choose_notation(name: str, found: NumberEvidence, file_decimal: str | None, reading: ReadOptions) -> Notation:
+    """The notation of a column whose cells are all numbers.
+
+    Parameters
+    ----------
+    name
+        Of the column, for messages.
+    found
+        What its cells show.
+    file_decimal
+        See `sure_decimal`.
+    reading
+        What the user says.
+
+    Raises
+    ------
+    DataFileError
+        If no notation fits every number, or two do that read them differently.
+
+    Examples
+    --------
+    >>> cells = number_evidence(pa.chunked_array([["1,234", "5,678"]]))
+    >>> choose_notation("income", cells, None, ReadOptions(thousands=","))
+    Notation(decimal='.', thousands=',')
+    >>> choose_notation("income", cells, ",", ReadOptions())
+    Notation(decimal=',', thousands='')
+    """
+    allowed = [n for n in sorted(found.notations) if _is_allowed(n, reading)]
+    if len(found.currencies) > 1:
+        raise DataFileError(
+            f"Column {name!r} has amounts in several currencies, {sorted(found.currencies)}; bring them to one, or "
+            "leave the column out (--drop)."
+        )
+    if 0 < found.n_percent < found.n:
+        raise DataFileError(
+            f"Column {name!r} has {found.n_percent:,} values with a percent sign and {found.n - found.n_percent:,} "
+            "without; write all in one way, or leave the column out (--drop)."
+        )
+    if not allowed:
+        said = {name: mark for name in ("decimal", "thousands") if (mark := getattr(reading, name)) is not None}
+        with_ = " and ".join(f"--{option} {mark!r}" for option, mark in said.items())
+        raise DataFileError(
+            f"Column {name!r} has numbers such as {found.example!r} that are not all written with "
+            f"{with_ if said else 'the same marks'}; write all in one way, or leave the column out (--drop)."
+        )
+    decimals = {notation.decimal for notation in allowed}
+    if len(decimals) == 2 and found.has_marks:
+        decimals = {_likely_decimal(name, found, file_decimal)}
+    # Fewest marks first: what needs no thousands has none.
+    return min((n for n in allowed if n.decimal in decimals), key=lambda n: (n.thousands != "", n.decimal != "."))
+
+
+def _likely_decimal(name: str, found: NumberEvidence, file_decimal: str | None) -> str:
+    """The decimal mark where the numbers of the column can be read with both."""
+    if PLAIN in found.notations:  # such as 1.234
+        if file_decimal == "." or (file_decimal is None and not found.is_money):
+            return "."
+    elif found.is_money:  # such as $1,234: money has no thousandths
+        return "."
+    elif file_decimal is not None:
+        return file_decimal
+    mark = "." if PLAIN in found.notations else ","
+    raise DataFileError(
+        f"Column {name!r} has numbers such as {found.example!r} that can be read in two ways, as {mark!r} may stand "
+        f"before a fraction or between thousands: say --decimal {mark!r}, or --thousands {mark!r}."
+    )
+
+
+def _is_allowed(notation: Notation, reading: ReadOptions) -> bool:
+    """Whether a notation is among those that the user's words leave."""
+    if reading.decimal is not None and notation.decimal != reading.decimal:
+        return False
+    if reading.thousands is None:
+        return True
+    return notation.thousands in ("", reading.thousands) and notation.decimal != reading.thousands
+
+
+def numbers_of(cells: pa.ChunkedArray, notation: Notation) -> pa.ChunkedArray:
+    """Values of cells that are numbers in a notation; null where a cell is null.
+
+    Examples
+    --------
+    >>> numbers_of(pa.chunked_array([["1.234,5", "(7)", "12 %", None]]), Notation(",", ".")).to_pylist()
+    [1234.5, -7.0, 12.0, None]
+    """
+    parts = _parts(cells)
+    body = parts["body"]
+    mark = _MARKS[notation.thousands]
+    if mark is not None:
+        body = pc.replace_substring_regex(body, mark, "")
+    if notation.decimal != ".":
+        body = pc.replace_substring(body, notation.decimal, ".")
+    values = body.cast(pa.float64())
+    is_negative = pc.or_(pc.or_(_is_minus(parts["sign"]), _is_minus(parts["inner"])), _is_there(parts["open"]))
+    return pc.if_else(is_negative, pc.negate(values), values)
+
+
+def _parts(cells: Any) -> dict[str, Any]:  # noqa: ANN401 - an array or a chunked array
+    """The named parts of each cell, null where it is no number."""
+    found = pc.extract_regex(cells, _PATTERN)
+    names = [found.type.field(k).name for k in range(found.type.num_fields)]
+    parts = dict(zip(names, found.flatten(), strict=True))
+    is_open, has_sign, has_inner = (_is_there(parts[name]) for name in ("open", "sign", "inner"))
+    is_sound = pc.equal(is_open, _is_there(parts["close"]))  # brackets come in pairs, and instead of a sign
+    for first, second in ((is_open, has_sign), (is_open, has_inner), (has_sign, has_inner)):
+        is_sound = pc.and_not(is_sound, pc.and_(first, second))
+    return {name: pc.if_else(is_sound, part, None) for name, part in parts.items()}
+
+
+@cache
+def _any_notation() -> str:
+    return "|".join(f"(?:{notation.pattern})" for notation in sorted(NOTATIONS))
+
+
+def _fits_any(body: Any) -> Any:  # noqa: ANN401
+    return pc.fill_null(pc.match_substring_regex(body, _any_notation()), False)
+
+
+def _is_there(part: Any) -> Any:  # noqa: ANN401
+    return pc.fill_null(pc.not_equal(part, ""), False)
+
+
+def _is_minus(part: Any) -> Any:  # noqa: ANN401
+    return pc.fill_null(pc.is_in(part, value_set=pa.array(["-", "\u2212"])), False)
+
+
+def _all(values: Any) -> bool:  # noqa: ANN401
+    return bool(pc.all(values, min_count=0).as_py())
+
+
+def _any(values: Any) -> bool:  # noqa: ANN401
+    return bool(pc.any(values, min_count=0).as_py())
+
+
+def _first(values: Any) -> str | None:  # noqa: ANN401
+    return values[0].as_py() if len(values) else None
+
+
+def _cast(values: Any, kind: pa.DataType) -> Any | None:  # noqa: ANN401
+    """Values of a kind, None where one is not of it."""
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid:
+        return None

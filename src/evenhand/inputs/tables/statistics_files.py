@@ -1,0 +1,80 @@
+"""Files of SAS, Stata and SPSS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenhand.inputs.tables.kinds import is_text
+from evenhand.inputs.tables.raw import check_names, reading
+from evenhand.system.optional import optional_module
+
+__all__ = ["READERS", "StatisticsFile"]
+
+READERS = {
+    ".sas7bdat": "read_sas7bdat",
+    ".xpt": "read_xport",
+    ".dta": "read_dta",
+    ".sav": "read_sav",
+    ".zsav": "read_sav",
+}
+"""Which function of pyreadstat reads a file, by its ending."""
+
+_ROWS = 1 << 17
+
+
+class StatisticsFile:
+    """A file of SAS, Stata or SPSS: a `RawTable`. Values are codes, not their labels; an empty text is missing.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+
+    Raises
+    ------
+    DataFileError
+        If it cannot be read.
+    """
+
+    is_declared = True
+    notes: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        pyreadstat = optional_module("pyreadstat", f"A {path.suffix} file", "pyreadstat", "readers")
+        self._reader = getattr(pyreadstat, READERS[path.suffix.lower()])
+        self.schema = self._read(0, 1).schema
+        check_names(self.schema.names, path)
+
+    @property
+    def where(self) -> str:
+        """The file, for messages."""
+        return repr(str(self.path))
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of all rows."""
+        first, piece = 0, self._read(0, _ROWS, columns)
+        while len(piece):
+            yield piece
+            first += len(piece)
+            if len(piece) < _ROWS:
+                return
+            piece = self._read(first, _ROWS, columns)
+
+    def _read(self, first: int, n: int, columns: Sequence[str] | None = None) -> pa.Table:
+        with reading(self.where):
+            frame, _ = self._reader(
+                str(self.path), row_offset=first, row_limit=n, usecols=None if columns is None else list(columns)
+            )
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+            table = table if columns is None else table.select(list(columns))
+            return pa.table({name: _without_blanks(table.column(name)) for name in table.column_names})
+
+
+def _without_blanks(column: Any) -> Any:  # noqa: ANN401 - a chunked array
+    return pc.if_else(pc.equal(column, ""), None, column) if is_text(column.type) else column
