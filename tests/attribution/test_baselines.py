@@ -3,7 +3,6 @@ import pandas as pd
 import pytest
 
 from evenhand.attribution import label_group_baselines
-from evenhand.attribution.baselines import categories_without_one
 from evenhand.exceptions import InvalidInputError
 
 
@@ -59,24 +58,10 @@ def test_the_baseline_of_a_category_is_the_most_common_of_the_cell(seed):
     np.testing.assert_allclose(found[:, :, 2:], plain, rtol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_categories_without_one_are_those_of_the_cell_without_them(seed):
-    X, y, group = cells_of_codes(np.random.default_rng(seed))
-    whole = label_group_baselines(X, y, group, categorical=[0, 1])
-    without = categories_without_one(X, y, group, [0, 1])
-    for person in range(len(X)):
-        inside = (y == y[person]) & (group == group[person]) & (np.arange(len(X)) != person)
-        for column in (0, 1):
-            baseline = whole[y[person], group[person], column]
-            left = without[y[person], group[person], column] if X[person, column] == baseline else baseline
-            np.testing.assert_equal(left, mode(X[inside, column]))
-
-
 def test_unknown_categories_are_no_categories():
     X = [[np.nan], [-1.0], [-1.0], [2.0], [np.nan], [-1.0]]
     y, group = [0, 0, 0, 0, 1, 1], [0] * 6
     np.testing.assert_array_equal(label_group_baselines(X, y, group, categorical=[0]), [[[2.0]], [[np.nan]]])
-    np.testing.assert_array_equal(categories_without_one(X, y, group, [0]), [[[np.nan]], [[np.nan]]])
 
 
 def test_categories_that_are_no_columns_are_refused():

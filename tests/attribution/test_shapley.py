@@ -64,35 +64,6 @@ def test_a_step_from_the_baseline_in_each_context(found):
     torch.testing.assert_close(found.per_deviation(step), expected)
 
 
-def test_leaving_a_person_out_explains_from_the_mean_of_the_others(game, rng):
-    cell = torch.from_numpy(rng.normal(size=(5, 3)))
-    mean = cell.mean(0).expand_as(cell)
-    own = shapley_attribution(game, cell, mean)
-    placebo = own.rows(torch.tensor([1, 2, 3, 4, 0]))
-    apart = own.leaving_out(placebo, torch.full((5, 3), 5))
-    expected = torch.stack([cell[[k for k in range(5) if k != (i + 1) % 5]].mean(0) for i in range(5)])
-    torch.testing.assert_close(apart.baseline, expected)
-    torch.testing.assert_close(apart.values, closed_form(cell, cell, expected))
-    assert apart.completeness_gap.max() < 1e-12
-
-
-def test_an_input_that_the_placebo_lacks_was_no_part_of_the_mean():
-    game = SampledShapley(lambda x: np.nan_to_num(x).sum(axis=1))
-    x = torch.tensor([[1.0, 2.0], [3.0, float("nan")], [5.0, 4.0]]).double()
-    baseline = torch.tensor([[3.0, 3.0]]).double().expand_as(x)
-    own = shapley_attribution(game, x, baseline)
-    apart = own.leaving_out(own.rows(torch.tensor([1, 0, 1])), torch.tensor([[3, 2]]).expand(3, 2))
-    assert apart.baseline.tolist() == [[3.0, 3.0], [4.0, 4.0], [3.0, 3.0]]
-
-
-def test_an_input_that_only_the_placebo_has_stays():
-    game = SampledShapley(lambda x: np.nan_to_num(x).sum(axis=1))
-    x = torch.tensor([[1.0, 2.0], [3.0, float("nan")]]).double()
-    own = shapley_attribution(game, x, torch.tensor([[2.0, 2.0]]).double().expand_as(x))
-    apart = own.leaving_out(own.rows(torch.tensor([1, 0])), torch.tensor([[2, 1]]).expand(2, 2))
-    assert apart.baseline.tolist() == [[1.0, 2.0], [3.0, 2.0]]
-
-
 def score_of_a_category(x):
     return np.array([0.3, -1.0, 2.0])[x[:, 0].astype(int)] * x[:, 1]
 
@@ -105,20 +76,6 @@ def test_no_step_is_taken_from_a_category(rng):
     steps = found.per_deviation(torch.tensor([0.7, 2.0]).double())
     # The number moves by 2 before and after the category takes the person's place.
     torch.testing.assert_close(steps, torch.tensor([[0.0, (-1.0 + 2.0)], [0.0, (-1.0 + 0.3)]]).double())
-
-
-def test_leaving_a_person_out_keeps_categories_unless_they_led_by_that_person():
-    cell = torch.tensor([[1.0, 4.0], [1.0, 2.0], [0.0, 0.0], [2.0, 6.0]]).double()
-    baseline = torch.tensor([[1.0, 3.0]]).double().expand_as(cell)
-    without_one = torch.tensor([[0.0, float("nan")]]).double().expand_as(cell)
-    game = SampledShapley(score_of_a_category)
-    own = shapley_attribution(game, cell, baseline, torch.tensor([True, False]))
-    apart = own.leaving_out(own.rows(torch.tensor([1, 2, 3, 0])), torch.full((4, 2), 4), without_one)
-    assert apart.baseline[:, 0].tolist() == [0.0, 1.0, 1.0, 0.0]
-    torch.testing.assert_close(apart.baseline[:, 1], torch.tensor([10 / 3, 4.0, 2.0, 8 / 3]).double())
-    assert apart.completeness_gap.max() < 1e-12
-    unchanged = own.leaving_out(own.rows(torch.tensor([1, 2, 3, 0])), torch.full((4, 2), 4))
-    assert unchanged.baseline[:, 0].tolist() == [1.0, 1.0, 1.0, 1.0]
 
 
 def test_standard_errors_follow_the_people(rng):

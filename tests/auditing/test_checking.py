@@ -176,6 +176,7 @@ def test_taiwan_as_published_has_an_id_and_nothing_else():
     assert "LIMIT_BAL" in result.financial.columns
 
 
+@pytest.mark.filterwarnings("ignore:.*were read as text:evenhand.exceptions.EvenhandWarning")
 def test_hmda_as_published_has_what_the_loader_knows():
     result = eh.check(raw("hmda/dutchess_home_purchase.csv.gz"))
     after = {p.column for p in result.problems if p.kind == "known after the decision"}

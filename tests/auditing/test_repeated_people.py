@@ -28,7 +28,8 @@ def network(seed=0):
     with torch.no_grad():
         model[0].bias.zero_()
         model[2].bias.zero_()
-        model[2].weight.mul_(4)
+        model[2].weight.abs_().mul_(4)
+        model[0].weight.abs_()  # more of anything is better, as it is for the label
     return model
 
 

@@ -32,6 +32,14 @@ class Part:
         return self.person
 
     @property
+    def unit(self):
+        return self.person
+
+    @property
+    def match(self):
+        return self.other
+
+    @property
     def score_gaps(self):
         return self.scores
 

@@ -27,7 +27,7 @@ from evenhand.metrics import (
 )
 
 PUBLIC = (adjustment, cec, clustering, disparity, excess, outcomes, proxies, regimes, related, roc, score_gap)
-HELPERS = {"checks", "estimate", "sharing"}
+HELPERS = {"checks", "estimate", "influence", "sharing"}
 NOT_METRICS = {"practical_significance", "smallest_row", "statistical_significance"}
 
 FACTOR = 4.0  # a power of two, so that scaling rounds nothing

@@ -8,9 +8,8 @@ import pytest
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from evenhand.attribution import label_group_baselines
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.explaining import Explainer
+from evenhand.models.explaining import Explainer, HalvedExplainer
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.scoring import score_pairs
 from evenhand.training.network import StackedNetwork
@@ -29,25 +28,33 @@ def pool():
     return model, model.encode(table), labels, groups
 
 
-def test_what_is_known_is_counted_by_cell(pool):
+def test_people_are_counted_by_cell(pool):
     model, x, labels, groups = pool
     baselines = Explainer.of(model, x, labels, groups).baselines
-    for cell in range(4):
-        members = x[labels * 2 + groups == cell]
-        assert baselines.n_known[cell].tolist() == (~members.isnan()).sum(0).tolist()
-        assert baselines.sizes[cell] == len(members)
+    assert baselines.sizes.tolist() == [int((labels * 2 + groups == cell).sum()) for cell in range(4)]
 
 
-def test_leaving_one_out_gives_the_means_of_all_others(pool):
-    """Brute force: the baselines of a pool without that person."""
+def test_triples_are_explained_from_the_half_of_the_cell_without_the_placebo(pool):
+    """Brute force: the mean of those of the person's cell who are in the other half than the placebo."""
     model, x, labels, groups = pool
-    explainer, cells = Explainer.of(model, x, labels, groups), labels * 2 + groups
-    own = explainer.explain(x, cells).rows(torch.arange(len(x)))
-    apart = own.leaving_out(own, explainer.baselines.n_known[torch.as_tensor(cells)])
-    for k in range(len(x)):
-        others = np.arange(len(x)) != k
-        means = label_group_baselines(x.numpy()[others], labels[others], groups[others], skip_missing=True)
-        np.testing.assert_allclose(apart.baseline[k], means.reshape(4, 3)[cells[k]], rtol=1e-6)
+    cells = labels * 2 + groups
+    half = np.random.default_rng(1).integers(0, 2, len(x))
+    halved = HalvedExplainer.of(Explainer.of(model, x, labels, groups), x, labels, groups, half)
+    person, match = np.arange(20), np.arange(20, 40)
+    placebo = np.array([np.flatnonzero(cells == cells[i])[i % 3] for i in person])
+    seen = halved.see(x, cells, x, person, match, placebo)
+    for k, i in enumerate(person):
+        members = x.numpy()[(cells == cells[i]) & (half != half[placebo[k]])]
+        for who, row in ((seen.person, i), (seen.match, match[k]), (seen.placebo, placebo[k])):
+            found = who[slice(k, k + 1)]
+            np.testing.assert_allclose(found.baseline[0], np.nanmean(members, axis=0), rtol=1e-6)
+            np.testing.assert_allclose(found.x[0], x[row], equal_nan=True)
+
+
+def test_a_half_with_no_one_has_no_baseline(pool):
+    model, x, labels, groups = pool
+    halved = HalvedExplainer.of(Explainer.of(model, x, labels, groups), x, labels, groups, np.zeros(len(x), dtype=int))
+    assert not halved.has_baseline(labels * 2 + groups, np.arange(len(x))).any()
 
 
 def test_a_row_is_explained_once_from_each_cell(pool):

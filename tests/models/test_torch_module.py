@@ -42,6 +42,7 @@ def test_outputs_between_0_and_1_are_asked_about(wrap, n_outputs, last, numbers)
         eh.audit(module, *numbers[:2], sensitive_features=numbers[2], financial_features=["income"])
 
 
+@pytest.mark.filterwarnings("ignore:The score ranks people against their labels")
 @pytest.mark.parametrize("wrap", [lambda module: module, Opaque], ids=["chain", "opaque"])
 @pytest.mark.parametrize(("n_outputs", "last"), [(1, nn.Sigmoid()), (2, nn.Softmax(dim=1))], ids=["sigmoid", "softmax"])
 def test_a_probability_is_audited_as_one(wrap, n_outputs, last, numbers):
@@ -56,6 +57,7 @@ def test_a_probability_is_audited_as_one(wrap, n_outputs, last, numbers):
         financial_features=["income"],
         settings=eh.AuditSettings(output="probability", n_steps=64),
         decision_threshold=float(np.median(expected)),
+        favorable="high",
         evidence=False,
     )
     np.testing.assert_allclose(result.pairs.groupby("person")["score"].first(), expected, atol=1e-12)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.alignment import in_row_order
 
-__all__ = ["categories_without_one", "label_group_baselines"]
+__all__ = ["label_group_baselines"]
 
 Floats = NDArray[np.float64]
 
@@ -62,50 +62,16 @@ def label_group_baselines(
         found: Floats = np.full(members.shape[1], np.nan)
         np.divide(total, known, out=found, where=known > 0)
         for column in categorical:
-            found[column] = _most_common(members[:, column])[0]
+            found[column] = _most_common(members[:, column])
         return found
 
     return _by_cell(row, X, in_row_order(y, X, "y"), in_row_order(group, X, "group"), categorical)
 
 
-def categories_without_one(X: ArrayLike, y: ArrayLike, group: ArrayLike, categorical: Sequence[int]) -> Floats:
-    """Most common categories of each (label, group) cell when one of those who have them is left out.
-
-    They differ from the cell's most common ones where these lead by one person only. Leaving out someone of another
-    category changes nothing.
-
-    Parameters
-    ----------
-    X, y, group, categorical
-        As in `label_group_baselines`.
-
-    Returns
-    -------
-    ndarray of shape (2, G, d); NaN outside `categorical`, and where no one else of the cell has a known category.
-
-    Examples
-    --------
-    >>> categories_without_one([[1.0], [3.0], [3.0]], [1, 1, 1], [0, 0, 0], categorical=[0])[1]
-    array([[1.]])
-    """
-
-    def row(members: Floats) -> Floats:
-        found: Floats = np.full(members.shape[1], np.nan)
-        for column in categorical:
-            found[column] = _most_common(members[:, column])[1]
-        return found
-
-    return _by_cell(row, X, y, group, categorical)
-
-
-def _most_common(codes: Floats) -> tuple[float, float]:
-    """The most common code, the lowest of several, and what it is with one of those who have it left out."""
+def _most_common(codes: Floats) -> float:
+    """The most common code, the lowest of several; NaN without a known one."""
     values, counts = np.unique(codes[codes >= 0], return_counts=True)
-    if not len(values):
-        return np.nan, np.nan
-    first = int(counts.argmax())
-    counts[first] -= 1
-    return float(values[first]), float(values[counts.argmax()]) if counts.any() else np.nan
+    return float(values[counts.argmax()]) if len(values) else np.nan
 
 
 def _by_cell(

@@ -61,22 +61,3 @@ class Explanation(Protocol):
     def per_deviation(self, deviation: Tensor) -> Tensor:
         """Contribution of a step of `deviation`, of shape (d,), from the baseline in each context, of shape (n, d)."""
         ...
-
-    def leaving_out(self, placebo: Self, n_known: Tensor, without_one: Tensor | None = None) -> Self:
-        r"""The same people, explained from baselines that leave a person of the cell out of the mean.
-
-        A placebo is one of those whose mean the baseline is; a match is not. That alone makes placebo pairs look less
-        alike, by the inverse of the number n of people in the cell. Without the placebo k the baseline is
-        :math:`b - (x_k - b) / (n - 1)`; a category stays, unless it led by the placebo alone.
-
-        Parameters
-        ----------
-        placebo
-            Those to leave out, explained from the same baselines, row by row.
-        n_known
-            Number of people of whose values each input of the baselines is the mean, of shape (n, d).
-        without_one
-            Categories of the baselines without one who has them, as `categories_without_one` gives them, of shape
-            (n, d); None where no input is a category.
-        """
-        ...

@@ -96,10 +96,6 @@ class Attribution:
         """Change of the logit for a step of `deviation` under the gradients of each person."""
         return deviation * self.gradients
 
-    def leaving_out(self, placebo: Self, n_known: Tensor, without_one: Tensor | None = None) -> Self:
-        """The same people and gradients, with offsets from the means of their cells without the placebo."""
-        return replace(self, offset=self.offset + placebo.offset / (n_known - 1))
-
 
 def integrated_gradients(
     model: nn.Module | FeedForward,

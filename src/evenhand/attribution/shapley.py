@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol, Self, runtime_checkable
 
-import torch
 from torch import Tensor
 
 __all__ = ["Contributions", "Game", "ShapleyAttribution", "shapley_attribution"]
@@ -102,19 +101,6 @@ class ShapleyAttribution:
             deviation = deviation.masked_fill(self.is_category, 0.0)
         step = (self.baseline + deviation).to(self.x.dtype)
         return self.game.contributions(step, self.x, self.baseline).values
-
-    def leaving_out(self, placebo: Self, n_known: Tensor, without_one: Tensor | None = None) -> Self:
-        """The same people, explained from the means of their cells without the placebo."""
-        # An input that the placebo lacks was no part of the mean; one that nobody else has stays as it is.
-        step = torch.nan_to_num(placebo.x - self.baseline) / (n_known - 1).clamp_min(1)
-        if self.is_category is not None:
-            step = step.masked_fill(self.is_category, 0.0)
-        baseline = (self.baseline - step).to(self.x.dtype)
-        if self.is_category is not None and without_one is not None:
-            is_moved = self.is_category & (placebo.x == self.baseline)
-            baseline = torch.where(is_moved, without_one.to(self.x.dtype), baseline)
-        values = self.game.contributions(self.x, self.x, baseline).values
-        return replace(self, baseline=baseline, values=values, baseline_logit=self.game.margin(baseline))
 
 
 def shapley_attribution(

@@ -164,8 +164,6 @@ def audit_batch(
     if reference.evidence is not None:
         evidence = compare_batch(
             reference.evidence,
-            explainer,
-            own,
             people,
             pool,
             points,

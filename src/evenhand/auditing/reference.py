@@ -87,6 +87,7 @@ class AuditReference:
             matcher=matcher,
             evidence=EvidenceReference.of(
                 pool,
+                explainer,
                 matcher.points,
                 is_financial,
                 settings.random_state,

@@ -62,7 +62,11 @@ def shown_sampling(reference: AuditReference, n_people: int, *, is_shown: bool) 
                 advance("")
 
         explainer = watched(reference.explainer, show)
-        yield replace(reference, explainer=explainer, model=explainer.model)
+        evidence = reference.evidence
+        if evidence is not None:
+            halved = evidence.explainer
+            evidence = replace(evidence, explainer=replace(halved, explainer=watched(halved.explainer, show)))
+        yield replace(reference, explainer=explainer, model=explainer.model, evidence=evidence)
         show(expected)  # people without a match or a placebo were counted too
 
 
@@ -71,6 +75,7 @@ def n_questions(reference: AuditReference, n_people: int) -> int:
     own, moved = (questions(reference.explainer, is_own=is_own) for is_own in (True, False))
     n_pairs = n_people * (len(reference.pool.groups.names) - 1)
     n_triples = 0 if reference.evidence is None else N_NEAR * n_pairs
-    # People, and matches, each also with the other's inputs; in a triple also with the others' finances, from other
-    # baselines, and with steps of one standard deviation.
-    return n_people * own + n_pairs * (own + 2 * moved) + n_triples * (5 * own + 6 * moved)
+    # People, and matches, each also with the other's inputs; of triples, everyone from either half of a cell, people
+    # with the others' finances and inputs, and steps of one standard deviation.
+    n_halves = 0 if reference.evidence is None else 6 * n_pairs
+    return (n_people + n_halves) * own + n_pairs * (own + 2 * moved) + n_triples * (2 * own + 6 * moved)

@@ -10,11 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.attribution import Explanation
 from evenhand.auditing.people import People
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS, PlaceboPairs, PlaceboReference
 from evenhand.metrics.cec import PairScores
-from evenhand.models.explaining import Explainer, Seen
+from evenhand.models.explaining import Explainer, HalvedExplainer
 from evenhand.models.scoring import TripleScores, score_triples
 
 __all__ = ["BatchEvidence", "EvidenceReference", "EvidenceSums", "Triples", "compare_batch"]
@@ -178,6 +177,8 @@ class EvidenceReference:
     ----------
     placebos
         The reference, indexed for triples.
+    explainer
+        What triples are explained by.
     is_financial
         Which encoded inputs belong to financial features, of shape (d,).
     deviation
@@ -187,6 +188,7 @@ class EvidenceReference:
     """
 
     placebos: PlaceboReference
+    explainer: HalvedExplainer
     is_financial: Tensor
     deviation: Tensor
     n_neighbors: int = N_NEIGHBORS
@@ -194,7 +196,14 @@ class EvidenceReference:
 
     @classmethod
     def of(
-        cls, pool: People, points: Floats, is_financial: NDArray[np.bool_], random_state: int, *, is_wide: bool
+        cls,
+        pool: People,
+        explainer: Explainer,
+        points: Floats,
+        is_financial: NDArray[np.bool_],
+        random_state: int,
+        *,
+        is_wide: bool,
     ) -> EvidenceReference:
         """Index the pool by its standardized financial features; `is_wide` makes three times as many triples."""
         device = pool.x.device
@@ -203,13 +212,13 @@ class EvidenceReference:
             points, pool.labels, pool.groups.codes, random_state, identity=pool.identity, device=away
         )
         reach = (_WIDE_NEIGHBORS, _WIDE_TRIPLES) if is_wide else (N_NEIGHBORS, N_NEAR)
-        return cls(placebos, torch.as_tensor(is_financial, device=device), _deviation(pool.x), *reach)
+        half = pool.identity.halves(pool.cells)
+        halved = HalvedExplainer.of(explainer, pool.x, pool.labels, pool.groups.codes, half)
+        return cls(placebos, halved, torch.as_tensor(is_financial, device=device), _deviation(pool.x), *reach)
 
 
 def compare_batch(
     reference: EvidenceReference,
-    explainer: Explainer,
-    own: Explanation,
     people: People,
     pool: People,
     points: Floats,
@@ -228,8 +237,6 @@ def compare_batch(
     ----------
     reference, pool
         The people to compare with.
-    explainer, own
-        Where attributions come from, and those of the batch.
     people, points
         The batch and its standardized financial features.
     person_row
@@ -246,8 +253,8 @@ def compare_batch(
         Rows of the batch to compare; None for all.
     """
     pairs = _compared_people(reference, people, points, person_row, compared, max_distance)
-    pairs = _with_baseline(pairs, explainer, people)
-    scored = _scored(reference, explainer, own, people, pool, pairs, decision_threshold)
+    pairs = pairs.where(reference.explainer.has_baseline(people.cells[pairs.person], pairs.own))
+    scored = _scored(reference, people, pool, pairs, decision_threshold)
     means = {name: pairs.person_mean(values) for name, values in _by_person(scored).items()}
     usable = _is_usable(scored)
     units = people.identity.first_rows() + first_person
@@ -399,31 +406,16 @@ def _n_repeated(people: People, pairs: PlaceboPairs, person_row: Ints | None) ->
     return int((in_batch | (is_known & (copies > is_member))).sum())
 
 
-def _with_baseline(pairs: PlaceboPairs, explainer: Explainer, people: People) -> PlaceboPairs:
-    """The triples of people whose cell has someone besides the placebo to take a mean of."""
-    return pairs.where(explainer.baselines.sizes[people.cells[pairs.person]] > 1)
-
-
 def _scored(
-    reference: EvidenceReference,
-    explainer: Explainer,
-    own: Explanation,
-    people: People,
-    pool: People,
-    pairs: PlaceboPairs,
-    decision_threshold: float,
+    reference: EvidenceReference, people: People, pool: People, pairs: PlaceboPairs, decision_threshold: float
 ) -> _Scores:
     """Score every triple's pair and placebo pair."""
-    n, n_features, cells = len(pairs), len(people.table.columns), people.cells[pairs.person]
-    matches = explainer.see(pool.x, pairs.other, cells)
-    # Among the same people a placebo is explained from their own cell already.
-    placebos = (
-        Seen(own, torch.as_tensor(pairs.own, device=people.x.device))
-        if pool is people
-        else explainer.see(pool.x, pairs.own, cells)
+    n, n_features = len(pairs), len(people.table.columns)
+    seen = reference.explainer.see(people.x, people.cells, pool.x, pairs.person, pairs.other, pairs.own)
+    probability = reference.explainer.explainer.model.probability
+    decided, match_decided, placebo_decided = (
+        _decisions(probability(who.logit), decision_threshold) for who in (seen.person, seen.match, seen.placebo)
     )
-    probability = explainer.model.probability
-    decided = _decisions(probability(own.logit), decision_threshold)[pairs.person]
     result = _Scores(
         pair=np.empty((n, 4)),
         placebo=np.empty((n, 4)),
@@ -431,15 +423,13 @@ def _scored(
         placebo_gap=np.empty(n),
         stretch=np.empty(n),
         is_favorable=decided,
-        is_same_decision=decided == _decisions(probability(matches.logit), decision_threshold),
-        is_same_placebo_decision=decided == _decisions(probability(placebos.logit), decision_threshold),
+        is_same_decision=decided == match_decided,
+        is_same_placebo_decision=decided == placebo_decided,
         contributions=np.empty((n, n_features), dtype=np.float32),
         weights=np.empty((n, n_features), dtype=np.float32),
         score_gaps=np.empty((n, n_features + 3), dtype=np.float32),
     )
-    for block, part in score_triples(
-        explainer, own, people.x, people.cells, pool.x, pairs, matches, placebos, reference.is_financial
-    ):
+    for block, part in score_triples(reference.explainer, seen, people.x, pool.x, pairs, reference.is_financial):
         result.pair[block], result.placebo[block] = _columns(part.pair), _columns(part.placebo)
         result.gap[block], result.placebo_gap[block] = part.gap.cpu().numpy(), part.placebo_gap.cpu().numpy()
         result.stretch[block] = part.stretch.cpu().numpy()

@@ -15,9 +15,7 @@ __all__ = ["check"]
 
 @options_of(CheckPlan)
 def check(
-    data: Annotated[
-        Path, typer.Argument(help="CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS file, one row per applicant.")
-    ],
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS file; a row each.")],
     plan: CheckPlan,
     out: Annotated[Path, typer.Option(help="Folder for the page and for audit.toml.")] = Path("check"),
 ) -> None:

@@ -77,6 +77,22 @@ class Identity:
         rows = first[code]
         return rows if self.is_given else np.where(count[code] <= MOST_COPIES, rows, np.arange(len(rows)))
 
+    def halves(self, cells: Ints) -> Ints:
+        """0 or 1 for each row, so that each cell falls into two parts as large as each other; by content, not by order.
+
+        Rows of the same person in a cell are in the same half.
+        """
+        _, code, count = np.unique(self.person, return_inverse=True, return_counts=True)
+        is_one_person = np.ones(len(code), dtype=np.bool_) if self.is_given else count[code] <= MOST_COPIES
+        key = np.where(is_one_person, self.person, self.distinct_content())
+        order = np.lexsort((key, cells))
+        is_new_cell = np.r_[True, cells[order][1:] != cells[order][:-1]]
+        is_new = is_new_cell | np.r_[True, key[order][1:] != key[order][:-1]]
+        number = np.cumsum(is_new)
+        half = np.empty(len(cells), dtype=np.int64)
+        half[order] = (number - np.maximum.accumulate(np.where(is_new_cell, number, 0))) % 2
+        return half
+
     def distinct_content(self) -> Keys:
         """The content with a number mixed in for rows of the same content, so that no two are equal."""
         order = np.argsort(self.content, kind="stable")

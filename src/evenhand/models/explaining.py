@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.attribution import Explanation, label_group_baselines
-from evenhand.attribution.baselines import categories_without_one
 from evenhand.attribution.gradients import Method
 from evenhand.models.protocol import AuditedModel
 
-__all__ = ["CellBaselines", "Explainer", "Seen"]
+__all__ = ["CellBaselines", "Explainer", "HalvedExplainer", "Seen", "SeenTriples"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -36,23 +35,23 @@ class CellBaselines:
         Mean of each cell, of shape (n_cells, d); of a category, the most common. NaN where the pool has no one.
     sizes
         Number of people of the pool in each cell, of shape (n_cells,).
-    n_known
-        Number of them of whom each input is known, of shape (n_cells, d).
-    without_one
-        Categories of the baselines when one who has them is left out of the cell: see `categories_without_one`. None
-        where no input is a category.
     """
 
     rows: Tensor
     sizes: Ints
-    n_known: Tensor
-    without_one: Tensor | None = None
 
     @classmethod
     def of(
-        cls, x: Tensor, labels: Ints, groups: Ints, *, skip_missing: bool = False, categorical: Sequence[int] = ()
+        cls,
+        x: Tensor,
+        labels: Ints,
+        groups: Ints,
+        *,
+        n_groups: int | None = None,
+        skip_missing: bool = False,
+        categorical: Sequence[int] = (),
     ) -> CellBaselines:
-        """Baselines of a pool; parameters as in `label_group_baselines`.
+        """Baselines of a pool; parameters as in `label_group_baselines`. The last of `n_groups` may have no one.
 
         Examples
         --------
@@ -61,19 +60,15 @@ class CellBaselines:
         >>> found.rows.flatten().tolist(), found.sizes.tolist()
         ([2.0, nan, 5.0, 7.0], [2, 0, 1, 1])
         """
-        people = (x.cpu().numpy(), labels, groups)
-
-        def by_cell(rows: NDArray[np.float64]) -> Tensor:
-            return torch.as_tensor(rows.reshape(-1, rows.shape[-1]), dtype=x.dtype, device=x.device)
-
-        rows = by_cell(label_group_baselines(*people, skip_missing=skip_missing, categorical=categorical))
-        cells = labels * (len(rows) // 2) + groups
-        n_known = torch.zeros(rows.shape, dtype=torch.int64, device=x.device)
+        means = label_group_baselines(
+            x.cpu().numpy(), labels, groups, skip_missing=skip_missing, categorical=categorical
+        )
+        n = means.shape[1] if n_groups is None else n_groups
+        rows = np.full((2, n, means.shape[2]), np.nan)
+        rows[:, : means.shape[1]] = means
         return cls(
-            rows,
-            np.bincount(cells, minlength=len(rows)),
-            n_known.index_add_(0, torch.as_tensor(cells, device=x.device), (~x.isnan()).long()),
-            by_cell(categories_without_one(*people, categorical)) if categorical else None,
+            torch.as_tensor(rows.reshape(2 * n, -1), dtype=x.dtype, device=x.device),
+            np.bincount(labels * n + groups, minlength=2 * n),
         )
 
 
@@ -134,7 +129,15 @@ class Explainer:
 
     @classmethod
     def of(
-        cls, model: AuditedModel, x: Tensor, labels: Ints, groups: Ints, n_steps: int = 8, method: Method = "segments"
+        cls,
+        model: AuditedModel,
+        x: Tensor,
+        labels: Ints,
+        groups: Ints,
+        n_steps: int = 8,
+        method: Method = "segments",
+        *,
+        n_groups: int | None = None,
     ) -> Explainer:
         """Take the baselines from a pool of encoded people, as the model has them, and the columns from its encoder.
 
@@ -148,7 +151,12 @@ class Explainer:
         [-1.0, 1.0]
         """
         baselines = CellBaselines.of(
-            x, labels, groups, skip_missing=model.accepts_missing, categorical=model.categorical_inputs
+            x,
+            labels,
+            groups,
+            n_groups=n_groups,
+            skip_missing=model.accepts_missing,
+            categorical=model.categorical_inputs,
         )
         join = model.join_matrix()
         return cls(model, baselines, n_steps, method, None if join is None else join.double())
@@ -180,3 +188,75 @@ class Explainer:
         distinct, position = np.unique(rows * n_cells + cells, return_inverse=True)
         found = self.explain(pool[torch.as_tensor(distinct // n_cells, device=pool.device)], distinct % n_cells)
         return Seen(found, torch.as_tensor(position, device=device))
+
+
+@dataclass(frozen=True, eq=False)
+class SeenTriples:
+    """Everyone of some triples, seen from the baselines that the triples are explained from.
+
+    Attributes
+    ----------
+    person, match, placebo
+        The three of each triple.
+    cells
+        The half cell of each triple.
+    """
+
+    person: Seen
+    match: Seen
+    placebo: Seen
+    cells: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class HalvedExplainer:
+    """Attributions of triples from the half of the person's cell that the placebo is not in.
+
+    A placebo is of the person's cell, a match is not. From the mean of the whole cell, placebos would look nearer to
+    the baseline than matches, by the inverse of the cell's size. To leave each placebo out of its baseline is not
+    enough where a model jumps: of a cell whose mean is next to a split of a tree, every placebo would push its own
+    baseline to the other side. From the mean of the other half, neither match nor placebo moves the baseline.
+
+    Attributes
+    ----------
+    explainer
+        Of half cells: group 2 g + h is half h of group g.
+    half
+        Half of its cell that each row of the pool is in.
+    """
+
+    explainer: Explainer
+    half: Ints
+
+    @classmethod
+    def of(cls, explainer: Explainer, x: Tensor, labels: Ints, groups: Ints, half: Ints) -> HalvedExplainer:
+        """Halve the cells of an explainer, whose pool is given."""
+        halved = Explainer.of(
+            explainer.model,
+            x,
+            labels,
+            2 * groups + half,
+            explainer.n_steps,
+            explainer.method,
+            n_groups=len(explainer.baselines.rows),
+        )
+        return cls(halved, half)
+
+    def cells(self, cells: Ints, placebo: Ints) -> Ints:
+        """The half cell for people of whole cells, each with a placebo, a row of the pool."""
+        return 2 * cells + 1 - self.half[placebo]
+
+    def has_baseline(self, cells: Ints, placebo: Ints) -> Bools:
+        """Whether there is anyone in the half cell."""
+        return self.explainer.has_baseline(self.cells(cells, placebo))
+
+    def see(self, x: Tensor, cells: Ints, pool: Tensor, person: Ints, match: Ints, placebo: Ints) -> SeenTriples:
+        """Everyone of triples: people are rows of `x`, matches and placebos of the pool."""
+        halves = self.cells(cells[person], placebo)
+        asked = self.explainer if x is pool else replace(self.explainer, known=None)
+        return SeenTriples(
+            asked.see(x, person, halves),
+            self.explainer.see(pool, match, halves),
+            self.explainer.see(pool, placebo, halves),
+            halves,
+        )

@@ -60,9 +60,6 @@ class _Turned:
     def per_deviation(self, deviation: Tensor) -> Tensor:
         return -self.risk.per_deviation(deviation)
 
-    def leaving_out(self, placebo: Self, n_known: Tensor, without_one: Tensor | None = None) -> Self:
-        return type(self)(self.risk.leaving_out(placebo.risk, n_known, without_one), self.is_probability)
-
 
 class RiskModel(AuditedModel):
     """A model of the unfavorable outcome, seen as one of the favorable outcome.

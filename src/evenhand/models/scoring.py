@@ -18,7 +18,7 @@ from torch import Tensor
 from evenhand.attribution import Explanation
 from evenhand.matching.placebos import PlaceboPairs
 from evenhand.metrics.cec import NEGLIGIBLE_NORM, PairScores, cec_scores
-from evenhand.models.explaining import Explainer, Seen
+from evenhand.models.explaining import Explainer, HalvedExplainer, Seen, SeenTriples
 
 __all__ = ["TripleScores", "joined", "score_explained_pairs", "score_pairs", "score_triples"]
 
@@ -87,7 +87,7 @@ class TripleScores:
     Attributes
     ----------
     pair, placebo
-        Scores of the person with the match, and with the placebo, from a baseline that leaves the placebo out.
+        Scores of the person with the match, and with the placebo, from the half of the cell without the placebo.
     gap, placebo_gap
         Financial gap of either.
     stretch
@@ -122,30 +122,23 @@ class TripleScores:
 
 
 def score_triples(
-    explainer: Explainer,
-    own: Explanation,
+    explainer: HalvedExplainer,
+    seen: SeenTriples,
     x: Tensor,
-    cells: Ints,
     pool: Tensor,
     triples: PlaceboPairs,
-    matches: Seen,
-    placebos: Seen,
     is_financial: Tensor,
 ) -> Iterator[tuple[slice, TripleScores]]:
-    """Score triples of people whose cells have at least two people, block by block.
+    """Score triples that have a baseline, block by block.
 
     Parameters
     ----------
-    explainer
-        Where the explanations come from.
-    own, x, cells
-        The people: their explanations from their own cells, inputs of shape (n, d), and cells.
-    pool
-        Inputs of the people that matches and placebos are rows of.
+    explainer, seen
+        Where the explanations come from, and those of everyone in the triples.
+    x, pool
+        Inputs of the people, and of those that matches and placebos are rows of, of shape (n, d).
     triples
         Who is compared with whom.
-    matches, placebos
-        Each triple's match and placebo, seen from the person's cell.
     is_financial
         Which inputs belong to financial features, of shape (d,).
 
@@ -153,35 +146,27 @@ def score_triples(
     ------
     Where in `triples` a block is, and its scores.
     """
-    device, join, baselines = x.device, explainer.join, explainer.baselines
+    device, join = x.device, explainer.explainer.join
     person, other, placebo, cell = (
-        torch.as_tensor(rows, device=device)
-        for rows in (triples.person, triples.other, triples.own, cells[triples.person])
+        torch.as_tensor(rows, device=device) for rows in (triples.person, triples.other, triples.own, seen.cells)
     )
-    for block in _blocks(len(triples), own):
-        me, them, like_me = own.rows(person[block]), matches[block], placebos[block]
+    for block in _blocks(len(triples), seen.person.attribution):
+        me, them, like_me = seen.person[block], seen.match[block], seen.placebo[block]
         mine = x[person[block]]
         everyone = torch.arange(len(mine), device=device)
         with_theirs, with_placebos = (
-            explainer.explain(torch.where(is_financial, pool[rows[block]], mine), cell[block]).rows(everyone)
+            explainer.explainer.explain(torch.where(is_financial, pool[rows[block]], mine), cell[block]).rows(everyone)
             for rows in (other, placebo)
         )
-        n_known = baselines.n_known[cell[block]]
-        without_one = None if baselines.without_one is None else baselines.without_one[cell[block]]
-        # Were the placebo part of the baseline of the one pair alone, matches would look farther off than placebos.
-        apart, match, control, moved, moved_control = (
-            each.leaving_out(like_me, n_known, without_one) for each in (me, them, like_me, with_theirs, with_placebos)
-        )
-        pair = score_explained_pairs(apart, match, join)
-        null = score_explained_pairs(apart, control, join)
+        pair, null = score_explained_pairs(me, them, join), score_explained_pairs(me, like_me, join)
         yield (
             block,
             TripleScores(
                 pair,
                 null,
-                _gap(pair, moved, join),
-                _gap(null, moved_control, join),
-                _length(moved, join) - _length(moved_control, join),
+                _gap(pair, with_theirs, join),
+                _gap(null, with_placebos, join),
+                _length(with_theirs, join) - _length(with_placebos, join),
                 match=them,
                 control=like_me,
                 moved=with_theirs,

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.attribution import Explanation
+from evenhand.matching.identity import Identity
 from evenhand.metrics.outcomes import GroupOutcome, group_outcomes, outcome_metrics
 from evenhand.metrics.roc import ks_distance
-from evenhand.models.explaining import Explainer
+from evenhand.models.explaining import Explainer, HalvedExplainer
 from evenhand.models.scoring import joined, score_pairs, score_triples
 from evenhand.training.folds import ComparedFold, Fold
 
@@ -89,15 +90,16 @@ def fold_procedure(
     decision_threshold, consistency_threshold
         Probability from which a decision is favorable; CEC score above which reasoning counts as different.
     """
-    fold, sizes = compared.fold, explainer.baselines.sizes
+    fold = compared.fold
     cells = fold.cells_test
     person, match = fold.matched_test
     known = explainer.has_baseline(cells[person])
     person, match = person[known], match[known]
-    triples = compared.test_pairs.where(sizes[cells[compared.test_pairs.person]] > 1)
-    rows = (match, triples.other, triples.own)
-    seen_from = np.concatenate([cells[person], *[cells[triples.person]] * 2])
-    matches, others, placebos = explainer.see(x_train, np.concatenate(rows), seen_from).split([len(r) for r in rows])
+    halved = HalvedExplainer.of(explainer, x_train, fold.y_train, fold.group_train, _halves(fold, x_train))
+    triples = compared.test_pairs
+    triples = triples.where(halved.has_baseline(cells[triples.person], triples.own))
+    seen = halved.see(x_test, cells, x_train, triples.person, triples.other, triples.own)
+    matches = explainer.see(x_train, match, cells[person])
 
     def decided(logit: Tensor) -> Tensor:
         return explainer.model.probability(logit) >= decision_threshold
@@ -112,13 +114,13 @@ def fold_procedure(
             part.stretch,
             part.pair.reasoning_gap - part.placebo.reasoning_gap,
         )
-        for _, part in score_triples(explainer, own, x_test, cells, x_train, triples, others, placebos, is_financial)
+        for _, part in score_triples(halved, seen, x_test, x_train, triples, is_financial)
     )
     nothing = own.logit[..., :0].double()
     cec, reasoning_gap = pairs or [nothing] * 2
     pair, placebo, gap, placebo_gap, stretch, reasoning = found or [nothing] * 6
-    mine = decided(own.logit)[..., torch.as_tensor(triples.person, device=own.logit.device)]
-    same, same_placebo = mine == decided(others.logit), mine == decided(placebos.logit)
+    mine = decided(seen.person.logit)
+    same, same_placebo = mine == decided(seen.match.logit), mine == decided(seen.placebo.logit)
 
     def regime_b(first: Tensor, second: Tensor) -> Tensor:
         in_b, placebo_in_b = same & (first > consistency_threshold), same_placebo & (second > consistency_threshold)
@@ -139,6 +141,12 @@ def fold_procedure(
             same.double() - same_placebo.double(),
         ),
     }
+
+
+def _halves(fold: Fold, x_train: Tensor) -> Ints:
+    """Halves of the cells of the training people, as an audit makes them."""
+    identity = Identity.of(x_train.cpu().numpy(), fold.y_train, fold.group_train, None)
+    return identity.halves(fold.y_train * fold.n_groups + fold.group_train)
 
 
 def adjusted_mean(values: Tensor, weight: Tensor, *controls: Tensor) -> Tensor:

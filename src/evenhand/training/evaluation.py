@@ -190,7 +190,7 @@ def _baselines(data: TrainingData, table: int, device: torch.device) -> CellBase
     n = int(data.n_rows[table])
     cells = data.y[table, :n] * data.n_groups + data.group[table, :n]
     sizes = cells.bincount(minlength=len(rows)) * rows.isfinite().all(-1).cpu()
-    return CellBaselines(rows, sizes.numpy(), sizes.to(device).unsqueeze(-1).expand_as(rows))
+    return CellBaselines(rows, sizes.numpy())
 
 
 def _partners(data: TrainingData, settings: TrainingSettings, table: int) -> tuple[Tensor, Tensor]:

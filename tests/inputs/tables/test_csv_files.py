@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.tables import read_table
-from evenhand.inputs.tables.columns import MISSING_WORDS
+from evenhand.inputs.tables.typed_columns import MISSING_WORDS
 
 
 @pytest.fixture

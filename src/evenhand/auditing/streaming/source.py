@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.tables import TypedFile
 from evenhand.inputs.tables.arrow_files import ParquetFiles
-from evenhand.inputs.tables.columns import TypedColumns
 from evenhand.inputs.tables.raw import reading
+from evenhand.inputs.tables.typed_columns import TypedColumns
 from evenhand.system.files import write_atomically
 
 __all__ = ["Batch", "Source", "fingerprint", "open_source"]

@@ -439,11 +439,15 @@ def _arrow_table(reference: Any) -> pa.Table:  # noqa: ANN401
 
 def _with_known(reference: AuditReference, n_rows: int) -> AuditReference:
     """The reference with its people explained beforehand, where there is room and most are asked for repeatedly."""
-    pool = reference.pool
+    pool, evidence = reference.pool, reference.evidence
     n_values = pool.x.numel() * len(pool.groups.names)
     if n_values > _MOST_KNOWN_VALUES or n_rows < 2 * len(pool):
         return reference
-    return replace(reference, explainer=reference.explainer.knowing(pool.x, pool.labels))
+    if evidence is not None and 3 * n_values <= _MOST_KNOWN_VALUES:
+        halved = evidence.explainer
+        known = replace(halved, explainer=halved.explainer.knowing(pool.x, pool.labels))
+        evidence = replace(evidence, explainer=known)
+    return replace(reference, explainer=reference.explainer.knowing(pool.x, pool.labels), evidence=evidence)
 
 
 def _checked_pool(pool: People) -> People:

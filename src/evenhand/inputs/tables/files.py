@@ -15,10 +15,10 @@ import pyarrow as pa
 from evenhand.exceptions import DataFileError, EvenhandWarning
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.tables.arrow_files import ArrowFile, ParquetFiles
-from evenhand.inputs.tables.columns import TypedColumns
 from evenhand.inputs.tables.csv_files import CsvFile
 from evenhand.inputs.tables.raw import RawTable
 from evenhand.inputs.tables.statistics_files import READERS, StatisticsFile
+from evenhand.inputs.tables.typed_columns import TypedColumns
 from evenhand.inputs.tables.workbooks import Workbook
 
 __all__ = ["ENDINGS", "TypedFile", "open_table", "read_table", "typed"]

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.result import AuditResult
 from evenhand.matching import MatchReference
+from evenhand.matching.identity import Identity
 from evenhand.matching.placebos import placebo_pairs
 from evenhand.metrics.excess import ExcessEstimate, excess
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.explaining import Explainer, Seen
+from evenhand.models.explaining import Explainer, HalvedExplainer
 from evenhand.models.scoring import joined, score_triples
 
 __all__ = ["ALTERNATIVES", "alternative_p_values", "former_excess"]
@@ -54,14 +55,14 @@ def former_excess(
     audited = as_audited_model(model, table=X)
     x, cells = audited.encode(X), y * (group.max() + 1) + group
     explainer = Explainer.of(audited, x, y, group)
-    own = explainer.explain(x, cells)
+    half = Identity.of(x.numpy(), y, group, None).halves(cells)
+    halved = HalvedExplainer.of(explainer, x, y, group, half)
     points = MatchReference.of(X[list(finances)], y, group).points
     triples = placebo_pairs(points, y, group, n_neighbors=_NEIGHBORS, n_pairs=_TRIPLES)
-    triples = triples.where(explainer.baselines.sizes[cells[triples.person]] > 1)
-    matches = explainer.see(x, triples.other, cells[triples.person])
+    triples = triples.where(halved.has_baseline(cells[triples.person], triples.own))
+    seen = halved.see(x, cells, x, triples.person, triples.other, triples.own)
     is_financial = torch.as_tensor(audited.is_financial(list(X.columns), list(finances)))
-    placebos = Seen(own, torch.as_tensor(triples.own))
-    parts = score_triples(explainer, own, x, cells, x, triples, matches, placebos, is_financial)
+    parts = score_triples(halved, seen, x, x, triples, is_financial)
     scores = joined((part.pair.cec, part.placebo.cec, part.gap, part.placebo_gap) for _, part in parts)
     cec, placebo, gap, placebo_gap = (column.numpy() for column in scores)
     return excess(cec, placebo, triples.nodes, control=gap - placebo_gap)
