@@ -106,7 +106,7 @@ def test_what_is_no_input_stays_out_of_an_audit_without_a_model(evenhand, loans,
 @pytest.mark.filterwarnings("default::evenhand.EvenhandWarning")
 def test_what_is_no_input_stays_out_of_training(evenhand, loans, tmp_path):
     arguments = [option for option in BASICS if option != "--no-evidence"]
-    code, _, err = evenhand("train", loans, *arguments, "--epochs", 1, "--out", tmp_path / "model")
+    code, _, err = evenhand("train", loans, *arguments, "--epochs", 20, "--out", tmp_path / "model")
     assert code == 0, err
     assert told(err, UNFIT)
     code, _, err = evenhand("audit", loans, *BASICS, "--model", tmp_path / "model", "--out", tmp_path)

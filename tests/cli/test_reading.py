@@ -31,7 +31,7 @@ def people():
 
 @pytest.fixture(scope="module")
 def model(people, tmp_path_factory):
-    fitted = eh.CECClassifier(financial_features=["income", "rate"], epochs=3, random_state=0)
+    fitted = eh.CECClassifier(financial_features=["income", "rate"], epochs=40, random_state=0)
     fitted.fit(people[["income", "rate", "balance", "job"]], people["paid"], sensitive_features=people["sex"])
     return fitted.save(tmp_path_factory.mktemp("reading") / "model")
 

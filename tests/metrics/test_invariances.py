@@ -273,6 +273,10 @@ def screen(p):
     return proxies.proxy_screen(pd.DataFrame(p.X, columns=list(p.columns)), p.group, names=p.names, n_trees=3)
 
 
+def strengths(p):
+    return proxies.feature_strengths(pd.DataFrame(p.X, columns=list(p.columns)), p.group, names=p.names)
+
+
 ESTIMATE = ("value", "ci_low", "ci_high", "standard_error")
 OF_PAIRS = (ROWS, COLUMNS, TWICE, UNITS)
 OF_EXCESS = (ROWS, TWICE, UNITS)
@@ -373,6 +377,7 @@ CATALOG: dict[str, list[Entry]] = {
     "segmented_approvals": [
         Entry(lambda p: disparity.segmented_approvals(p.decision, p.group, p.segment, **p.options), OF_GROUPS)
     ],
+    "feature_strengths": [Entry(strengths, (ROWS, NAMES, CODES, COLUMNS, UNITS))],
     "proxy_screen": [
         Entry(screen, DRAWN_PEOPLE),
         Entry(lambda p: screen(p).features, (ROWS, NAMES, CODES, COLUMNS, UNITS)),

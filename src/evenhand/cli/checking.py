@@ -24,8 +24,8 @@ def check(
     What is not named by an option is proposed. `audit.toml` in the folder holds the proposals with a comment on each.
 
     \b
-    Example, after `evenhand data save german --out german.csv`:
-      evenhand check german.csv --out check
+    Example, after `evenhand data save taiwan --people 3000 --out cards.csv`:
+      evenhand check cards.csv --out check
     """
     from rich.console import Console
 
