@@ -45,7 +45,7 @@ def test_decisions_are_the_given_ones_of_people_and_matches(loans):
     outcome = found.to_dict()["outcome"]
     assert outcome["positive_rate"] == pytest.approx(decisions.mean())
     assert outcome["accuracy"] == pytest.approx(accuracy_score(y, decisions))
-    assert any("a decision that no one made" in warning for warning in found.warnings)
+    assert any("Decisions are those that were made" in warning for warning in found.warnings)
 
 
 def test_decisions_of_the_scores_given_change_nothing(loans):
@@ -134,3 +134,16 @@ def test_a_stream_finds_the_same(loans, tmp_path):
     same = ["person", "match", "decision", "match_decision", "regime", "person_id", "match_id"]
     pd.testing.assert_frame_equal(found.pairs[same], audited(loans).pairs[same], check_dtype=False)
     assert set(found.cases(2)["person_id"]) <= set(ids)
+
+
+def test_the_gap_in_decisions_is_that_of_the_decisions_made(loans):
+    """Decisions that favor one group and have nothing to do with the score are found in decisions, not in scores."""
+    _, X, _, group = loans[:4]
+    rng = np.random.default_rng(0)
+    favored = np.asarray(group) == np.unique(group)[0]
+    decisions = (rng.random(len(X)) < np.where(favored, 0.8, 0.4)).astype(int)
+    found = audited(loans, decisions=decisions).to_dict()["score_gap"]
+    assert abs(found["decision"]["value"]) == pytest.approx(0.4, abs=0.15)
+    assert found["decision"]["p_value"] < 0.001
+    own = audited(loans, decisions=None).to_dict()["score_gap"]
+    assert found["logit"] == own["logit"]

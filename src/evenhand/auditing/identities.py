@@ -17,7 +17,7 @@ from evenhand.system.hashing import person_hash
 
 __all__ = ["fingerprint_of", "is_same_people", "people_prints", "person_buckets", "reference_hash", "shown_prints"]
 
-_EVERYONE = "(label and group)"
+_EVERYONE, _ID = "(label and group)", "(id)"
 
 
 def person_buckets(people: People, financial: Sequence[str]) -> NDArray[np.int64]:
@@ -31,24 +31,27 @@ def person_buckets(people: People, financial: Sequence[str]) -> NDArray[np.int64
 
 
 def people_prints(people: People) -> NDArray[np.uint64]:
-    """Sums of the people's bits: of label and group, and of each column with them, of shape (1 + n_columns,).
+    """Sums of the people's bits: of label and group, and with them of ids and of each column, (2 + n_columns,).
 
-    Those of parts of the people add up, and the order of the people plays no part.
+    Those of parts of the people add up, and the order of the people plays no part. Without ids, theirs is 0.
     """
     cells = pd.DataFrame(_cells(people))
     whose = hash_rows(cells)
     columns = [person_hash(hash_rows(people.table[[name]]) + whose) for name in people.table.columns]
-    return np.array([bits.sum(dtype=np.uint64) for bits in (person_hash(whose), *columns)], dtype=np.uint64)
+    no_one = np.zeros(0, dtype=np.uint64)
+    ids = no_one if people.ids is None else person_hash(hash_rows(pd.DataFrame({_ID: people.ids}).astype(str)) + whose)
+    return np.array([bits.sum(dtype=np.uint64) for bits in (person_hash(whose), ids, *columns)], dtype=np.uint64)
 
 
 def shown_prints(prints: NDArray[np.uint64], columns: Sequence[str]) -> dict[str, str]:
-    """The sums by column, as sixteen hexadecimal digits each."""
-    return {name: f"{bits:016x}" for name, bits in zip((_EVERYONE, *columns), prints.tolist(), strict=True)}
+    """The sums by column, as sixteen hexadecimal digits each; ids only where there are any."""
+    named = zip((_EVERYONE, _ID, *columns), prints.tolist(), strict=True)
+    return {name: f"{bits:016x}" for name, bits in named if bits or name != _ID}
 
 
 def fingerprint_of(prints: Mapping[str, str], n_people: int) -> str:
-    """SHA-256 of people's columns, labels and groups, whatever the order of people and columns."""
-    lines = [f"{len(name)}:{name}:{bits}" for name, bits in sorted(prints.items())]
+    """SHA-256 of people's columns, labels and groups, whatever their ids and the order of people and columns."""
+    lines = [f"{len(name)}:{name}:{bits}" for name, bits in sorted(prints.items()) if name != _ID]
     return hashlib.sha256("\n".join([str(n_people), *lines]).encode()).hexdigest()
 
 
@@ -60,12 +63,14 @@ def reference_hash(pool: People) -> str:
 def is_same_people(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool | None:
     """Whether two audits are of the same people, from the `data` of their summaries; None where that is not known.
 
-    They are if there are as many, with the same labels and groups, and if the columns that both have are the same.
+    They are if there are as many, with the same labels and groups, and the same ids where both have ids; otherwise if
+    the columns that both have are the same.
     """
     own, other = (data.get("column_prints") for data in (first, second))
     if not own or not other:
         return None
-    shared = [name for name in own if name in other and name != _EVERYONE]
+    has_ids = _ID in own and _ID in other
+    shared = [_ID] if has_ids else [name for name in own if name in other and name not in (_EVERYONE, _ID)]
     return (
         first["n_people"] == second["n_people"]
         and own[_EVERYONE] == other[_EVERYONE]

@@ -146,9 +146,8 @@ def reservations_of(
         other.append(f"Financial features that may be protected characteristics themselves: {', '.join(protected)}.")
     if reference.pool.decisions is not None:
         other.append(
-            "Decisions are those that were made, in regimes, approvals and outcome metrics. What needs a decision that "
-            "no one made follows from the score and the decision threshold: the score gap in decisions, the excess of "
-            "Regime B, splits of the excess by decision, and approvals at other cut-offs."
+            "Decisions are those that were made. Approvals at other cut-offs follow from the score. The score gap in "
+            "decisions holds finances equal by regression alone: no one decided about a person with another's finances."
         )
     if diagnostics.constant_features:
         constant = list(diagnostics.constant_features)

@@ -414,7 +414,14 @@ def _scored(
     seen = reference.explainer.see(people.x, people.cells, pool.x, pairs.person, pairs.other, pairs.own)
     probability = reference.explainer.explainer.model.probability
     decided, match_decided, placebo_decided = (
-        _decisions(probability(who.logit), decision_threshold) for who in (seen.person, seen.match, seen.placebo)
+        _decisions(probability(who.logit), decision_threshold)
+        if group.decisions is None
+        else group.decisions[rows].astype(np.bool_)
+        for who, group, rows in (
+            (seen.person, people, pairs.person),
+            (seen.match, pool, pairs.other),
+            (seen.placebo, pool, pairs.own),
+        )
     )
     result = _Scores(
         pair=np.empty((n, 4)),
@@ -436,6 +443,9 @@ def _scored(
         result.contributions[block] = (part.pair.contributions - part.placebo.contributions).cpu()
         result.weights[block] = part.weight_difference(reference.deviation).cpu()
         result.score_gaps[block] = _score_gaps(part, probability, decision_threshold)
+    if people.decisions is not None:
+        # No one decided about the person with the match's finances; the regression holds the finances equal.
+        result.score_gaps[:, -1] = decided.astype(np.float32) - match_decided
     return result
 
 

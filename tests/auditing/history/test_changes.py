@@ -15,6 +15,7 @@ import evenhand as eh
 from evenhand.auditing.history.changes import compare_audits
 from evenhand.auditing.history.metrics import audit_metrics, people_of, sorted_pairs
 from evenhand.auditing.history.within_people import _paired_log_variance, _paired_variance, errors_within_people
+from evenhand.auditing.identities import is_same_people
 from evenhand.exceptions import DataFileError, EvenhandWarning, InvalidInputError, InvalidTypeError
 from evenhand.metrics.roc import auc, auc_influence
 
@@ -522,3 +523,15 @@ def test_people_are_those_of_the_audit_in_order(people, old):
     assert (found.label == people[1]).all()
     assert (found.group == people[2]).all()
     assert len(found) == 200
+
+
+def test_people_are_known_by_their_ids_where_both_audits_have_them(people):
+    X, y, group = people
+    ids = [f"a{k}" for k in range(len(y))]
+    first = audited(people, ids=ids)
+    renewed = audited((X.assign(f=X["f"] + 1e-3), y, group), ids=ids)
+    assert is_same_people(first.to_dict()["data"], renewed.to_dict()["data"])
+    others = audited(people, ids=[f"b{k}" for k in range(len(y))])
+    assert not is_same_people(first.to_dict()["data"], others.to_dict()["data"])
+    assert first.provenance.fingerprint == others.provenance.fingerprint  # of the same data
+    assert is_same_people(first.to_dict()["data"], audited(people).to_dict()["data"])  # by the columns

@@ -6,11 +6,9 @@ not seen it can treat it differently, so every gap, excess and difference that a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Literal, TypeAlias
 from zlib import crc32
 
@@ -21,7 +19,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, softmax
 
 from evenhand.datasets.dataset import load_dataset
-from evenhand.exceptions import DataFileError, EvenhandError
+from evenhand.exceptions import EvenhandError
 from evenhand.inputs.encoding import TableEncoder
 
 __all__ = [
@@ -169,14 +167,8 @@ def _hmda() -> People:
 
 
 def _taiwan() -> People:
-    path = Path(os.environ.get("EVENHAND_DATA", "")) / "taiwan" / "default_of_credit_card_clients.csv.gz"
-    if not path.exists():
-        raise DataFileError(f"{path} was not found: put it in the folder that EVENHAND_DATA names.")
-    table = pd.read_csv(path, index_col="ID")
-    y = 1 - table.pop("default payment next month").to_numpy(dtype=np.int64)
-    for column in ("EDUCATION", "MARRIAGE"):
-        table[column] = table[column].astype(str)
-    return _encoded(table.drop(columns="SEX"), y, ("LIMIT_BAL", "BILL_AMT1", "PAY_AMT1", "PAY_0"))
+    data = load_dataset("taiwan")
+    return _encoded(data.X, data.y, data.financial_features)
 
 
 def _own() -> People:
