@@ -32,6 +32,10 @@ def largest_gap(summary: Summary) -> Mapping[str, Any]:
 
 def finding_table(summary: Summary) -> Table:
     """The four questions, strongest finding first."""
+    limits = (
+        Column("limit", "number", lambda r: "" if r["limit"] is None else r["limit"]),
+        Column("within the limit", "text", lambda r: r["within_limit"] or ""),
+    )
     columns = (
         text("question"),
         text("answer"),
@@ -40,8 +44,7 @@ def finding_table(summary: Summary) -> Table:
         Column("p-value", "p", "p_value"),
         Column("p-value, adjusted", "p", "p_adjusted"),
         Column("test", "text", lambda r: _SIDES[r["key"]]),
-        Column("limit", "number", lambda r: "" if r["limit"] is None else r["limit"]),
-        Column("within the limit", "text", lambda r: r["within_limit"] or ""),
+        *(limits if summary["settings"]["limits"] else ()),
         Column("sentence", "long text", where="workbook"),
     )
     caption = "Four questions about the model, with 95 % intervals; p-values are adjusted over the four (Holm)."
