@@ -455,3 +455,10 @@ def test_the_reservations_on_a_dataset_are_among_the_warnings():
     )
     assert found.warnings[-1:] == data.reservations
     assert any("Sex cannot be recovered" in warning for warning in found.to_dict()["warnings"])
+
+
+def test_a_label_named_after_a_bad_outcome_is_remarked(scored):
+    table, y, group = scored
+    said = "The label is called 'default', and 1 counts as the favorable outcome"
+    assert any(said in warning for warning in audited(table, y.rename("default"), group))
+    assert not any(said in warning for warning in audited(table, y.rename("repaid"), group))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import FINISHING_STEPS, assemble, screened_people
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch, explained_by_label
-from evenhand.auditing.direction import check_direction
+from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable
@@ -184,12 +184,13 @@ def audit(
         favorable=favorable or "high",
         decision_threshold=decision_threshold_of(model, audited, options),
     )
+    notes = (*notes_on_label(getattr(y, "name", None), favorable), *reservations_on(X))
     fitted = AuditReference.of(audited, options, pool, len(people))
     with shown_sampling(fitted, len(people), is_shown=progress) as watched:
         is_shown = progress and watched is fitted  # otherwise sampling shows how far it is
         with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS, is_shown=is_shown, after=PATIENCE) as advance:
             found = audit_batch(watched, people, _by_columns(in_row_order(by, X, "by"), len(people)), advance=advance)
-            return _assembled(fitted, found, reservations_on(X), advance)
+            return _assembled(fitted, found, notes, advance)
 
 
 def sensitivity(

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from evenhand.auditing.options import Favorable
 from evenhand.auditing.people import People
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.checking.names import names_a_bad_outcome
 from evenhand.metrics.estimate import Estimate
 from evenhand.metrics.roc import auc_interval
 from evenhand.models.protocol import AuditedModel
 
-__all__ = ["check_direction", "is_wrong_way_round", "own_score"]
+__all__ = ["check_direction", "is_wrong_way_round", "notes_on_label", "own_score"]
 
 _ASKED = 20_000  # people who are scored to see which way round the score is
 _FEW = 10  # of either label, whom a score may separate the wrong way round by chance
@@ -33,6 +34,24 @@ def own_score(probability: Score, favorable: Favorable) -> Score:
     (0.25, 0.75)
     """
     return 1 - probability if favorable == "low" else probability
+
+
+def notes_on_label(name: object, favorable: Favorable | None) -> tuple[str, ...]:
+    """What to say of a label whose name is that of a bad outcome, unless the user said which scores are good.
+
+    Examples
+    --------
+    >>> notes_on_label("repaid", None), notes_on_label("default", "low")
+    ((), ())
+    >>> notes_on_label("default", None)[0][:72]
+    "The label is called 'default', and 1 counts as the favorable outcome: if"
+    """
+    if favorable is not None or not isinstance(name, str) or not names_a_bad_outcome(name):
+        return ()
+    return (
+        f"The label is called {name!r}, and 1 counts as the favorable outcome: if it is the bad one, pass "
+        '`favorable="low"` (--favorable low), or decisions, regimes and reasons are the wrong way round.',
+    )
 
 
 def is_wrong_way_round(area: Estimate, n_fewest: int) -> bool:

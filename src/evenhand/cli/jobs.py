@@ -11,6 +11,7 @@ import pandas as pd
 
 from evenhand import load_model
 from evenhand.auditing.audit import audit
+from evenhand.auditing.direction import notes_on_label
 from evenhand.auditing.options import AuditOptions, AuditSettings, RoleOptions, StreamOptions
 from evenhand.auditing.reference import input_columns
 from evenhand.auditing.streaming import audit_stream
@@ -209,6 +210,8 @@ def _applicants(
     file = typed(raw, columns.needed, reading)
     notes = tuple(file.notes)
     if not is_checked:
+        if plan.positive_label is None:
+            notes = (*notes_on_label(plan.label, getattr(plan, "favorable", None)), *notes)
         inputs = file.table.select(list(columns.features)).to_pandas()
         columns, left_out = without_unfit(columns, inputs, asked=asked, is_named=features is not None)
         notes += left_out

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
-from evenhand.auditing.direction import check_direction
+from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
@@ -239,6 +239,8 @@ def audit_stream(
     asked = (*financial_features, *keep_inputs, *(features or ()))
     first = people.read(people.batches[0], columns.features).to_pandas(use_threads=False)
     columns, left_out = without_unfit(columns, first, asked=asked, is_named=named is not None)
+    if positive_label is None:
+        left_out = (*notes_on_label(label, favorable), *left_out)
     plan = _plan(model, people, columns, reference, reading, options, how)
     check_resumable(
         store,
@@ -340,7 +342,7 @@ def _finished(
     is_shown: bool,
     left_out: tuple[str, ...],
 ) -> AuditResult:
-    """The result of batches that are all finished; `left_out` says which columns are no inputs."""
+    """The result of batches that are all finished; `left_out` says what a reader must know of the columns."""
     context, n = plan.context, len(people.batches)
     pool = context.reference.pool
     batches = StoredBatches(store.folder, [batch.number for batch in people.batches], _n_workers(how))

@@ -9,6 +9,7 @@ __all__ = [
     "is_index_name",
     "known_after",
     "may_be_known_after",
+    "names_a_bad_outcome",
     "names_a_date",
     "names_a_group",
     "names_an_id",
@@ -27,6 +28,12 @@ _ID_ENDINGS = frozenset({"number", "no", "nr", "num", "nummer", "ref", "referenc
 _ID_HOLDERS = "account|acct|applicant|application|app|borrower|case|client|customer|cust|loan|member|person|record|user"
 _JOINED_ID = re.compile(rf"({_ID_HOLDERS})(id|no|nr|num|number)?", re.IGNORECASE)
 _DATE_WORDS = frozenset({"date", "dates", "datetime", "dt", "dob", "datum", "timestamp", "birthday", "birthdate"})
+
+_BAD_OUTCOMES = frozenset(
+    {"arrears", "bad", "bankruptcy", "charged", "chargeoff", "declined", "default", "defaulted", "delinquency"}
+    | {"delinquent", "denied", "fraud", "loss", "overdue", "refused", "rejected"}
+)
+_NOT = frozenset({"no", "non", "not", "never"})
 
 _SETTLED = "is settled by the decision or after it"
 _AFTER = tuple(
@@ -78,6 +85,18 @@ def names_an_id(name: str) -> bool:
     if not words:
         return False
     return bool(_ID_WORDS & set(words)) or words[-1] in _ID_ENDINGS or _JOINED_ID.fullmatch(name.strip()) is not None
+
+
+def names_a_bad_outcome(name: str) -> bool:
+    """Whether the name of a label is that of an outcome that no one wants, such as a default.
+
+    Examples
+    --------
+    >>> [names_a_bad_outcome(name) for name in ("default", "SeriousDelinquency", "loan_repaid", "no_default")]
+    [True, True, False, False]
+    """
+    words = set(words_of(name))
+    return bool(_BAD_OUTCOMES & words) and not _NOT & words
 
 
 def names_a_date(name: str) -> bool:
