@@ -251,7 +251,7 @@ data = eh.load_dataset("synthetic", n=300)
 data.X.assign(y=data.y, sex=data.group).to_parquet(folder / "people.parquet")
 model = torch.nn.Linear(data.X.shape[1], 1)
 eh.audit_stream(model, folder / "people.parquet", label="y", group="sex", evidence=False, engine="dask", n_jobs=1,
-                financial_features=data.financial_features, out=folder / "audit")
+                favorable="high", financial_features=data.financial_features, out=folder / "audit")
 """,
         encoding="utf-8",
     )
