@@ -236,7 +236,7 @@ def test_identifiers_and_numbers_written_as_text_are_noticed(rng):
     model = eh.CECClassifier(epochs=1, cec_weight=0, equalized_odds_weight=0, random_state=0)
     model.fit(table, y, sensitive_features=group)
     result = eh.audit(model, table, y, sensitive_features=group, financial_features=["income"], evidence=False)
-    assert any("The input 'id' has a code of its own for every row" in warning for warning in result.warnings)
+    assert any("The input 'id' has a different code in every row" in warning for warning in result.warnings)
     money = table.assign(debt=[f"€ {k},000.50" for k in range(n)])
     with pytest.raises(
         InvalidInputError, match=r"'debt' is text with 120 different values in 120 people \(such as '€ 0"

@@ -86,7 +86,7 @@ def test_the_configuration_is_one_that_an_audit_accepts(found, tmp_path):
     assert plan.drop == ("Unnamed: 0", "application_id", "opened", "collected")
     assert plan.drop_missing
     text = path.read_text()
-    assert "# has a number of its own for every row" in text
+    assert "# has a different number in every row" in text
     assert "# - 'debt_ratio' has -999 in 15 rows" in text
 
 

@@ -134,7 +134,7 @@ def test_a_model_that_needs_an_id_is_refused_until_it_is_named(evenhand, loans, 
     code, _, err = evenhand(*arguments, "--keep-inputs", "Unnamed: 0,loan_id")
     assert code == 0, err
     found = json.loads((tmp_path / "audit.json").read_text())
-    assert any("'loan_id' has a number of its own" in warning for warning in found["warnings"])
+    assert any("'loan_id' has a different number" in warning for warning in found["warnings"])
 
 
 @pytest.mark.filterwarnings("default::evenhand.EvenhandWarning")

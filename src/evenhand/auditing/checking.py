@@ -170,7 +170,7 @@ class CheckResult:
                 _list(self.financial),
                 _reason(self.financial),
             ),
-            Choice("Columns that are no inputs; a model that names its inputs takes those.", "drop", self._dropped()),
+            Choice("Columns that are not inputs; a model that names its inputs takes those.", "drop", self._dropped()),
         ]
         n_groupless = 0 if self.groups is None else self.groups.n_missing
         if n_groupless or self.n_without_label:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -61,77 +62,55 @@ def reproduce(
     typer.echo(f"\nWritten: {found.page}")
 
 
-_Quick = Annotated[bool, typer.Option("--quick", help="A few small cells, in seconds.")]
-_Cells = Annotated[str | None, typer.Option(help="Parts of the names of cells to run: german,adult; all by default.")]
-_Replicates = Annotated[int | None, typer.Option(help="Data sets in each cell.")]
-_Minutes = Annotated[float | None, typer.Option(help="Begin no audit after this time; a second run goes on.")]
-_Processes = Annotated[int, typer.Option(help="Processes, each on one core.")]
-_Page = Annotated[Path | None, typer.Option(help="Markdown page whose tables are replaced.")]
+def _study_command(name: str, study: str, purpose: str) -> Callable[..., None]:
+    """The command of a study: `evenhand NAME`."""
 
+    def command(
+        quick: Annotated[bool, typer.Option("--quick", help="A few small cells, in seconds.")] = False,
+        cells: Annotated[
+            str | None, typer.Option(help="Parts of the names of cells to run: german,adult; all by default.")
+        ] = None,
+        replicates: Annotated[int | None, typer.Option(help="Data sets in each cell.")] = None,
+        minutes: Annotated[
+            float | None, typer.Option(help="Begin no audit after this time; a second run goes on.")
+        ] = None,
+        n_jobs: Annotated[int, typer.Option(help="Processes, each on one core.")] = 1,
+        out: Annotated[Path, typer.Option(help="Folder for audits and tables.")] = Path(study),
+        page: Annotated[Path | None, typer.Option(help="Markdown page whose tables are replaced.")] = None,
+    ) -> None:
+        from evenhand.research.studies.publish import STUDIES, run_study
 
-def calibrate(
-    quick: _Quick = False,
-    cells: _Cells = None,
-    replicates: _Replicates = None,
-    minutes: _Minutes = None,
-    n_jobs: _Processes = 1,
-    out: Annotated[Path, typer.Option(help="Folder for audits and tables.")] = Path("calibration"),
-    page: _Page = None,
-) -> None:
-    """Measure false alarms and coverage of every test of the audit, where there is nothing to find.
+        run_study(
+            STUDIES[study],
+            out,
+            quick=quick,
+            cells=() if cells is None else names_in(cells),
+            replicates=replicates,
+            n_jobs=n_jobs,
+            minutes=minutes,
+            page=page,
+            progress=True,
+            say=typer.echo,
+        )
+        typer.echo(f"Written: {out / f'{study}.md'}")
 
-    Hours of one core, unless --quick or --minutes says otherwise. A second run adds the audits that are missing.
-
-    \b
-    Example:
-      evenhand calibrate --quick --out calibration
-    """
-    _run("CALIBRATION", quick, cells, replicates, minutes, n_jobs, out, page)
-
-
-def power(
-    quick: _Quick = False,
-    cells: _Cells = None,
-    replicates: _Replicates = None,
-    minutes: _Minutes = None,
-    n_jobs: _Processes = 1,
-    out: Annotated[Path, typer.Option(help="Folder for audits and tables.")] = Path("power"),
-    page: _Page = None,
-) -> None:
-    """Measure how often the audit finds biases that were put there, beside other tests.
+    command.__name__ = name
+    command.__doc__ = f"""{purpose}
 
     Hours of one core, unless --quick or --minutes says otherwise. A second run adds the audits that are missing.
 
     \b
     Example:
-      evenhand power --quick --out power
+      evenhand {name} --quick --out {study}
     """
-    _run("POWER", quick, cells, replicates, minutes, n_jobs, out, page)
+    return command
 
 
-def _run(
-    name: str,
-    quick: bool,
-    cells: str | None,
-    replicates: int | None,
-    minutes: float | None,
-    n_jobs: int,
-    out: Path,
-    page: Path | None,
-) -> None:
-    from evenhand.research.studies import publish
-
-    study = getattr(publish, name)
-    publish.run_study(
-        study,
-        out,
-        quick=quick,
-        cells=() if cells is None else names_in(cells),
-        replicates=replicates,
-        n_jobs=n_jobs,
-        minutes=minutes,
-        page=page,
-        progress=True,
-        say=typer.echo,
-    )
-    typer.echo(f"Written: {out / f'{study.name}.md'}")
+calibrate = _study_command(
+    "calibrate",
+    "calibration",
+    "Measure false alarms and coverage of every test of the audit, where there is nothing to find.",
+)
+power = _study_command(
+    "power", "power", "Measure how often the audit finds biases that were put there, beside other tests."
+)

@@ -42,11 +42,11 @@ _SEVERITIES: dict[str, Severity] = {
 }
 
 ADVICE: dict[str, str] = {
-    "saved index": "it is no input; leave it out",
-    "id": "it is no input; leave it out",
+    "saved index": "it is not an input; leave it out",
+    "id": "it is not an input; leave it out",
     "date": "leave it out, or turn it into a number such as an age in months",
     "text number": "turn the values into numbers",
-    "sentinel": "make it a missing value, or a column of its own",
+    "sentinel": "make it a missing value, or put it in a separate column",
     "free text": "a model cannot learn from it; leave it out",
     "constant": "it says nothing about anyone",
     "almost constant": "it says little about anyone",
@@ -160,7 +160,7 @@ def signs_of(column: Distinct) -> Iterator[Sign]:
         codes = sentinels(column.values.astype(np.float64), column.counts)
         if codes:
             shown = ", ".join(f"{value:.0f} in {n:,} rows" for value, n in codes.items())
-            yield Sign("sentinel", f"has {shown}, far from all other values, which may be a code and no amount")
+            yield Sign("sentinel", f"has {shown}, far from all other values, which may be a code rather than an amount")
     else:
         yield from _text_signs(column)
 
@@ -221,7 +221,7 @@ def _unfit(column: Distinct) -> Sign | None:
         return None
     is_code = _matches(_TOKEN, texts).mean() >= _NEARLY_ALL and _matches(_NUMBER_TEXT, texts).mean() < 0.5
     if is_code or (names_an_id(column.name) and not any(" " in text for text in texts[:20])):
-        return Sign("id", f"has a code of its own for {_nearly_all(column)}, such as {texts[0]!r}")
+        return Sign("id", f"has a different code in {_nearly_all(column)}, such as {texts[0]!r}")
     return None
 
 
@@ -230,7 +230,7 @@ def _unfit_numbers(column: Distinct) -> Sign | None:
     if column.is_unique and is_index_name(column.name):
         return Sign("saved index", f"numbers the rows from {values[0]:.0f} to {values[-1]:.0f}")
     if column.is_unique and names_an_id(column.name):
-        return Sign("id", f"has a number of its own for {_nearly_all(column)}")
+        return Sign("id", f"has a different number in {_nearly_all(column)}")
     if column.n_known >= _FEW_ROWS and len(values) == column.n_known == column.n_rows:
         is_dense = values[-1] - values[0] == len(values) - 1
         if is_dense and column.ordered.is_monotonic_increasing:

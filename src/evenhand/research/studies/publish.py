@@ -16,7 +16,7 @@ from evenhand.research.studies.study import Cell, Line, chosen_cells, plan_of
 from evenhand.research.studies.study_tables import calibration_rows, calibration_tables, power_rows, power_tables
 from evenhand.system.files import json_ready, write_text
 
-__all__ = ["CALIBRATION", "POWER", "Study", "run_study"]
+__all__ = ["CALIBRATION", "POWER", "STUDIES", "Study", "run_study"]
 
 C = TypeVar("C", bound=Cell)
 _BEGIN, _END = "<!-- tables: begin -->", "<!-- tables: end -->"
@@ -61,6 +61,7 @@ CALIBRATION = Study(
     calibration_tables,
 )
 POWER = Study("power", power.CELLS, 100, power.QUICK_CELLS, 8, 0.95, power_rows, power_tables)
+STUDIES: dict[str, Study[Any]] = {study.name: study for study in (CALIBRATION, POWER)}
 
 
 def run_study(
