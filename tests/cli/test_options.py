@@ -40,8 +40,8 @@ def test_every_option_is_on_the_command_line_and_in_toml(tmp_path):
         assert f"--{option.name.replace('_', '-')}" in shown
         values = {bool: "true", int: "3", float: "0.25", str: '"a"', tuple: '["a", "b"]', dict: "{weighing = 0.25}"}
         value = values[_kind(option)]
-        if option.name in ("engine", "scheduler", "encoding", "decimal", "thousands", "favorable"):
-            continue  # only some words are taken
+        if option.name in ("engine", "scheduler", "encoding", "decimal", "thousands", "favorable", "trust_pickle"):
+            continue  # only some words are taken, or none in a file
         (tmp_path / "a.toml").write_text(f"{option.name} = {value}")
         found = getattr(plan_from_toml(tmp_path / "a.toml", AuditPlan), option.name)
         assert found in (True, 3, 0.25, "a", ("a", "b"), {"weighing": 0.25})
@@ -105,3 +105,14 @@ def test_limits_are_the_same_from_the_command_line_from_toml_and_from_python(tmp
 
 def _stop():
     raise InvalidInputError("far enough")
+
+
+def test_a_file_cannot_allow_itself_to_run_code(tmp_path):
+    config = tmp_path / "audit.toml"
+    config.write_text("trust_pickle = true\n")
+    with pytest.raises(
+        InvalidInputError, match=r"sets trust_pickle, which lets a file run code: only the command line"
+    ):
+        plan_from_toml(config, AuditPlan)
+    config.write_text("trust_pickle = false\n")
+    assert not plan_from_toml(config, AuditPlan).trust_pickle

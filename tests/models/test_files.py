@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -648,7 +649,7 @@ for line in sys.stdin:
 """
 IMPORTS = {
     **dict.fromkeys(("categories.cbm", "categories.json"), ("catboost", "pandas", "evenhand.models.trees")),
-    "linear.onnx": ("onnx", "onnxruntime", "onnx2torch", "evenhand.models.onnx"),
+    "linear.onnx": ("onnx", "onnxruntime", "evenhand.models.onnx"),
 }
 
 
@@ -687,6 +688,58 @@ def test_damaged_files_read_apart_end_in_a_sentence(copied_processes, n_cases, s
     assert outcome(saved[copied_processes][0], X) == "read"
     found = fuzz(copied_processes, saved, people, tmp_path, n_cases)
     print(copied_processes, dict(Counter(found)))
+
+
+def test_a_skops_file_may_not_become_larger_than_memory_allows(saved, tmp_path, monkeypatch):
+    monkeypatch.setattr("evenhand.models.files.skops_files._LARGEST", 60_000_000)
+    many, zeros, nested = (tmp_path / f"{name}.skops" for name in ("many", "zeros", "nested"))
+    with zipfile.ZipFile(saved["linear.skops"][0]) as whole:
+        schema = json.loads(whole.read("schema.json"))
+        parts = {name: whole.read(name) for name in whole.namelist() if name != "schema.json"}
+    name, array = next((name, part) for name, part in parts.items() if name.endswith(".npy"))
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros(10_000_000))
+    packed = io.BytesIO()
+    np.savez_compressed(packed, data=np.zeros(10_000_000))
+    more = {**schema, "more": [{"__class__": "ndarray", "file": name}] * 20_000}
+    for path, plan, part in (
+        (many, more, array + bytes(4_000)),
+        (zeros, schema, buffer.getvalue()),
+        (nested, schema, packed.getvalue()),
+    ):
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("schema.json", json.dumps(plan))
+            for other, content in {**parts, name: part}.items():
+                archive.writestr(other, content)
+        assert path.stat().st_size < 5_000_000
+        with pytest.raises(ModelFileError, match=r"cannot be read as skops: it becomes 0\.\d GB, and 0\.05"):
+            load_model(path)
+
+
+def test_a_tree_that_its_library_walks_differently_is_refused(saved, tmp_path):
+    content = json.loads(saved["xgboost.json"][0].read_bytes())
+    trees = content["learner"]["gradient_booster"]["model"]["trees"]
+    trees[0]["left_children"][0] = -2  # not a leaf to XGBoost, which knows -1 alone
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(ModelFileError, match=r"scores \d+ of 512 made-up people differently|crashed|cannot be read"):
+        load_model(path)
+    content = json.loads(saved["catboost.json"][0].read_bytes())
+    feature = content["features_info"]["float_features"][0]
+    feature["borders"] = feature["borders"][::-1]
+    path.write_text(json.dumps(content))
+    with pytest.raises(ModelFileError, match=r"scores \d+ of 512 made-up people differently|cannot be read"):
+        load_model(path)
+
+
+def test_a_lightgbm_file_with_nul_bytes_is_refused_at_once(saved, tmp_path):
+    text = saved["lightgbm.txt"][0].read_bytes()
+    path = tmp_path / "model.txt"
+    path.write_bytes(text[:200] + b"\0" * 5 + text[200:])
+    begun = time.perf_counter()
+    with pytest.raises(ModelFileError, match="is damaged: a text file holds no NUL bytes"):
+        load_model(path)
+    assert time.perf_counter() - begun < 5
 
 
 def test_trees_altered_by_hand_are_not_walked(saved, people, tmp_path):

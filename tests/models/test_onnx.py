@@ -2,9 +2,9 @@
 
 import io
 import pickle
-import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnx
@@ -24,6 +24,9 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.onnx import OnnxModel, onnx_network
+from evenhand.models.onnx_process import OnnxProcesses
+
+pytestmark = pytest.mark.integration  # models are scored in a process apart
 
 
 def exported(estimator, X, **settings):
@@ -49,11 +52,16 @@ def graph(nodes, outputs, constants=(), width=4):
         "made",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, width])],
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, None]) for name in outputs],
-        [numpy_helper.from_array(np.asarray(value, dtype=np.float32), name) for name, value in constants],
+        [numpy_helper.from_array(_as_constant(value), name) for name, value in constants],
     )
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     return model.SerializeToString()
+
+
+def _as_constant(value):
+    array = np.asarray(value)
+    return array if array.dtype == np.int64 else array.astype(np.float32)
 
 
 @pytest.mark.parametrize("zipmap", [True, False])
@@ -138,34 +146,77 @@ def test_a_network_with_normalized_layers_is_scored_in_log_odds(numbers):
         torch.testing.assert_close(audited.margin(x).float(), module(x.float()).squeeze(-1), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.integration
-def test_what_onnx2torch_converts_is_differentiated():
-    # onnx2torch imports two image operators that a torchvision of another build lacks; none is in this graph.
-    code = """
-import io, sys, types, warnings
-vision, operators = types.ModuleType("torchvision"), types.ModuleType("torchvision.ops")
-operators.roi_align, vision.ops = None, operators
-sys.modules |= {"torchvision": vision, "torchvision.ops": operators}
-import torch
-from evenhand.models.dispatch import as_audited_model
-from evenhand.models.onnx import OnnxModel
-torch.manual_seed(0)
-layers = torch.nn.Linear(4, 6), torch.nn.LayerNorm(6), torch.nn.Tanh(), torch.nn.Linear(6, 1)
-module = torch.nn.Sequential(*layers).eval()
-file = io.BytesIO()
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    axes = {"x": {0: "n"}}
-    torch.onnx.export(module, (torch.zeros(2, 4),), file, dynamo=False, input_names=["x"], dynamic_axes=axes)
-audited = as_audited_model(OnnxModel(file.getvalue()))
-assert audited.kind == "ONNX model converted by onnx2torch", audited.kind
-x = torch.randn(20, 4).double()
-found = audited.attribute(x, torch.zeros_like(x), 256, "midpoint")
-assert found.completeness_gap.max() < 1e-3
-with torch.no_grad():
-    torch.testing.assert_close(found.logit, module.double()(x).squeeze(-1))
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
+def loops_for(x_above):
+    """A model that ends at once for people below a value, and never for others."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["go_on"]), helper.make_node("Identity", ["v"], ["w"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("v", TensorProto.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("w", TensorProto.FLOAT, None),
+        ],
+    )
+    return [
+        helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
+        helper.make_node("Greater", ["most", "limit"], ["first"]),
+        helper.make_node("MatMul", ["x", "weight"], ["scores"]),
+        helper.make_node("Loop", ["", "first", "scores"], ["y"], body=body),
+    ], {"limit": np.float32(x_above), "weight": np.ones((4, 1))}
+
+
+def test_a_graph_that_does_not_end_for_some_people_is_stopped(monkeypatch):
+    nodes, constants = loops_for(10.0)
+    monkeypatch.setattr(OnnxProcesses.__init__, "__defaults__", (2.0,))
+    model = OnnxModel(graph(nodes, ["y"], constants.items()))
+    np.testing.assert_allclose(model.score(np.ones((3, 4))).reshape(-1), 4.0)
+    with pytest.raises(InvalidInputError, match=r"cannot score .*: it did not answer within 2 seconds"):
+        model.score(np.full((3, 4), 11.0))
+    np.testing.assert_allclose(model.score(np.ones((3, 4))).reshape(-1), 4.0)  # in a new process
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="memory cannot be limited")
+def test_a_graph_that_asks_for_all_memory_for_some_people_is_stopped():
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
+        helper.make_node("Cast", ["most"], ["n"], to=TensorProto.INT64),
+        helper.make_node("Reshape", ["n", "one"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["zeros"]),
+        helper.make_node("ReduceSum", ["zeros"], ["zero"], keepdims=0),
+        helper.make_node("MatMul", ["x", "weight"], ["scores"]),
+        helper.make_node("Add", ["scores", "zero"], ["y"]),
+    ]
+    constants = {"one": np.array([1], dtype=np.int64), "weight": np.ones((4, 1))}
+    model = OnnxModel(graph(nodes, ["y"], constants.items()))
+    np.testing.assert_allclose(model.score(np.ones((3, 4))).reshape(-1), 4.0)
+    with pytest.raises(InvalidInputError, match="it asks for more memory than a model of its size needs"):
+        model.score(np.full((3, 4), 4e9))
+
+
+def test_weights_of_a_graph_inside_a_node_are_not_read_from_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weights.bin").write_bytes(bytes(16))
+    nodes, constants = loops_for(10.0)
+    outside = numpy_helper.from_array(np.zeros(4, dtype=np.float32), "outside")
+    onnx.external_data_helper.set_external_data(outside, "weights.bin")
+    outside.ClearField("raw_data")
+    nodes[-1].attribute[0].g.initializer.append(outside)
+    with pytest.raises(InvalidInputError, match="keeps weights in other files, which are not read"):
+        OnnxModel(graph(nodes, ["y"], constants.items()))
+
+
+def test_scores_asked_for_at_the_same_time_are_those_asked_for_in_turn(numbers):
+    module = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.LayerNorm(6), torch.nn.Linear(6, 1))
+    model = exported_module(module)
+    parts = [np.random.default_rng(k).normal(size=(50, 4)) for k in range(8)]
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(model.score, parts))
+    for part, scores in zip(parts, found, strict=True):
+        np.testing.assert_array_equal(scores, model.score(part))
 
 
 def test_scaling_and_a_softmax_of_two_are_read(numbers):

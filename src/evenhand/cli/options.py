@@ -28,6 +28,7 @@ _KINDS: dict[str, type] = {
     "tuple[str, ...]": tuple,
     "Mapping[str, float]": dict,
 }
+_COMMAND_LINE_ONLY = {"trust_pickle"}  # a file that came with the data must not grant it
 _REPEATABLE = {"fail_on", "limits"}
 
 Plan = TypeVar("Plan")
@@ -204,6 +205,11 @@ def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
         name = ALIASES.get(key, key)
         if name not in kinds:
             raise InvalidInputError(f"{str(path)!r} has an unknown key {key!r}.{did_you_mean(key, list(kinds))}")
+        if name in _COMMAND_LINE_ONLY and value is not False:
+            raise InvalidInputError(
+                f"{str(path)!r} sets {key}, which lets a file run code: only the command line may, with "
+                f"--{key.replace('_', '-')}."
+            )
         # TOML has no word for nothing: an empty text is none.
         values[name] = None if value == "" and name in optional else _toml_value(path, key, value, kinds[name])
     return plan(**values)

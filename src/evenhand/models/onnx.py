@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.models.black_box import Score, scores_missing
 from evenhand.models.encoders.named_columns import NamedColumns
 from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.onnx_process import OnnxProcesses
 from evenhand.models.protocol import AuditedModel, Output
 from evenhand.models.shapley import ShapleyModel
 from evenhand.system.optional import optional_module
@@ -50,16 +51,17 @@ class OnnxModel:
     content: bytes
 
     def __post_init__(self) -> None:
-        kinds = {str(item.type) for item in self.session.get_inputs()}
+        inputs = self.processes.inputs
+        kinds = {item["type"] for item in inputs}
         if not kinds <= {"tensor(float)", "tensor(double)"}:
             raise InvalidInputError(
                 f"The ONNX model takes inputs of type {sorted(kinds)}; only numbers (float or double) can be audited."
             )
-        if len(self.session.get_inputs()) > 1 and any(_width(item.shape) != 1 for item in self.session.get_inputs()):
+        if len(inputs) > 1 and any(_width(item["shape"]) != 1 for item in inputs):
             raise InvalidInputError("The ONNX model takes several inputs of more than one column each; merge them.")
 
     def __getstate__(self) -> dict[str, bytes]:
-        """The file alone: a session is of one process."""
+        """The file alone: each process has its own processes."""
         return {"content": self.content}
 
     @cached_property
@@ -68,7 +70,7 @@ class OnnxModel:
         onnx = optional_module("onnx", "An ONNX model", "onnx", "onnx")
         try:
             proto = onnx.load_model_from_string(self.content)
-            is_whole = all(t.data_location != onnx.TensorProto.EXTERNAL for t in proto.graph.initializer)
+            is_whole = all(t.data_location != onnx.TensorProto.EXTERNAL for t in _tensors(proto))
             if is_whole:
                 onnx.checker.check_model(proto)
         except Exception as error:  # onnx raises errors of several libraries
@@ -85,38 +87,35 @@ class OnnxModel:
         return proto
 
     @cached_property
-    def session(self) -> Any:  # noqa: ANN401
-        """An onnxruntime session on one thread of the CPU."""
-        runtime = optional_module("onnxruntime", "An ONNX model", "onnxruntime", "onnx")
-        options = runtime.SessionOptions()
-        options.log_severity_level = 4  # errors come as exceptions
-        options.intra_op_num_threads = 1
-        content = self.proto.SerializeToString()
+    def processes(self) -> OnnxProcesses:
+        """Where onnxruntime runs the model, each on one thread of the CPU."""
+        optional_module("onnxruntime", "An ONNX model", "onnxruntime", "onnx")
         try:
-            return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime's own, a subclass of Exception for each cause
+            return OnnxProcesses(self.proto.SerializeToString())
+        except ValueError as error:
             raise InvalidInputError(f"onnxruntime cannot run the ONNX model: {first_line(error)}.") from error
 
     @cached_property
     def score_name(self) -> str:
         """The output that holds the score: the last of floating numbers."""
-        names = [o.name for o in self.session.get_outputs() if o.type in ("tensor(float)", "tensor(double)")]
+        outputs = self.processes.outputs
+        names = [item["name"] for item in outputs if item["type"] in ("tensor(float)", "tensor(double)")]
         if not names:
-            kinds = [str(o.type) for o in self.session.get_outputs()]
+            kinds = [item["type"] for item in outputs]
             raise InvalidInputError(f"The ONNX model returns no numbers to explain, only {kinds}.")
         return str(names[-1])
 
     @property
     def column_names(self) -> list[str] | None:
         """Names of the inputs where each column is an input of its own."""
-        inputs = self.session.get_inputs()
-        return [str(item.name) for item in inputs] if len(inputs) > 1 else None
+        inputs = self.processes.inputs
+        return [item["name"] for item in inputs] if len(inputs) > 1 else None
 
     @property
     def n_inputs(self) -> int | None:
         """Number of columns it takes; None where the file does not say."""
         names = self.column_names
-        return _width(self.session.get_inputs()[0].shape) if names is None else len(names)
+        return _width(self.processes.inputs[0]["shape"]) if names is None else len(names)
 
     @property
     def returns_probability(self) -> bool:
@@ -131,16 +130,13 @@ class OnnxModel:
 
     def score(self, x: Floats) -> Any:  # noqa: ANN401 - checked by the caller
         """What the model returns for a matrix of people."""
-        inputs = self.session.get_inputs()
-        kinds = [np.float32 if item.type == "tensor(float)" else np.float64 for item in inputs]
-        if len(inputs) == 1:
-            given = {inputs[0].name: np.ascontiguousarray(x, dtype=kinds[0])}
-        else:
-            columns = zip(inputs, kinds, range(len(inputs)), strict=True)
-            given = {item.name: np.ascontiguousarray(x[:, [j]], dtype=kind) for item, kind, j in columns}
+        inputs = self.processes.inputs
+        kinds = [np.float32 if item["type"] == "tensor(float)" else np.float64 for item in inputs]
+        parts = [x] if len(inputs) == 1 else [x[:, [j]] for j in range(len(inputs))]
+        given = [np.ascontiguousarray(part, dtype=kind) for part, kind in zip(parts, kinds, strict=True)]
         try:
-            return self.session.run([self.score_name], given)[0]
-        except Exception as error:  # onnxruntime's own
+            return self.processes.run(self.score_name, given)
+        except ValueError as error:
             raise InvalidInputError(f"The ONNX model cannot score {x.shape}: {first_line(error)}.") from error
 
 
@@ -157,9 +153,6 @@ def onnx_model(
         network = onnx_network(model)
         if network is not None:
             return DifferentiableModel(network, "ONNX network")
-        module = _converted(model)
-        if module is not None:
-            return DifferentiableModel(module, "ONNX model converted by onnx2torch")
     is_probability = model.returns_probability if output is None or model.returns_probability else False
     as_log_odds = is_probability and output == "log-odds"
     explained: Output = "probability" if is_probability and not as_log_odds else "log-odds"
@@ -185,22 +178,6 @@ def onnx_network(model: OnnxModel) -> FeedForward | None:
     except _NotAChainError:
         return None
     return network if _scores_agree(model, network, network.n_inputs) else None
-
-
-def _converted(model: OnnxModel) -> nn.Module | None:
-    """The graph as a torch module by onnx2torch, with a final sigmoid taken off; None where that does not work."""
-    n_inputs = model.n_inputs
-    if n_inputs is None or model.column_names is not None or model.returns_probability:
-        return None
-    try:
-        from onnx2torch import convert
-
-        module: nn.Module = convert(model.proto)
-        module.eval()
-        network = nn.Sequential(module, nn.Flatten(0)).double()
-        return network if _scores_agree(model, network, n_inputs) else None
-    except Exception:  # it may lack an operator, or fail to import; the model is then a black box
-        return None
 
 
 def _scores_agree(model: OnnxModel, network: Callable[[torch.Tensor], torch.Tensor], n_inputs: int) -> bool:
@@ -243,7 +220,7 @@ class _Reader:
     def read(self) -> FeedForward:
         if self._model.column_names is not None or self._model.n_inputs is None:
             raise _NotAChainError
-        current = self._model.session.get_inputs()[0].name
+        current = self._model.processes.inputs[0]["name"]
         while True:
             followers = [node for node in self._nodes if current in node.input]
             if not followers or current == self._model.score_name:
@@ -344,6 +321,19 @@ _ONNX_ACTIVATIONS: dict[str, Callable[[dict[str, Any]], Activation]] = {
 }
 # Leave values as they are; whether that holds for this model is seen when scores are compared.
 _IGNORED = ("Cast", "Dropout", "Flatten", "Identity", "Normalizer", "Reshape", "Squeeze", "Unsqueeze")
+
+
+def _tensors(proto: Any) -> Iterator[Any]:  # noqa: ANN401
+    """Every tensor of a model: of its graph, of graphs inside nodes, and of its functions."""
+    waiting = [proto.graph, *proto.functions]
+    while waiting:
+        part = waiting.pop()
+        yield from getattr(part, "initializer", ())
+        for sparse in getattr(part, "sparse_initializer", ()):
+            yield from (sparse.values, sparse.indices)
+        for attribute in (a for node in part.node for a in node.attribute):
+            yield from (attribute.t, *attribute.tensors)
+            waiting.extend([attribute.g, *attribute.graphs])
 
 
 def _attribute(attribute: Any) -> Any:  # noqa: ANN401

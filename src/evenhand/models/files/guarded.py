@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from evenhand.exceptions import ModelFileError
+from evenhand.exceptions import MissingExtraError, ModelFileError
 from evenhand.models.files.worker import catboost_model
 from evenhand.models.trees import TreeEnsemble
 
-__all__ = ["TIME_LIMIT", "opened_apart", "read_tree_file"]
+__all__ = ["opened_apart", "read_tree_file"]
 
-TIME_LIMIT = 300.0  # seconds; a large model of honest origin takes a few
+_SECONDS, _SECONDS_PER_MB = 30.0, 1.0  # to read a file; a model of honest origin takes far less
+_TOLERANCE = 1e-4  # of margins, over their size: libraries add leaves in float32
 
 _PACKAGES = {
     "xgboost": "xgboost",
@@ -30,8 +32,10 @@ _PACKAGES = {
 }
 
 
-def read_tree_file(path: Path, library: str, time_limit: float = TIME_LIMIT) -> Any:  # noqa: ANN401
+def read_tree_file(path: Path, library: str, time_limit: float | None = None) -> Any:  # noqa: ANN401
     """The trees of a native file of XGBoost, LightGBM or CatBoost.
+
+    The library scores made-up people there, and the trees that were read must give them the same scores here.
 
     A CatBoost model of categories cannot be taken apart into trees; it is read again here once it has scored people
     there.
@@ -39,8 +43,11 @@ def read_tree_file(path: Path, library: str, time_limit: float = TIME_LIMIT) -> 
     Raises
     ------
     ModelFileError
-        If the library cannot read it, or what it read is no model that can be explained.
+        If the library cannot read it, if what it read is not a model that can be explained, or if it scores people
+        differently than the trees that were read.
     """
+    if library == "lightgbm" and b"\0" in path.read_bytes():
+        raise ModelFileError(f"{str(path)!r} is damaged: a text file holds no NUL bytes.")
     arrays, rest = opened_apart(path, library, time_limit)
     if "takes_words" in rest:
         return catboost_model(path)
@@ -48,10 +55,30 @@ def read_tree_file(path: Path, library: str, time_limit: float = TIME_LIMIT) -> 
     names = rest["feature_names"]
     rest["feature_names"] = None if names is None else tuple(names)
     rest["missing_value"] = math.nan if rest["missing_value"] is None else rest["missing_value"]
-    return TreeEnsemble(**arrays, **rest)
+    people, scores = arrays.pop("people"), arrays.pop("scores")
+    ensemble = TreeEnsemble(**arrays, **rest)
+    _check_scores(path, library, ensemble, people, scores)
+    return ensemble
 
 
-def opened_apart(path: Path, library: str, time_limit: float = TIME_LIMIT) -> tuple[dict[str, Any], dict[str, Any]]:
+def _check_scores(
+    path: Path, library: str, ensemble: TreeEnsemble, people: NDArray[np.float64], scores: NDArray[np.float64]
+) -> None:
+    """Refuse trees whose scores are not those of the library."""
+    try:
+        ours = ensemble.margin(people)
+    except MissingExtraError:  # without numba no one is scored by these trees
+        return
+    scale = max(1.0, float(np.abs(scores).max(initial=0.0)))
+    differs = ~(np.abs(ours - scores) <= _TOLERANCE * scale)
+    if differs.any():
+        raise ModelFileError(
+            f"{str(path)!r} is damaged: {library} scores {differs.sum()} of {len(people)} made-up people differently "
+            "than the trees in the file do."
+        )
+
+
+def opened_apart(path: Path, library: str, time_limit: float | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a process of its own read from a file: arrays, and values by name.
 
     Raises
@@ -59,18 +86,20 @@ def opened_apart(path: Path, library: str, time_limit: float = TIME_LIMIT) -> tu
     ModelFileError
         If the process found the file unreadable, crashed on it or did not come to an end.
     """
+    limit = _SECONDS + _SECONDS_PER_MB * path.stat().st_size / 2**20 if time_limit is None else time_limit
     with tempfile.TemporaryDirectory() as folder:
         # -P: modules that lie in the working folder, perhaps beside the file, are not imported.
         command = [sys.executable, "-P", "-m", "evenhand.models.files.worker", library, str(path.resolve()), folder]
         known = [str(Path(__file__).parents[3]), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(known)}
+        one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        environment = os.environ | one | {"PYTHONPATH": os.pathsep.join(known)}
         try:
             ended = subprocess.run(
-                command, env=environment, capture_output=True, timeout=time_limit, check=False, stdin=subprocess.DEVNULL
+                command, env=environment, capture_output=True, timeout=limit, check=False, stdin=subprocess.DEVNULL
             )
         except subprocess.TimeoutExpired:
             raise ModelFileError(
-                f"{str(path)!r} is damaged: {library} was still reading it after {time_limit:g} seconds."
+                f"{str(path)!r} is damaged: {library} was still reading it after {limit:.0f} seconds."
             ) from None
         answer_file = Path(folder) / "answer.json"
         if not answer_file.exists():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,9 @@ TRUSTED: dict[str, str] = {
 }
 
 
+_LARGEST = 3 * 2**29  # bytes that a file may become; skops holds them twice for a moment
+
+
 def read_skops(file: Path) -> Any:  # noqa: ANN401 - any model
     """The model of a skops file.
 
@@ -47,8 +51,9 @@ def read_skops(file: Path) -> Any:  # noqa: ANN401 - any model
         ) from error
     try:
         content = file.read_bytes()  # once: what is checked is what is loaded
+        schema = _checked_schema(content)
         untrusted = [name for name in skops_io.get_untrusted_types(data=content) if name not in TRUSTED]
-        misused = _misused_types(content)
+        misused = sorted(set(_misused_types(schema)))
     except Exception as error:  # skops lets errors of zipfile, json and numpy through
         raise ModelFileError(f"{str(file)!r} cannot be read as skops: {first_line(error)}.") from error
     if untrusted:
@@ -68,18 +73,47 @@ def read_skops(file: Path) -> Any:  # noqa: ANN401 - any model
     return model
 
 
-def _misused_types(content: bytes) -> list[str]:
-    """Names of `TRUSTED` for which the file asks another way of building."""
+def _checked_schema(content: bytes) -> Any:  # noqa: ANN401 - JSON
+    """The plan by which skops builds a model, if all that it reads is not larger than `_LARGEST`.
+
+    A part that is named many times is read many times.
+    """
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        waiting = [json.loads(archive.read("schema.json"))]
-    misused = set()
+        sizes = {part.filename: _inflated(archive, part) for part in archive.infolist()}
+        if sizes["schema.json"] > _LARGEST // 20:  # JSON grows when it is parsed
+            raise ValueError(f"its schema has {sizes['schema.json']:,} bytes")
+        schema = json.loads(archive.read("schema.json"))
+    total = sum(sizes.get(part["file"], 0) for part in _nodes(schema) if isinstance(part.get("file"), str))
+    if total > _LARGEST:
+        raise ValueError(f"it becomes {total / 2**30:.1f} GB, and {_LARGEST / 2**30:g} GB are allowed")
+    return schema
+
+
+def _inflated(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> int:
+    """Bytes that a part becomes, by the sizes that Python holds a zip file to; sparse arrays are zipped again."""
+    with archive.open(part) as stream:
+        is_zip = stream.read(4) == b"PK\x03\x04"
+    if not is_zip or part.file_size > _LARGEST:
+        return part.file_size
+    with zipfile.ZipFile(io.BytesIO(archive.read(part))) as inner:
+        return part.file_size + sum(member.file_size for member in inner.infolist())
+
+
+def _misused_types(schema: Any) -> Iterator[str]:  # noqa: ANN401
+    """Names of `TRUSTED` for which the file asks another way of building."""
+    for part in _nodes(schema):
+        name = f"{part.get('__module__')}.{part.get('__class__')}"
+        if name in TRUSTED and part.get("__loader__") != TRUSTED[name]:
+            yield name
+
+
+def _nodes(schema: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
+    """Every object of the schema."""
+    waiting = [schema]
     while waiting:
         part = waiting.pop()
         if isinstance(part, dict):
-            name = f"{part.get('__module__')}.{part.get('__class__')}"
-            if name in TRUSTED and part.get("__loader__") != TRUSTED[name]:
-                misused.add(name)
+            yield part
             waiting.extend(part.values())
         elif isinstance(part, list):
             waiting.extend(part)
-    return sorted(misused)

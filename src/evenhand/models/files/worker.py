@@ -7,36 +7,43 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["catboost_model", "main"]
 
+Floats = NDArray[np.float64]
+
+_MISSING = 0.05  # share of values
 _MADE_UP = 512  # people
-_MEMORY = 16 * 2**30  # address space: a damaged length may ask for anything
+_MEMORY, _MEMORY_PER_BYTE = 4 * 2**30, 20  # address space: a damaged length may ask for anything
 
 
 def main(kind: str, source: str, folder: str) -> None:
     """Read the file `source`; leave arrays and plain values, or the reason why not, in `folder`."""
-    _limit_resources()
+    _limit_resources(_MEMORY + _MEMORY_PER_BYTE * Path(source).stat().st_size)
     try:
         arrays, rest = _READERS[kind](source)
         np.savez(Path(folder) / "arrays.npz", **arrays)
         answer: dict[str, Any] = {"rest": rest}
     except Exception as error:  # whatever a library raises, the caller needs the reason
+        if isinstance(error, MemoryError):
+            error = MemoryError("it asks for more memory than a model of its size needs")
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         answer = {"error": (lines or [type(error).__name__])[0][:300], "type": type(error).__name__}
     (Path(folder) / "answer.json").write_text(json.dumps(answer))
 
 
-def _limit_resources() -> None:
+def _limit_resources(memory: int) -> None:
     try:
         import resource
     except ImportError:  # not on Windows
         return
-    for what, limit in ((resource.RLIMIT_AS, _MEMORY), (resource.RLIMIT_CORE, 0)):
+    for what, limit in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
         hard = resource.getrlimit(what)[1]
         resource.setrlimit(what, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
@@ -46,17 +53,33 @@ def _read_xgboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
     booster = xgboost.Booster()
     booster.load_model(source)
-    if booster.attr("scikit_learn") is None:
-        return _stored(booster)
-    classifier = xgboost.XGBClassifier()  # stops where early stopping found best
-    classifier.load_model(source)
-    return _stored(classifier)
+    model = booster
+    rounds = (0, 0)  # all
+    if booster.attr("scikit_learn") is not None:
+        model = xgboost.XGBClassifier()  # stops where early stopping found best
+        model.load_model(source)
+        if booster.attr("best_iteration") is not None:
+            rounds = (0, model.best_iteration + 1)
+
+    def score(people: Floats) -> Floats:
+        named = {"feature_names": booster.feature_names, "feature_types": booster.feature_types}
+        matrix = xgboost.DMatrix(people, nthread=1, **named)
+        return booster.predict(matrix, output_margin=True, iteration_range=rounds)
+
+    return _stored(model, score)
 
 
 def _read_lightgbm(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
     import lightgbm
 
-    return _stored(lightgbm.Booster(model_file=source, params={"verbose": -1}))
+    from evenhand.models.trees.lightgbm_trees import sigmoid_of
+
+    booster = lightgbm.Booster(model_file=source, params={"verbose": -1})
+
+    def score(people: Floats) -> Floats:
+        return sigmoid_of(booster) * np.asarray(booster.predict(people, raw_score=True, num_threads=1))
+
+    return _stored(booster, score)
 
 
 def _read_catboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -64,7 +87,7 @@ def _read_catboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
     model = catboost_model(Path(source))
     if not takes_words(model):
-        return _stored(model)
+        return _stored(model, lambda people: model.predict(people, prediction_type="RawFormulaVal", thread_count=1))
     _score_anyone(model)
     return {}, {"takes_words": True}
 
@@ -98,8 +121,11 @@ def _score_anyone(model: Any) -> None:  # noqa: ANN401
         raise ValueError("its scores are not one finite number for each person")
 
 
-def _stored(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - a model of one of the libraries
-    """A tree ensemble as plain arrays and plain values."""
+def _stored(
+    model: Any,  # noqa: ANN401 - a model of one of the libraries
+    score: Callable[[Floats], Floats],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A tree ensemble as plain arrays and plain values, with made-up people and the library's scores of them."""
     from dataclasses import fields
 
     from evenhand.models.trees import read_trees
@@ -112,7 +138,26 @@ def _stored(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN40
         str(j): [v if isinstance(v, (str, int, float)) else str(v) for v in known]
         for j, known in ensemble.categories.items()
     }
-    return arrays, rest
+    people = _people_at_splits(ensemble)
+    return arrays | {"people": people, "scores": np.asarray(score(people), dtype=np.float64)}, rest
+
+
+def _people_at_splits(ensemble: Any) -> Floats:  # noqa: ANN401 - a TreeEnsemble
+    """Made-up people whose values lie at, below and above what the trees ask about; some values are missing."""
+    rng = np.random.default_rng(0)
+    people = np.full((_MADE_UP, ensemble.n_features), 0.0)
+    for j in np.unique(ensemble.feature[ensemble.feature >= 0]):
+        if j in ensemble.categorical_features:
+            asked = ensemble.feature == j
+            people[:, j] = rng.integers(0, max(1, int(ensemble.set_size[asked].max())), _MADE_UP)
+            continue
+        splits = np.unique(ensemble.threshold[ensemble.feature == j])
+        splits = splits[np.isfinite(splits)]
+        if len(splits):
+            at = rng.choice(splits, _MADE_UP)
+            people[:, j] = (at + rng.choice([-1, 0, 1], _MADE_UP) * np.abs(at) * 1e-3).astype(np.float32)
+            people[rng.random(_MADE_UP) < _MISSING, j] = np.nan
+    return people
 
 
 def _read_onnx(source: str) -> tuple[dict[str, Any], dict[str, Any]]:

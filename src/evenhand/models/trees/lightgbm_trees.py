@@ -11,7 +11,7 @@ import numpy as np
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.trees.ensemble import Tree, TreeEnsemble, flags_of, unrolled
 
-__all__ = ["read_lightgbm"]
+__all__ = ["read_lightgbm", "sigmoid_of"]
 
 # LightGBM reads a value this close to zero as zero, and splits zero from negative values just at this distance.
 ZERO_REACH = float(np.float32(1e-35))
@@ -67,6 +67,11 @@ def _read_dump(dump: dict[str, Any], name: str) -> TreeEnsemble:
         feature_names=None if names == [f"Column_{j}" for j in range(len(names))] else names,
         categories=_categories(dump),
     )
+
+
+def sigmoid_of(booster: Any) -> float:  # noqa: ANN401 - a Booster
+    """What LightGBM multiplies a raw score with to get log-odds."""
+    return _sigmoid(booster.dump_model(num_iteration=1).get("objective", "none"), type(booster).__name__)
 
 
 def _sigmoid(objective: str, name: str) -> float:

@@ -1,0 +1,221 @@
+"""ONNX models scored in a process with limits on time and memory.
+
+Whether a graph ends, and how much memory it takes, may depend on the people it scores: no trial beforehand can tell.
+This file is both sides of the pipe; as a program it is the side that scores, and needs numpy and onnxruntime alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["OnnxProcesses"]
+
+_MEMORY, _MEMORY_PER_BYTE = 4 * 2**30, 20  # address space, in all and for each byte of the model
+_SECONDS, _SECONDS_PER_ROW = 60.0, 0.01
+_MOST_IDLE = 64
+
+
+class OnnxProcesses:
+    """Processes that score people by one ONNX model, as many as are asked at the same time.
+
+    Parameters
+    ----------
+    content
+        The model's bytes.
+    seconds
+        Time for each call, beside what its rows are given.
+
+    Raises
+    ------
+    ValueError
+        If onnxruntime cannot run the model; what it said.
+    """
+
+    def __init__(self, content: bytes, seconds: float = _SECONDS) -> None:
+        self._content, self._seconds = content, seconds
+        self._idle: queue.LifoQueue[_Process] = queue.LifoQueue(_MOST_IDLE)
+        first = _Process(content, seconds)
+        self.inputs: list[dict[str, Any]] = first.answer["inputs"]
+        self.outputs: list[dict[str, Any]] = first.answer["outputs"]
+        self._idle.put(first)
+
+    def run(self, output: str, columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """An output of the model for its inputs, which have a row for each person.
+
+        Raises
+        ------
+        ValueError
+            If the model fails, takes too long or too much memory; in words.
+        """
+        try:
+            process = self._idle.get_nowait()
+        except queue.Empty:
+            process = _Process(self._content, self._seconds)
+        scores = process.run(output, columns)
+        try:
+            self._idle.put_nowait(process)
+        except queue.Full:
+            process.end()
+        return scores
+
+
+class _Process:
+    def __init__(self, content: bytes, seconds: float) -> None:
+        self._seconds = seconds
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.onnx"
+            path.write_bytes(content)
+            # -P: modules that lie in the working folder are not imported. The file, not its package: that would import
+            # torch.
+            self._popen = subprocess.Popen(
+                [sys.executable, "-P", __file__, str(path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+            )
+            self.end = weakref.finalize(self, _end, self._popen)
+            self.answer = self._answered(seconds)
+
+    def run(self, output: str, columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
+        limit = self._seconds + _SECONDS_PER_ROW * len(columns[0])
+        watch = threading.Timer(limit, self._popen.kill)
+        watch.start()
+        try:
+            self._popen.stdin.write(json.dumps({"output": output, "n": len(columns)}).encode() + b"\n")
+            for column in columns:
+                _send(self._popen.stdin, column)
+            self._answered(limit)
+            found = _received(self._popen.stdout)
+        except (OSError, EOFError) as error:  # the pipe broke, or its end came
+            raise ValueError(self._how_it_ended(limit)) from error
+        finally:
+            watch.cancel()
+        return found
+
+    def _answered(self, limit: float) -> dict[str, Any]:
+        """The next answer of the process, if it is not an error."""
+        assert self._popen.stdout is not None
+        watch = threading.Timer(limit, self._popen.kill)
+        watch.start()
+        line = self._popen.stdout.readline()
+        watch.cancel()
+        if not line:
+            raise ValueError(self._how_it_ended(limit))
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise ValueError(answer["error"])
+        return answer
+
+    def _how_it_ended(self, limit: float) -> str:
+        code = self._popen.wait()
+        if code == -9:
+            return f"it did not answer within {limit:.0f} seconds"
+        return f"its process ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
+
+
+def _send(stream: IO[bytes], array: NDArray[Any]) -> None:
+    """Write an array to a pipe, which numpy's own format needs a file for."""
+    stream.write(json.dumps([array.dtype.str, array.shape]).encode() + b"\n")
+    stream.write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
+    stream.flush()
+
+
+def _received(stream: IO[bytes]) -> NDArray[Any]:
+    line = stream.readline()
+    if not line:
+        raise EOFError
+    dtype, shape = json.loads(line)
+    n_bytes = np.dtype(dtype).itemsize * math.prod(shape)
+    content = stream.read(n_bytes)
+    if len(content) < n_bytes:
+        raise EOFError
+    return np.frombuffer(content, dtype=dtype).reshape(shape)
+
+
+def _end(popen: subprocess.Popen[bytes]) -> None:
+    popen.kill()
+    popen.communicate()
+
+
+def _main(path: str) -> None:
+    """Answer questions on the standard input until it ends."""
+    asked, answers = sys.stdin.buffer, sys.stdout.buffer
+    content = Path(path).read_bytes()
+    _limit_memory(_MEMORY + _MEMORY_PER_BYTE * len(content))
+    try:
+        session = _session(content)
+        _say(answers, {"inputs": _described(session.get_inputs()), "outputs": _described(session.get_outputs())})
+    except Exception as error:  # onnxruntime has an exception for each cause
+        _say(answers, {"error": _first_line(error)})
+        return
+    while line := asked.readline():
+        question = json.loads(line)
+        given = [_received(asked) for _ in range(question["n"])]
+        try:
+            named = {item.name: column for item, column in zip(session.get_inputs(), given, strict=True)}
+            scores = np.asarray(session.run([question["output"]], named)[0])
+        except Exception as error:
+            _say(answers, {"error": _first_line(error)})
+            continue
+        _say(answers, {})
+        _send(answers, scores)
+
+
+def _session(content: bytes) -> Any:  # noqa: ANN401 - onnxruntime ships no types
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # errors come as exceptions
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def _described(items: Sequence[Any]) -> list[dict[str, Any]]:
+    return [
+        {"name": item.name, "type": item.type, "shape": [n if isinstance(n, int) else None for n in item.shape]}
+        for item in items
+    ]
+
+
+def _say(answers: IO[bytes], answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer).encode() + b"\n")
+    answers.flush()
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, MemoryError) or "bad_alloc" in str(error) or "Failed to allocate memory" in str(error):
+        return "it asks for more memory than a model of its size needs"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[0][:300]
+
+
+def _limit_memory(memory: int) -> None:
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    for what, limit in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
+        hard = resource.getrlimit(what)[1]
+        resource.setrlimit(what, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1])
