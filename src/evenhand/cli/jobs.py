@@ -237,6 +237,7 @@ def _as_reference(pool: Rows) -> dict[str, Any]:
         "decisions": pool.decisions,
         "ids": pool.ids,
         "clusters": pool.clusters,
+        "by": pd.DataFrame(pool.by) if pool.by else None,
     }
 
 
@@ -281,6 +282,7 @@ def _fit_and_audit(
             "sensitive_features": names[train],
             "ids": None if ids is None else ids[train],
             "clusters": None if clusters is None else clusters[train],
+            "by": None if by is None else by.iloc[train],
         },
         ids=None if ids is None else ids[test],
         by=None if by is None else by.iloc[test],

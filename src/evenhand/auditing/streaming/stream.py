@@ -15,12 +15,13 @@ import torch
 from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
+from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
-from evenhand.auditing.people import People, check_finances_apart, people_of
-from evenhand.auditing.reference import AuditReference, audited_model, decision_threshold_of, input_columns
+from evenhand.auditing.people import People, check_finances_apart, people_of, with_cut_offs
+from evenhand.auditing.reference import AuditReference, audited_model, input_columns, settled_threshold
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sampling_progress import announce_sampling
 from evenhand.auditing.streaming.batch_audit import BatchContext
@@ -82,7 +83,7 @@ def audit_stream(
     evidence: bool = AuditOptions.evidence,
     evidence_people: int | None = StreamOptions.evidence_people,
     favorable: Favorable | None = AuditOptions.favorable,
-    decision_threshold: float | None = AuditOptions.decision_threshold,
+    decision_threshold: float | SegmentThresholds | None = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
     attribution: AttributionChoice = AuditOptions.attribution,
@@ -269,12 +270,15 @@ class _Plan:
         SHA-256 of the reference, and how it was chosen, in words.
     is_separate
         Whether the reference is not drawn from the source.
+    notes
+        What a reader must know of the threshold.
     """
 
     context: BatchContext
     reference_hash: str
     how: str
     is_separate: bool
+    notes: tuple[str, ...]
 
 
 def _plan(
@@ -294,16 +298,18 @@ def _plan(
     assert rows.table is not None
     assert rows.groups is not None
     audited = audited_model(_on_device(model, how.device), options, rows.table)
-    pool = _checked_pool(people_of(rows, audited, rows.groups.names, "The reference"))
+    pool = people_of(rows, audited, rows.groups.names, "The reference")
+    pool = _checked_pool(with_cut_offs(pool, options, rows.by, "the reference"))
     check_finances_apart(pool, financial)
     if options.favorable is None:
         check_direction(audited, pool)
+    threshold, notes = settled_threshold(model, audited, options)
     options = replace(
         options,
         financial_features=tuple(financial),
         attribution=audited.attribution,
         favorable=options.favorable or "high",
-        decision_threshold=decision_threshold_of(model, audited, options),
+        decision_threshold=threshold,
     )
     with one_torch_thread(), one_blas_thread():
         fitted = _with_known(AuditReference.of(audited, options, pool, people.n_rows), people.n_rows)
@@ -316,7 +322,7 @@ def _plan(
         evidence_seed=seed + _EVIDENCE_SEED,
         evidence_below=None if n_compared is None else hash_limit(people.n_rows, n_compared, seed + _EVIDENCE_SEED),
     )
-    return _Plan(context, fingerprint_table(table.to_pandas()), words, reference is not None)
+    return _Plan(context, fingerprint_table(table.to_pandas()), words, reference is not None, notes)
 
 
 def _decisive(
@@ -372,7 +378,7 @@ def _finished(
             stacklevel=5,
             advance=advance,
         )
-        result = replace(result, warnings=(*people.columns.notes, *left_out, *result.warnings))
+        result = replace(result, warnings=(*people.columns.notes, *left_out, *plan.notes, *result.warnings))
         save_sample(store, result.pairs_sample)
         advance("sample of pairs")
         result.to_json(store.folder / "audit.json")
