@@ -10,6 +10,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ from evenhand.auditing.streaming.store import Store, writing
 from evenhand.auditing.streaming.stored_batches import StoredBatches
 from evenhand.auditing.streaming.stored_pairs import StoredPairs, save_sample
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError
-from evenhand.inputs.checking.unfit import without_unfit
+from evenhand.inputs.checking.unfit import CHECKED_ROWS, unasked, without_unfit
 from evenhand.inputs.fingerprints import fingerprint_plain, fingerprint_table
 from evenhand.inputs.group_names import check_group_names
 from evenhand.inputs.read_options import ReadOptions
@@ -238,7 +239,7 @@ def audit_stream(
     with writing(store.folder, "nothing was audited yet"):
         people = open_source(file, batch_rows, store.folder / f"source-{spool}.parquet")
     asked = (*financial_features, *keep_inputs, *(features or ()))
-    first = people.read(people.batches[0], columns.features).to_pandas(use_threads=False)
+    first = _first_rows(people, unasked(columns, asked))
     columns, left_out = without_unfit(columns, first, asked=asked, is_named=named is not None)
     if positive_label is None:
         left_out = (*notes_on_label(label, favorable), *left_out)
@@ -406,6 +407,13 @@ def _run(context: BatchContext, source: Source, store: Store, how: StreamOptions
             n_done = sum(store.is_finished(batch.number) for batch in source.batches)
             kept = f"{n_done} of {n} batches are finished and kept in {str(store.folder)!r}."
             raise type(error)(f"{str(error).rstrip('.')}. {kept}") from error
+
+
+def _first_rows(source: Source, columns: list[str]) -> pd.DataFrame:
+    """As many rows as an audit in memory looks at for ids and dates."""
+    if not columns:
+        return pd.DataFrame()
+    return read_rows(source, np.arange(min(source.n_rows, CHECKED_ROWS)), columns).to_pandas(use_threads=False)
 
 
 def _reference_rows(
