@@ -29,7 +29,7 @@ def model(tmp_path_factory):
 
 
 def comparable(summary):
-    """All of a summary but the time, what it says of batches, and the hashes of files, whose names say how it was read."""
+    """All of a summary but the time, what it says of batches, and hashes, which go by how the file was read."""
     data = {name: value for name, value in summary["data"].items() if name != "hashes"}
     return {name: value for name, value in summary.items() if name not in ("created", "stream")} | {"data": data}
 
