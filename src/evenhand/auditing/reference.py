@@ -23,7 +23,7 @@ from evenhand.models.risk import RiskModel
 from evenhand.models.sampling_plan import is_sampled, needed_permutations, with_permutations
 from evenhand.models.thresholds import own_threshold
 
-__all__ = ["AuditReference", "audited_model", "input_columns", "settled_threshold"]
+__all__ = ["AuditReference", "audited_model", "settled_threshold"]
 
 _SAME_THRESHOLD = 1e-9
 _ORDERS = 32  # of sampled Shapley values, until a trial settles how many are needed
@@ -130,13 +130,3 @@ def settled_threshold(
     )
     warnings.warn(message, EvenhandWarning, stacklevel=3)
     return given, (message,)
-
-
-def input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model
-    """Columns that a model names as its inputs; None where it names none."""
-    encoder = getattr(model, "encoder_", None) or (model.encoder if isinstance(model, AuditedModel) else None)
-    # Of our own models; of scikit-learn; of trees; of ONNX.
-    names = None if encoder is None else encoder.names
-    for attribute in ("feature_names_in_", "feature_names", "column_names"):
-        names = getattr(model, attribute, None) if names is None else names
-    return None if names is None else [str(name) for name in names]

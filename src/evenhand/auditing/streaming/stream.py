@@ -22,7 +22,7 @@ from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
 from evenhand.auditing.people import People, check_finances_apart, people_of, with_cut_offs
-from evenhand.auditing.reference import AuditReference, audited_model, input_columns, settled_threshold
+from evenhand.auditing.reference import AuditReference, audited_model, settled_threshold
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sampling_progress import announce_sampling
 from evenhand.auditing.streaming.batch_audit import BatchContext
@@ -42,6 +42,7 @@ from evenhand.inputs.roles import Columns
 from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.validation import check_columns
 from evenhand.models.dispatch import AttributionChoice
+from evenhand.models.input_columns import input_columns
 from evenhand.system.memory import return_freed_memory
 from evenhand.system.progress import progress as shown_progress
 from evenhand.system.threads import n_cores, one_blas_thread, one_torch_thread
@@ -411,9 +412,9 @@ def _run(context: BatchContext, source: Source, store: Store, how: StreamOptions
 
 def _first_rows(source: Source, columns: list[str]) -> pd.DataFrame:
     """As many rows as an audit in memory looks at for ids and dates."""
-    if not columns:
-        return pd.DataFrame()
-    return read_rows(source, np.arange(min(source.n_rows, CHECKED_ROWS)), columns).to_pandas(use_threads=False)
+    rows = np.arange(min(source.n_rows, CHECKED_ROWS))
+    table: pd.DataFrame = read_rows(source, rows, columns).to_pandas(use_threads=False) if columns else pd.DataFrame()
+    return table
 
 
 def _reference_rows(
