@@ -23,6 +23,7 @@ from evenhand.auditing.reference import AuditReference, audited_model, settled_t
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
 from evenhand.auditing.sampling_progress import shown_sampling
+from evenhand.auditing.scales import notes_on_scales
 from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.alignment import in_row_order
@@ -190,7 +191,9 @@ def audit(
         favorable=favorable or "high",
         decision_threshold=threshold,
     )
-    notes = (*on_threshold, *notes_on_label(getattr(y, "name", None), favorable), *reservations_on(X))
+    on_scales = notes_on_scales(model, audited, people.table, pool.table)
+    on_label = notes_on_label(getattr(y, "name", None), favorable)
+    notes = (*on_scales, *on_threshold, *on_label, *reservations_on(X))
     fitted = AuditReference.of(audited, options, pool, len(people))
     with shown_sampling(fitted, len(people), is_shown=progress) as watched:
         is_shown = progress and watched is fitted  # otherwise sampling shows how far it is

@@ -25,6 +25,7 @@ from evenhand.auditing.people import People, check_finances_apart, people_of, wi
 from evenhand.auditing.reference import AuditReference, audited_model, settled_threshold
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sampling_progress import announce_sampling
+from evenhand.auditing.scales import notes_on_scales
 from evenhand.auditing.streaming.batch_audit import BatchContext
 from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_threads
 from evenhand.auditing.streaming.manifest import check_resumable, model_probe
@@ -273,7 +274,7 @@ class _Plan:
     is_separate
         Whether the reference is not drawn from the source.
     notes
-        What a reader must know of the threshold.
+        What a reader must know of the threshold, and of units.
     """
 
     context: BatchContext
@@ -305,7 +306,8 @@ def _plan(
     check_finances_apart(pool, financial)
     if options.favorable is None:
         check_direction(audited, pool)
-    threshold, notes = settled_threshold(model, audited, options)
+    threshold, on_threshold = settled_threshold(model, audited, options)
+    notes = (*notes_on_scales(model, audited, pool.table), *on_threshold)
     options = replace(
         options,
         financial_features=tuple(financial),
