@@ -43,7 +43,8 @@ def check(kind, seed, folder, model):
     for found in (first, second):
         assert found.code in (0, 2), found.errors
         assert "Traceback" not in found.errors
-        assert found.code == 0 or found.errors.startswith(("Error: ", "Warning: "))
+        # Warnings, and progress where the machine is slow, may come before it.
+        assert found.code == 0 or any(line.startswith("Error: ") for line in found.errors.splitlines())
     assert first.code == second.code, (first.errors, second.errors)
     if first.summary is not None:
         assert not answers_differ(*(comparable(found.summary) for found in (first, second)))
