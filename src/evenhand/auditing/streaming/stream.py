@@ -371,6 +371,7 @@ def _finished(
             merged,
             StoredPairs(store, merged.numbers, people, context.columns, context.reference),
             n_reference=len(pool) if is_drawn else None,
+            notes=plan.notes,
             hashes={"source files": content, **({"reference": reference_hash(pool)} if is_drawn else {})},
             stream={
                 "n_batches": n,
@@ -382,7 +383,7 @@ def _finished(
             stacklevel=5,
             advance=advance,
         )
-        result = replace(result, warnings=(*people.columns.notes, *left_out, *plan.notes, *result.warnings))
+        result = replace(result, warnings=(*people.columns.notes, *left_out, *result.warnings))
         save_sample(store, result.pairs_sample)
         advance("sample of pairs")
         result.to_json(store.folder / "audit.json")
