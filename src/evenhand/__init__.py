@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from evenhand.attribution import integrated_gradients, label_group_baselines
     from evenhand.auditing.audit import audit, sensitivity
     from evenhand.auditing.checking import CheckResult, check
+    from evenhand.auditing.cut_offs import SegmentThresholds
     from evenhand.auditing.history import Change, Comparison, History, Monitoring, compare_audits, monitor, read_history
     from evenhand.auditing.options import AuditSettings
     from evenhand.auditing.result import AuditResult
@@ -48,6 +49,7 @@ __all__ = [
     "Monitoring",
     "ReadOptions",
     "SearchResult",
+    "SegmentThresholds",
     "TableEncoder",
     "__version__",
     "assign_regimes",
@@ -87,6 +89,7 @@ _HOME = {
     "Monitoring": "evenhand.auditing.history",
     "ReadOptions": "evenhand.inputs.read_options",
     "SearchResult": "evenhand.searching",
+    "SegmentThresholds": "evenhand.auditing.cut_offs",
     "TableEncoder": "evenhand.inputs.encoding",
     "assign_regimes": "evenhand.metrics.regimes",
     "audit": "evenhand.auditing.audit",

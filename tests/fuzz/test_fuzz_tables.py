@@ -1,5 +1,6 @@
 """Spoiled tables end in an answer or a sentence, never in a traceback, and in memory as in batches."""
 
+import gc
 import warnings
 
 import numpy as np
@@ -11,7 +12,6 @@ import evenhand as eh
 
 IN_CI, IN_ALL = 60, 1_667  # of each kind
 WRITTEN = 20  # every so many, page and workbook are written, too
-COMPARED = ("cec", "regimes", "outcome", "score_gap")  # balance is left out: beside 1e20, its sums round differently
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,15 @@ def model(tmp_path_factory):
         fitted = eh.CECClassifier(financial_features=["income", "debt"], epochs=2, random_state=0).fit(
             table.drop(columns=["sex", "paid"]), table["paid"], sensitive_features=table["sex"]
         )
+    gc.collect()
+    gc.freeze()  # a streamed audit collects what it leaves; there is no need to look through the libraries each time
     return fitted.save(tmp_path_factory.mktemp("fuzz") / "model")
+
+
+def comparable(summary):
+    """All of a summary but the time, what it says of batches, and hashes, which go by how the file was read."""
+    data = {name: value for name, value in summary["data"].items() if name != "hashes"}
+    return {name: value for name, value in summary.items() if name not in ("created", "stream")} | {"data": data}
 
 
 def check(kind, seed, folder, model):
@@ -35,12 +43,11 @@ def check(kind, seed, folder, model):
     for found in (first, second):
         assert found.code in (0, 2), found.errors
         assert "Traceback" not in found.errors
-        assert found.code == 0 or found.errors.startswith(("Error: ", "Warning: "))
+        # Warnings, and progress where the machine is slow, may come before it.
+        assert found.code == 0 or any(line.startswith("Error: ") for line in found.errors.splitlines())
     assert first.code == second.code, (first.errors, second.errors)
     if first.summary is not None:
-        kept = [{key: found.summary[key] for key in COMPARED if key in found.summary} for found in (first, second)]
-        assert not answers_differ(*kept)
-        assert first.summary["data"]["exclusions"] == second.summary["data"]["exclusions"]
+        assert not answers_differ(*(comparable(found.summary) for found in (first, second)))
     return first.code
 
 

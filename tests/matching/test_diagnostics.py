@@ -93,3 +93,15 @@ def test_features_of_other_people_are_refused(shifted):
     elsewhere = match_pairs(F[:400], y[:400], group[:400], reference=(F, y, group))
     with pytest.raises(InvalidInputError, match=r"`F_ref` is needed: .* a reference of 1000 others"):
         match_diagnostics(elsewhere, F[:400])
+
+
+def test_balance_beside_a_value_that_dwarfs_the_others_does_not_depend_on_the_order():
+    rng = np.random.default_rng(3)
+    group = np.repeat(["a", "b", "c"], 40)
+    F = rng.integers(0, 9_000, (120, 1)).astype(float)
+    F[7] = 1e20
+    for order in (np.arange(120), np.argsort(group == "b", kind="stable"), rng.permutation(120)):
+        pairs = match_pairs(F[order], np.ones(120, dtype=int), group[order])
+        balance = {(row.group, row.other_group): row for row in match_diagnostics(pairs, F[order]).balance}
+        assert balance["b", "c"].before == 0  # alike to the last digits that are left
+        assert balance["a", "b"].before == pytest.approx((2 / 39) ** 0.5)  # one of 40 has it all

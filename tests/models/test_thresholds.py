@@ -48,6 +48,7 @@ def test_the_audit_decides_as_the_model_does(name, numbers):
     model = FIXED[name].fit(X, y)
     result, decided = decisions(model, numbers)
     np.testing.assert_array_equal(decided, model.predict(X))
+    assert any("at the model's own threshold" in warning for warning in result.warnings) == (name != "auto")
     assert name == "auto" or result.settings["decision_threshold"] != 0.5
 
 
@@ -64,6 +65,7 @@ def test_the_users_threshold_wins_with_a_warning_where_it_differs(numbers):
         result, decided = decisions(model, numbers, decision_threshold=0.5)
     np.testing.assert_array_equal(decided, model.estimator_.predict(X))
     assert result.settings["decision_threshold"] == 0.5
+    assert any("is 0.5, but the FixedThresholdClassifier decides" in warning for warning in result.warnings)
     decisions(model, numbers, decision_threshold=0.3)  # no warning
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 from evenhand.inputs.checking.columns import ColumnCheck
 from evenhand.inputs.checking.names import may_be_known_after
 from evenhand.inputs.checking.signs import Sign
+from evenhand.inputs.group_names import MOST_GROUPS
 from evenhand.metrics.proxies import PERFECT_PROXY, feature_strengths
 
 __all__ = ["with_associations"]
@@ -19,7 +20,6 @@ _LEAK = 0.98  # area under the ROC curve from which one column all but states th
 _MAY_BE_LEAK = 0.75  # and from which a column that is often settled with the decision probably was
 _PEOPLE, _FOLDS = 5_000, 3
 _FEWEST_PEOPLE = 50
-_MOST_GROUPS = 100
 
 
 def with_associations(
@@ -42,7 +42,7 @@ def with_associations(
     """
     asked = [c.name for c in checks if c.name not in parts and not c.is_unfit and not c.has("constant", "free text")]
     of_label = _areas(table[asked], favorable)
-    of_group = {} if groups is None or groups.nunique() > _MOST_GROUPS else _areas(table[asked], groups)
+    of_group = {} if groups is None or groups.nunique() > MOST_GROUPS else _areas(table[asked], groups)
     found = []
     for column in checks:
         label_area, group_area = of_label.get(column.name, 0.5), of_group.get(column.name, 0.5)

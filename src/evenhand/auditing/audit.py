@@ -13,19 +13,22 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import FINISHING_STEPS, assemble, screened_people
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch, explained_by_label
+from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable
-from evenhand.auditing.people import People, check_finances_apart, check_known_groups
-from evenhand.auditing.reference import AuditReference, audited_model, decision_threshold_of
+from evenhand.auditing.people import People, check_finances_apart, check_known_groups, with_cut_offs
+from evenhand.auditing.reference import AuditReference, audited_model, settled_threshold
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
 from evenhand.auditing.sampling_progress import shown_sampling
+from evenhand.auditing.scales import notes_on_scales
 from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.fingerprints import fingerprint_numbers
+from evenhand.inputs.roles import MISSING
 from evenhand.inputs.validation import (
     as_clusters,
     as_decisions,
@@ -54,7 +57,7 @@ def audit(
     decisions: Any = None,  # noqa: ANN401 - any column
     ids: Any = None,  # noqa: ANN401 - any column
     favorable: Favorable | None = AuditOptions.favorable,
-    decision_threshold: float | None = AuditOptions.decision_threshold,
+    decision_threshold: float | SegmentThresholds | None = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
     attribution: AttributionChoice = AuditOptions.attribution,
@@ -88,10 +91,11 @@ def audit(
         Columns of `X` on which people are comparable.
     reference
         `(X, y, sensitive_features)` of the people to match in and to take baselines from, usually the training data, or
-        the same by name, with `decisions`, `ids` and `clusters` if there are; by default the audited people themselves.
+        the same by name, with `decisions`, `ids`, `clusters` and `by` if there are; by default the audited people
+        themselves.
     decisions
-        Decisions that were made, 1 for a favorable one: for cut-offs by segment, or a manual review. They take the
-        place of scores at the threshold in regimes, approvals and outcome metrics, of people and of their matches.
+        Decisions that were made, 1 for a favorable one: for policy rules, or a manual review. They take the place of
+        scores at the threshold in regimes, approvals and outcome metrics, of people and of their matches.
     ids
         The user's own ids, which pairs, cases, explorer and workbook then show; no input of the model.
     favorable
@@ -102,6 +106,7 @@ def audit(
     decision_threshold
         Probability from which the decision is favorable; with ``favorable="low"``, up to which it is. By default the
         model's own, of a `FixedThresholdClassifier` or a `TunedThresholdClassifierCV`; of any other model 0.5.
+        `SegmentThresholds` has a cut-off for each value of an input or of a column of `by`.
     consistency_threshold
         CEC score above which the reasoning counts as different.
     max_distance
@@ -172,19 +177,23 @@ def audit(
         "decisions": decisions,
         "ids": ids,
         "clusters": clusters,
+        "by": by,
     }
-    people, pool = _checked_people(audited, table, given, reference)
+    people, pool = _checked_people(audited, table, given, reference, options)
     check_finances_apart(pool, financial)
     if favorable is None:
         check_direction(audited, people)
+    threshold, on_threshold = settled_threshold(model, audited, options)
     options = replace(
         options,
         financial_features=tuple(financial),
         attribution=audited.attribution,
         favorable=favorable or "high",
-        decision_threshold=decision_threshold_of(model, audited, options),
+        decision_threshold=threshold,
     )
-    notes = (*notes_on_label(getattr(y, "name", None), favorable), *reservations_on(X))
+    on_scales = notes_on_scales(model, audited, people.table, pool.table)
+    on_label = notes_on_label(getattr(y, "name", None), favorable)
+    notes = (*on_scales, *on_threshold, *on_label, *reservations_on(X))
     fitted = AuditReference.of(audited, options, pool, len(people))
     with shown_sampling(fitted, len(people), is_shown=progress) as watched:
         is_shown = progress and watched is fitted  # otherwise sampling shows how far it is
@@ -247,7 +256,7 @@ def sensitivity(
     return pd.DataFrame([row(left_out) for left_out in ("none", *features)])
 
 
-_OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids", "clusters")
+_OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids", "clusters", "by")
 
 
 def _checked_people(
@@ -255,9 +264,10 @@ def _checked_people(
     table: pd.DataFrame,
     given: Mapping[str, Any],
     reference: tuple[Any, Any, Any] | Mapping[str, Any] | None,
+    options: AuditOptions,
 ) -> tuple[People, People]:
     """The audited people and the pool they are matched in, with one coding of the groups."""
-    people = _people(model, table, given)
+    people = _people(model, table, given, options)
     if reference is None:
         return people, people
     parts = _parts_of(reference)
@@ -269,7 +279,7 @@ def _checked_people(
             "The reference's columns must be those of `X`, in the same order: "
             + (f"missing {missing}, unexpected {extra}." if missing or extra else "the order differs.")
         )
-    pool = _people(model, pool_table, parts, "reference ")
+    pool = _people(model, pool_table, parts, options, "reference ")
     for name, what, why in (
         ("decisions", "`decisions` are", "since matches come from there"),
         ("clusters", "`clusters` are", "since the same applicants may be in both"),
@@ -283,12 +293,14 @@ def _checked_people(
     return replace(people, groups=people.groups.recoded(pool.groups.names)), pool
 
 
-def _people(model: AuditedModel, table: pd.DataFrame, given: Mapping[str, Any], of: str = "") -> People:
+def _people(
+    model: AuditedModel, table: pd.DataFrame, given: Mapping[str, Any], options: AuditOptions, of: str = ""
+) -> People:
     """People from what a user gave of them."""
     n = len(table)
     rows = {name: in_row_order(values, given["X"], f"{of}{name}") for name, values in given.items() if name != "X"}
     decisions, ids, clusters = (rows.get(name) for name in ("decisions", "ids", "clusters"))
-    return People(
+    people = People(
         table,
         model.encode(table, f"{of}X"),
         model.favorable_labels(as_labels(rows["y"], n, f"{of}y")),
@@ -297,6 +309,7 @@ def _people(model: AuditedModel, table: pd.DataFrame, given: Mapping[str, Any], 
         ids=None if ids is None else as_ids(ids, n, f"{of}ids"),
         clusters=None if clusters is None else as_clusters(clusters, n, f"{of}clusters"),
     )
+    return with_cut_offs(people, options, _by_columns(rows.get("by"), n), "the reference" if of else "`X`")
 
 
 def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -306,8 +319,8 @@ def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[st
         if not absent and not extra:
             return reference
         raise InvalidInputError(
-            "`reference` by name must have 'X', 'y' and 'sensitive_features', and may have 'decisions', 'ids' and "
-            f"'clusters', got {sorted(map(str, reference))}."
+            "`reference` by name must have 'X', 'y' and 'sensitive_features', and may have 'decisions', 'ids', "
+            f"'clusters' and 'by', got {sorted(map(str, reference))}."
         )
     if not isinstance(reference, (tuple, list)) or len(reference) != 3:
         raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")
@@ -326,7 +339,7 @@ def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
         raise InvalidInputError(f"`by` has {len(table)} values for {n} rows.")
     names = [str(getattr(by, "name", None) or "by")] if is_column else list(table.columns)
     return {
-        name: table.iloc[:, k].astype(object).where(table.iloc[:, k].notna(), "(missing)").map(str).to_numpy(dtype=str)
+        name: table.iloc[:, k].astype(object).where(table.iloc[:, k].notna(), MISSING).map(str).to_numpy(dtype=str)
         for k, name in enumerate(names)
     }
 

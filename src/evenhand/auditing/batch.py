@@ -149,10 +149,10 @@ def audit_batch(
     scored = score_batch_pairs(explainer, own, people, pool, pairs)
     advance("scored")
     score: Floats = reference.model.probability(own.logit).cpu().numpy()
-    decision = _decided(people, score, reference.approval_threshold)
+    decision = people.decided(score, reference.approval_threshold).astype(np.int64)
     regime = np.full(len(pairs), None, dtype=object)
     done = scored.is_scored
-    match_decision = _decided(pool, scored.match_score, reference.approval_threshold, pairs.match)
+    match_decision = pool.decided(scored.match_score, reference.approval_threshold, pairs.match).astype(np.int64)
     regime[done] = assign_regimes(
         decision[pairs.person[done]],
         match_decision[done],
@@ -210,13 +210,6 @@ def explained_by_label(reference: AuditReference, people: People) -> Callable[[]
 
 def _explained(explainer: Explainer, people: People) -> NDArray[np.float32]:
     return _joined_attributions(explainer.model, explainer.explain(people.x, people.labels))
-
-
-def _decided(people: People, score: Floats, threshold: float, rows: Ints | None = None) -> Ints:
-    """Decisions about people, or about some rows of them: those that were made, or else those of the scores."""
-    if people.decisions is None:
-        return (score >= threshold).astype(np.int64)
-    return people.decisions if rows is None else people.decisions[rows]
 
 
 def _matched(reference: AuditReference, people: People, F: pd.DataFrame) -> Pairs:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.seeds import check_seed
 
@@ -95,11 +96,11 @@ class AuditOptions(AuditSettings):
             "default high, and scores that rank people the other way round are refused."
         ),
     )
-    decision_threshold: float | None = field(
+    decision_threshold: float | SegmentThresholds | None = field(
         default=None,
         metadata=_help(
             "Probability from which the decision is favorable, or with --favorable low up to which it is; by default "
-            "the model's own, or else 0.5."
+            "the model's own, or else 0.5. A TOML file may have a table of cut-offs by the values of a column."
         ),
     )
     consistency_threshold: float = field(default=0.3, metadata=_help("CEC score above which reasoning differs."))
@@ -128,9 +129,11 @@ class AuditOptions(AuditSettings):
         super().__post_init__()
         object.__setattr__(self, "limits", _checked_limits(self.limits))
         check_seed(self.random_state)
+        if isinstance(self.decision_threshold, Mapping):
+            object.__setattr__(self, "decision_threshold", SegmentThresholds.of(self.decision_threshold))
         for name in ("decision_threshold", "consistency_threshold"):
             value = getattr(self, name)
-            if name == "decision_threshold" and value is None:
+            if name == "decision_threshold" and (value is None or isinstance(value, SegmentThresholds)):
                 continue
             if not isinstance(value, (int, float)) or not 0 <= value <= 1:
                 raise InvalidInputError(f"{_named(name)} must be a number in [0, 1], got {value!r}.")
@@ -139,8 +142,10 @@ class AuditOptions(AuditSettings):
 
     @property
     def approval_threshold(self) -> float:
-        """Probability of the favorable outcome from which the decision is favorable."""
-        assert self.decision_threshold is not None, "settled by `decision_threshold_of`"
+        """Probability of the favorable outcome from which the decision is favorable; NaN where segments differ."""
+        assert self.decision_threshold is not None, "settled by `settled_threshold`"
+        if isinstance(self.decision_threshold, SegmentThresholds):
+            return math.nan
         return 1 - self.decision_threshold if self.favorable == "low" else self.decision_threshold
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,15 +11,22 @@ import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evenhand.auditing.cut_offs import SegmentThresholds
+from evenhand.auditing.options import AuditOptions
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.inputs.roles import Rows
-from evenhand.inputs.validation import Groups
+from evenhand.inputs.roles import MISSING, Rows
+from evenhand.inputs.validation import Groups, category_text
 from evenhand.matching.identity import Identity
 from evenhand.models.protocol import AuditedModel
 
-__all__ = ["People", "check_finances_apart", "check_known_groups", "people_of"]
+__all__ = ["People", "check_finances_apart", "check_known_groups", "people_of", "with_cut_offs"]
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+_ALL = slice(None)
+_SHOWN = 6  # values without a cut-off that are named
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +37,8 @@ class People:
     ----------
     clusters
         A hash of who each row is, or of their household, 0 where that is not known; None where no one said.
+    cut_offs
+        Probability of the favorable outcome from which each is approved; None where it is one for all.
     """
 
     table: pd.DataFrame
@@ -39,6 +48,7 @@ class People:
     decisions: Ints | None = None
     ids: NDArray[np.object_] | None = None
     clusters: NDArray[np.uint64] | None = None
+    cut_offs: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -47,6 +57,17 @@ class People:
     def cells(self) -> Ints:
         """The (label, group) cell of each person."""
         return self.labels * len(self.groups.names) + self.groups.codes
+
+    def cut_off(self, threshold: float, rows: Ints | slice = _ALL) -> float | Floats:
+        """What the scores of some rows are held against: their own cut-offs, or else the threshold."""
+        return threshold if self.cut_offs is None else self.cut_offs[rows]
+
+    def decided(self, score: Floats, threshold: float, rows: Ints | slice = _ALL) -> NDArray[np.bool_]:
+        """Decisions about some rows: those that were made, or else those of their scores."""
+        if self.decisions is not None:
+            return self.decisions[rows].astype(np.bool_)
+        favorable: NDArray[np.bool_] = score >= self.cut_off(threshold, rows)
+        return favorable
 
     @cached_property
     def identity(self) -> Identity:
@@ -111,3 +132,56 @@ def people_of(rows: Rows, model: AuditedModel, names: tuple[str, ...], where: st
         )
     except (InvalidInputError, InvalidTypeError) as error:
         raise type(error)(f"{where}: {error}") from None
+
+
+def with_cut_offs(people: People, options: AuditOptions, by: Mapping[str, NDArray[np.str_]], where: str) -> People:
+    """People with the cut-offs of their segments; as they are where one threshold is for all.
+
+    Parameters
+    ----------
+    people, by
+        The people, and their columns to split by, as text.
+    options
+        With the thresholds.
+    where
+        Whose columns they are, for messages.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no such column, a value of it has no cut-off, or decisions were given as well.
+    """
+    segments = options.decision_threshold
+    if not isinstance(segments, SegmentThresholds):
+        return people
+    if people.decisions is not None:
+        raise InvalidInputError(
+            "`decisions` (--decision) and cut-offs by segment in `decision_threshold` both say who is approved; leave "
+            "one out."
+        )
+    codes, values = pd.factorize(_segments(people.table, by, segments.column, where))
+    unknown = [k for k, value in enumerate(values) if value not in segments.cut_offs]
+    if unknown:
+        counts = np.bincount(codes)
+        raise InvalidInputError(
+            f"`decision_threshold` has no cut-off for {len(unknown)} of {len(values)} values of {segments.column!r} in "
+            f"{where}: {', '.join(f'{str(values[k])!r} ({counts[k]:,} people)' for k in unknown[:_SHOWN])}"
+            f"{', ...' if len(unknown) > _SHOWN else ''}; it has cut-offs for "
+            f"{', '.join(map(repr, segments.cut_offs))}. Add the missing ones."
+        )
+    cut_offs = np.array([segments.cut_offs[value] for value in values])[codes]
+    return replace(people, cut_offs=1 - cut_offs if options.favorable == "low" else cut_offs)
+
+
+def _segments(
+    table: pd.DataFrame, by: Mapping[str, NDArray[np.str_]], column: str, where: str
+) -> NDArray[np.str_] | pd.Series[str]:
+    """The value of each person in the column that cut-offs go by, as text."""
+    if column in by:
+        return by[column]
+    if column in table.columns:
+        return table[column].astype(object).map(category_text, na_action="ignore").fillna(MISSING)
+    raise InvalidInputError(
+        f"The column {column!r} of `decision_threshold` is neither an input of the model nor a column of `by` (--by) "
+        f"in {where}; add it to `by`."
+    )

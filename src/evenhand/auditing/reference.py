@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.options import AuditOptions
 from evenhand.auditing.people import People
 from evenhand.auditing.triples import EvidenceReference
@@ -22,7 +23,7 @@ from evenhand.models.risk import RiskModel
 from evenhand.models.sampling_plan import is_sampled, needed_permutations, with_permutations
 from evenhand.models.thresholds import own_threshold
 
-__all__ = ["AuditReference", "audited_model", "decision_threshold_of", "input_columns"]
+__all__ = ["AuditReference", "audited_model", "settled_threshold"]
 
 _SAME_THRESHOLD = 1e-9
 _ORDERS = 32  # of sampled Shapley values, until a trial settles how many are needed
@@ -54,14 +55,8 @@ class AuditReference:
     evidence: EvidenceReference | None
 
     @property
-    def decision_threshold(self) -> float:
-        """The threshold in the model's own direction."""
-        assert self.settings.decision_threshold is not None, "settled by `decision_threshold_of`"
-        return self.settings.decision_threshold
-
-    @property
     def approval_threshold(self) -> float:
-        """Probability of the favorable outcome from which the decision is favorable."""
+        """Probability of the favorable outcome from which the decision is favorable; NaN where segments differ."""
         return self.settings.approval_threshold
 
     @classmethod
@@ -111,27 +106,27 @@ def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> Aud
     return RiskModel(audited) if options.favorable == "low" else audited
 
 
-def decision_threshold_of(model: Any, audited: AuditedModel, options: AuditOptions) -> float:  # noqa: ANN401 - any model
-    """The threshold that the user gave, or else the model's own, or else 0.5; a warning where the first two differ."""
+def settled_threshold(
+    model: Any,  # noqa: ANN401 - any model
+    audited: AuditedModel,
+    options: AuditOptions,
+) -> tuple[float | SegmentThresholds, tuple[str, ...]]:
+    """The threshold that the user gave, or else the model's own, or else 0.5; and what a reader must know of it.
+
+    Where the user's differs from the model's own, that is a Python warning, too.
+    """
     own, given = own_threshold(model, audited), options.decision_threshold
+    if own is None:
+        return 0.5 if given is None else given, ()
+    decides = f"the {type(model).__name__} decides at a probability of {own:.6g}"
     if given is None:
-        return 0.5 if own is None else own
-    if own is not None and abs(own - given) > _SAME_THRESHOLD:
-        warnings.warn(
-            f"`decision_threshold` (--decision-threshold) is {given:g}, but the {type(model).__name__} decides at a "
-            f"probability of {own:.6g}: the audit is of decisions that the model does not make. Leave it out to audit "
-            "the model's own.",
-            EvenhandWarning,
-            stacklevel=3,
-        )
-    return float(given)
-
-
-def input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model
-    """Columns that a model names as its inputs; None where it names none."""
-    encoder = getattr(model, "encoder_", None) or (model.encoder if isinstance(model, AuditedModel) else None)
-    # Of our own models; of scikit-learn; of trees; of ONNX.
-    names = None if encoder is None else encoder.names
-    for attribute in ("feature_names_in_", "feature_names", "column_names"):
-        names = getattr(model, attribute, None) if names is None else names
-    return None if names is None else [str(name) for name in names]
+        return own, (f"Decisions are at the model's own threshold: {decides}.",)
+    if not isinstance(given, SegmentThresholds) and abs(own - given) <= _SAME_THRESHOLD:
+        return given, ()
+    is_by = f"goes by {given.column!r}" if isinstance(given, SegmentThresholds) else f"is {given:g}"
+    message = (
+        f"`decision_threshold` (--decision-threshold) {is_by}, but {decides}: the audit is of decisions that the model "
+        "does not make. Leave it out to audit the model's own."
+    )
+    warnings.warn(message, EvenhandWarning, stacklevel=3)
+    return given, (message,)

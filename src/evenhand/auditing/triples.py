@@ -414,9 +414,7 @@ def _scored(
     seen = reference.explainer.see(people.x, people.cells, pool.x, pairs.person, pairs.other, pairs.own)
     probability = reference.explainer.explainer.model.probability
     decided, match_decided, placebo_decided = (
-        _decisions(probability(who.logit), decision_threshold)
-        if group.decisions is None
-        else group.decisions[rows].astype(np.bool_)
+        group.decided(probability(who.logit).cpu().numpy(), decision_threshold, rows)
         for who, group, rows in (
             (seen.person, people, pairs.person),
             (seen.match, pool, pairs.other),
@@ -442,7 +440,11 @@ def _scored(
         result.stretch[block] = part.stretch.cpu().numpy()
         result.contributions[block] = (part.pair.contributions - part.placebo.contributions).cpu()
         result.weights[block] = part.weight_difference(reference.deviation).cpu()
-        result.score_gaps[block] = _score_gaps(part, probability, decision_threshold)
+        thresholds = (
+            people.cut_off(decision_threshold, pairs.person[block]),
+            pool.cut_off(decision_threshold, pairs.other[block]),
+        )
+        result.score_gaps[block] = _score_gaps(part, probability, thresholds)
     if people.decisions is not None:
         # No one decided about the person with the match's finances; the regression holds the finances equal.
         result.score_gaps[:, -1] = decided.astype(np.float32) - match_decided
@@ -450,12 +452,13 @@ def _scored(
 
 
 def _score_gaps(
-    part: TripleScores, probability: Callable[[Tensor], Tensor], decision_threshold: float
+    part: TripleScores, probability: Callable[[Tensor], Tensor], thresholds: tuple[float | Floats, float | Floats]
 ) -> NDArray[np.float32]:
-    """By feature, their sum, and the gaps in probability and in decisions."""
+    """By feature, their sum, and the gaps in probability and in decisions, given the thresholds of both."""
     by_feature = part.score_gaps
     moved, match = probability(part.moved.logit), probability(part.match.logit)
-    decided = (moved >= decision_threshold).to(by_feature) - (match >= decision_threshold).to(by_feature)
+    of_person, of_match = (torch.as_tensor(threshold).to(moved) for threshold in thresholds)
+    decided = (moved >= of_person).to(by_feature) - (match >= of_match).to(by_feature)
     gaps = (by_feature, by_feature.sum(-1, keepdim=True), (moved - match)[:, None].to(by_feature), decided[:, None])
     found: NDArray[np.float32] = torch.cat(gaps, dim=-1).float().cpu().numpy()
     return found
@@ -474,8 +477,3 @@ def _deviation(x: Tensor) -> Tensor:
     mean = torch.nansum(x, 0, dtype=torch.float64) / n
     squares = torch.stack([torch.nansum((part.double() - mean).square(), 0) for part in x.split(_BLOCK)]).sum(0)
     return (squares / n).sqrt()
-
-
-def _decisions(probability: Tensor, threshold: float) -> NDArray[np.bool_]:
-    decided: NDArray[np.bool_] = (probability >= threshold).cpu().numpy()
-    return decided

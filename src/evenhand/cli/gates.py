@@ -20,6 +20,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
+_SHOWN = 6  # of the metrics that a name may stand for
 _FORM = re.compile(r"\s*([\w.]+)\s*(>=|<=|>|<)\s*([-+.\deE]+)\s*")
 
 
@@ -84,7 +85,9 @@ def _metric(name: str, known: Mapping[str, float]) -> float:
     # The nearest to the top is meant: `auc` is the model's, not that of a screen deep down.
     full = [key for key in full if key.count(".") == min(k.count(".") for k in full)]
     if len(full) > 1:
-        raise InvalidInputError(f"The gate's metric {name!r} may be any of {full}; name one in full.")
+        more = f", or one of {len(full) - _SHOWN:,} more" if len(full) > _SHOWN else ""
+        shown = ", ".join(full[:_SHOWN]) if more else f"{', '.join(full[:-1])} or {full[-1]}"
+        raise InvalidInputError(f"The gate's metric {name!r} may be {shown}{more}; name one in full.")
     if not full:
         options = [*(key.rpartition(".")[2] for key in known), *known]
         raise InvalidInputError(f"The gate names no metric: {name!r}.{did_you_mean(name, options)}")

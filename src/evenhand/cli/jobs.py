@@ -13,7 +13,6 @@ from evenhand import load_model
 from evenhand.auditing.audit import audit
 from evenhand.auditing.direction import notes_on_label
 from evenhand.auditing.options import AuditOptions, AuditSettings, RoleOptions, StreamOptions
-from evenhand.auditing.reference import input_columns
 from evenhand.auditing.streaming import audit_stream
 from evenhand.cli.options import AuditPlan, TablePlan
 from evenhand.datasets import load_dataset
@@ -25,6 +24,7 @@ from evenhand.inputs.roles import Columns, Rows
 from evenhand.inputs.splitting import sample_people, split_people
 from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.validation import as_groups, as_labels
+from evenhand.models.input_columns import input_columns
 from evenhand.system.progress import PATIENCE, progress
 from evenhand.training.classifier import CECClassifier
 
@@ -237,6 +237,7 @@ def _as_reference(pool: Rows) -> dict[str, Any]:
         "decisions": pool.decisions,
         "ids": pool.ids,
         "clusters": pool.clusters,
+        "by": pd.DataFrame(pool.by) if pool.by else None,
     }
 
 
@@ -281,6 +282,7 @@ def _fit_and_audit(
             "sensitive_features": names[train],
             "ids": None if ids is None else ids[train],
             "clusters": None if clusters is None else clusters[train],
+            "by": None if by is None else by.iloc[train],
         },
         ids=None if ids is None else ids[test],
         by=None if by is None else by.iloc[test],

@@ -25,6 +25,7 @@ _KINDS: dict[str, type] = {
     "bool": bool,
     "int": int,
     "float": float,
+    "float | SegmentThresholds": float,
     "tuple[str, ...]": tuple,
     "Mapping[str, float]": dict,
 }
@@ -221,6 +222,8 @@ def _toml_value(path: Path, key: str, value: Any, kind: type) -> Any:  # noqa: A
         if isinstance(items, list) and all(isinstance(item, str) for item in items):
             return tuple(items)
     elif kind is float:
+        if isinstance(value, dict) and key == "decision_threshold":
+            return value  # cut-offs by segment, which the options check
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)
     elif type(value) is kind:

@@ -25,9 +25,10 @@ from evenhand.inputs.validation import (
     check_columns,
 )
 
-__all__ = ["Columns", "Rows"]
+__all__ = ["MISSING", "Columns", "Rows"]
 
-_MISSING = "(missing)"
+MISSING = "(missing)"
+"""The value that stands for none."""
 
 
 @dataclass(frozen=True)
@@ -223,6 +224,6 @@ def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
     encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
     if hasattr(encoded, "chunks"):
         encoded = encoded.chunk(0)
-    names = np.asarray([str(value) for value in encoded.dictionary.to_pylist()] + [_MISSING])
+    names = np.asarray([str(value) for value in encoded.dictionary.to_pylist()] + [MISSING])
     found: NDArray[np.str_] = names[encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)]
     return found

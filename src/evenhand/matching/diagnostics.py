@@ -30,6 +30,10 @@ Floats: TypeAlias = NDArray[np.float64]
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
+# Of a coordinate's size: what is nearer is the same. A value of 1e20 leaves the others of its column no more than their
+# first digits, and a ratio of last digits depends on the order in which they are added up.
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True)
 class Coverage:
@@ -332,8 +336,9 @@ class MatchSums:
         for a, b in self.matched:
             own, other = self.own[a], others[b]
             pooled = np.sqrt((own.variances + other.variances) / 2)
-            before = _standardized(own.means - other.means, pooled)
-            after = _standardized(self.matched[a, b].means - self.matches[a, b].means, pooled)
+            rounding = _ROUNDING * np.maximum(np.abs(own.means), np.abs(other.means))
+            before = _standardized(own.means - other.means, pooled, rounding)
+            after = _standardized(self.matched[a, b].means - self.matches[a, b].means, pooled, rounding)
             coordinates = zip(space.coordinate_names, before.tolist(), after.tolist(), strict=True)
             rows += [FeatureBalance(feature, names[a], names[b], *values) for feature, *values in coordinates]
         return tuple(rows)
@@ -361,11 +366,11 @@ def _reuse(times_used: NDArray[np.int64]) -> MatchReuse:
     return MatchReuse(len(times), int(times.max()), total / len(times), len(times) / total, effective)
 
 
-def _standardized(difference: Floats, pooled: Floats) -> Floats:
-    """Return difference / pooled: 0 where nothing differs, NaN where constants differ."""
+def _standardized(difference: Floats, pooled: Floats, rounding: Floats) -> Floats:
+    """Return difference / pooled: 0 where nothing differs, NaN where constants differ, but for rounding."""
     ratio = np.full(len(difference), np.nan)
-    np.divide(difference, pooled, out=ratio, where=pooled > 0)
-    return np.where(difference == 0, 0.0, ratio)
+    np.divide(difference, pooled, out=ratio, where=pooled > rounding)
+    return np.where((np.abs(difference) <= rounding) & ~(pooled > rounding), 0.0, ratio)
 
 
 def _share(part: int, whole: int) -> float:

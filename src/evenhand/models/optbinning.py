@@ -9,7 +9,7 @@ import pandas as pd
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["ScorecardBins", "is_scorecard"]
+__all__ = ["ScorecardBins", "binned_columns", "is_scorecard"]
 
 
 def is_scorecard(model: Any) -> bool:  # noqa: ANN401 - any object
@@ -22,6 +22,20 @@ def is_scorecard(model: Any) -> bool:  # noqa: ANN401 - any object
     """
     kind = type(model)
     return kind.__name__ == "Scorecard" and kind.__module__.startswith("optbinning.")
+
+
+def binned_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any object
+    """Columns that a Scorecard or a BinningProcess was fitted on; None of any other model.
+
+    Examples
+    --------
+    >>> binned_columns("text") is None
+    True
+    """
+    process: Any = getattr(model, "binning_process_", None) if is_scorecard(model) else model
+    if type(process).__name__ != "BinningProcess" or not type(process).__module__.startswith("optbinning."):
+        return None
+    return list(process.variable_names)
 
 
 @dataclass(frozen=True, eq=False)

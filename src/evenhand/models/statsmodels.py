@@ -20,7 +20,7 @@ from evenhand.models.encoders.pipeline_encoder import pipeline_encoder
 from evenhand.models.linear import LinearModel
 from evenhand.models.protocol import AuditedModel, EncodesTables
 
-__all__ = ["is_statsmodels", "statsmodels_model"]
+__all__ = ["is_statsmodels", "regression_columns", "statsmodels_model"]
 
 
 def is_statsmodels(model: Any) -> bool:  # noqa: ANN401 - any object
@@ -67,6 +67,33 @@ def statsmodels_model(
             return LinearModel(weights, float(design.params[design.is_constant].sum()), kind, encoder)
     names = None if table is None or not design.has_formula else [str(column) for column in table.columns]
     return black_box_model(design, kind=f"{kind} (black box)", table=table, names=names, **sampling)
+
+
+def regression_columns(results: Any) -> list[str] | None:  # noqa: ANN401
+    """Columns that a regression takes, in order; None where it was fitted on an array, or its data are gone.
+
+    A formula takes the variables on its right-hand side.
+
+    Examples
+    --------
+    >>> import statsmodels.formula.api as smf
+    >>> people = pd.DataFrame({"paid": [0, 1, 0, 1], "debt": [3.0, 1.0, 2.0, 3.0], "income": [1.0, 2.0, 3.0, 4.0]})
+    >>> regression_columns(smf.logit("paid ~ np.log(income)", people).fit(disp=0))
+    ['income']
+    """
+    design = _Design(results)
+    if not design.has_formula:
+        return None if _has_made_up_names(results) else design.feature_names_in_
+    frame = getattr(results.model.data, "frame", None)
+    if frame is None:
+        return None
+    used = {name for _, words in _terms(design.spec) for word in words for name in _named_in(word)}
+    return [str(column) for column in frame.columns if str(column) in used]
+
+
+def _has_made_up_names(results: Any) -> bool:  # noqa: ANN401
+    """Whether the columns were an array, so that statsmodels calls them x1, x2, ..."""
+    return not isinstance(results.model.data.orig_exog, pd.DataFrame)
 
 
 def _link(results: Any) -> str:  # noqa: ANN401
@@ -125,6 +152,12 @@ class _Design:
             raise AttributeError  # a formula takes its variables from any table
         return [name for name in self.names if name != "const"]
 
+    @property
+    def spec(self) -> Any:  # noqa: ANN401 - of formulaic, or of patsy
+        """What the formula says."""
+        model = self.results.model
+        return getattr(model, "model_spec", None) or model.data.model_spec
+
     def exog(self, table: pd.DataFrame) -> NDArray[np.float64]:
         if self.has_formula:
             return np.asarray(self.results._transform_predict_exog(table)[0], dtype=np.float64)
@@ -141,10 +174,8 @@ class _Design:
 
     def sources_among(self, columns: list[str]) -> list[int] | None:
         """Position of the one column behind each term; None where a term has several, or none that is known."""
-        model = self.results.model
-        spec = getattr(model, "model_spec", None) or model.data.model_spec
         found: dict[int, int] = {}
-        for places, words in _terms(spec):
+        for places, words in _terms(self.spec):
             used = {columns.index(name) for word in words for name in _named_in(word) if name in columns}
             if len(used) != 1 and words:
                 return None

@@ -47,7 +47,7 @@ def module_model(
     >>> module_model(nn.Linear(1, 2), output="log-odds", table=people).kind
     'torch module Linear (second output less the first)'
     """
-    plain = DifferentiableModel(module, f"torch module {type(module).__name__}")
+    plain = DifferentiableModel(module, f"{_library(module)} {type(module).__name__}")
     if table is None or not len(table):
         return plain
     returned = _returned(plain, table)
@@ -70,6 +70,12 @@ def module_model(
     taken = (0.0, 1.0) if is_probability else (-1.0, 1.0)
     words = "second output" if is_probability else "second output less the first"
     return DifferentiableModel(_weighed(module, taken), f"{plain.kind} ({words})", output=explained)
+
+
+def _library(module: nn.Module) -> str:
+    """What the user calls such a module."""
+    is_keras = any(kind.__module__.partition(".")[0] == "keras" for kind in type(module).__mro__)
+    return "Keras model" if is_keras else "torch module"
 
 
 def _returned(model: DifferentiableModel, table: pd.DataFrame) -> Tensor | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from evenhand.metrics.regimes import REGIMES
@@ -115,6 +115,12 @@ def _summary_records(summary: Summary) -> list[Record]:
     return [{**_as_estimate(value), "metric": metric, "note": note} for metric, value, note in rows]
 
 
+def _flat(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Names and values; those of a mapping in a mapping beside the rest."""
+    for key, value in found.items():
+        yield from _flat(value) if isinstance(value, Mapping) else [(key, value)]
+
+
 def _as_estimate(value: Any) -> Mapping[str, Any]:  # noqa: ANN401 - an estimate, or a number alone
     return value if isinstance(value, Mapping) else {"value": value}
 
@@ -125,7 +131,7 @@ def audited_table(summary: Summary) -> Table:
     for part in ("data", "settings", "versions"):
         for item, value in summary[part].items():
             if isinstance(value, Mapping):
-                records += [{"part": part, "item": f"{item}: {key}", "value": v} for key, v in value.items()]
+                records += [{"part": part, "item": f"{item}: {key}", "value": v} for key, v in _flat(value)]
             elif isinstance(value, (list, tuple)):
                 records += [{"part": part, "item": item, "value": v} for v in value]
             else:

@@ -440,7 +440,6 @@ def score_distribution(data: Data) -> alt.Chart:
         for edge, n in zip(found["edges"], [*counts, 0], strict=True)
     ]
     check_any(rows, "no one has a score")
-    threshold = data["settings"]["decision_threshold"]
     lines = chart_of(rows).mark_line(interpolate="step-after", strokeWidth=2)
     lines = lines.encode(
         x=quantity(alt.X, "score", "Score", domain=[0, 1]),
@@ -449,10 +448,19 @@ def score_distribution(data: Data) -> alt.Chart:
         tooltip=tooltips("group", ("score", ".3f"), ("share", ".1%")),
     )
     return finished(
-        alt.layer(*guide_x(threshold, f"decision threshold {threshold:g}"), lines),
+        alt.layer(*_threshold_guides(data["settings"]["decision_threshold"]), lines),
         "Lines: histogram of scores in each group, with the decision threshold.",
         height=220,
     )
+
+
+def _threshold_guides(threshold: float | Mapping[str, Any]) -> list[alt.Chart]:
+    """A line at the threshold, or at each of the cut-offs of segments."""
+    if not isinstance(threshold, Mapping):
+        return guide_x(threshold, f"decision threshold {threshold:g}")
+    cut_offs = threshold["cut_offs"]
+    names = {at: ", ".join(name for name in cut_offs if cut_offs[name] == at) for at in cut_offs.values()}
+    return [mark for at, name in names.items() for mark in guide_x(at, label_of(f"{name} {at:g}"))]
 
 
 def sensitivity(data: Data) -> alt.Chart:

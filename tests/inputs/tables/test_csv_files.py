@@ -3,10 +3,13 @@
 import gzip
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from evenhand.exceptions import DataFileError
+from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.tables import read_table
+from evenhand.inputs.tables.csv_files import CsvFile
 from evenhand.inputs.tables.typed_columns import MISSING_WORDS
 
 
@@ -182,3 +185,25 @@ def test_infinite_numbers_are_numbers(path, read, value):
     path.write_text(f"x,k\n{value},1\n$5,2\n")
     table, _ = read(path)
     assert abs(table.column("x")[0].as_py()) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("last", "kind"), [("7", "int64"), ("7.5", "double"), ("", "int64"), ("seven", "string"), (" 7 ", "int64")]
+)
+def test_a_cell_far_down_decides_the_type_as_one_at_the_top_does(path, read, last, kind):
+    path.write_text("\n".join(["number,name", *(f"{k},x" for k in range(3_000)), f"{last},x"]))
+    found = read(path)[0].column("number")
+    assert str(found.type) == kind
+    assert found.to_pylist()[:3_000] == [str(k) if kind == "string" else k for k in range(3_000)]
+
+
+def test_a_file_that_is_read_again_gives_the_same_rows_and_notes(path):
+    path.write_text("Loans of 2024,\nincome,sex\n1,f\n,\n2,m\n")
+    file = CsvFile(path, ReadOptions())
+    first = pa.concat_tables(file.pieces(["sex", "income"]))
+    notes = file.notes
+    again = pa.concat_tables(file.pieces(["income"]))
+    assert first.to_pydict() == {"sex": ["f", "m"], "income": ["1", "2"]}
+    assert again.to_pydict() == {"income": ["1", "2"]}
+    assert file.notes == notes
+    assert len(notes) == 2

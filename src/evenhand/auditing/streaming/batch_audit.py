@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.batch import audit_batch
 from evenhand.auditing.finished import BatchOutput, BatchRecord
-from evenhand.auditing.people import people_of
+from evenhand.auditing.people import people_of, with_cut_offs
 from evenhand.auditing.reference import AuditReference
 from evenhand.inputs.roles import Columns
 from evenhand.system.hashing import person_hash
@@ -65,6 +65,7 @@ def run_batch(context: BatchContext, number: int, first_row: int, table: pa.Tabl
     if rows.table is None:
         return BatchOutput(BatchRecord(number, rows.exclusions))
     people = people_of(rows, reference.model, reference.pool.groups.names, where)
+    people = with_cut_offs(people, reference.settings, rows.by, where)
     row = rows.kept + first_row
     found = audit_batch(
         reference,

@@ -10,19 +10,22 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
+from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
-from evenhand.auditing.people import People, check_finances_apart, people_of
-from evenhand.auditing.reference import AuditReference, audited_model, decision_threshold_of, input_columns
+from evenhand.auditing.people import People, check_finances_apart, people_of, with_cut_offs
+from evenhand.auditing.reference import AuditReference, audited_model, settled_threshold
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sampling_progress import announce_sampling
+from evenhand.auditing.scales import notes_on_scales
 from evenhand.auditing.streaming.batch_audit import BatchContext
 from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_threads
 from evenhand.auditing.streaming.manifest import check_resumable, model_probe
@@ -32,7 +35,7 @@ from evenhand.auditing.streaming.store import Store, writing
 from evenhand.auditing.streaming.stored_batches import StoredBatches
 from evenhand.auditing.streaming.stored_pairs import StoredPairs, save_sample
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError
-from evenhand.inputs.checking.unfit import without_unfit
+from evenhand.inputs.checking.unfit import CHECKED_ROWS, unasked, without_unfit
 from evenhand.inputs.fingerprints import fingerprint_plain, fingerprint_table
 from evenhand.inputs.group_names import check_group_names
 from evenhand.inputs.read_options import ReadOptions
@@ -40,6 +43,7 @@ from evenhand.inputs.roles import Columns
 from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.validation import check_columns
 from evenhand.models.dispatch import AttributionChoice
+from evenhand.models.input_columns import input_columns
 from evenhand.system.memory import return_freed_memory
 from evenhand.system.progress import progress as shown_progress
 from evenhand.system.threads import n_cores, one_blas_thread, one_torch_thread
@@ -82,7 +86,7 @@ def audit_stream(
     evidence: bool = AuditOptions.evidence,
     evidence_people: int | None = StreamOptions.evidence_people,
     favorable: Favorable | None = AuditOptions.favorable,
-    decision_threshold: float | None = AuditOptions.decision_threshold,
+    decision_threshold: float | SegmentThresholds | None = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
     attribution: AttributionChoice = AuditOptions.attribution,
@@ -237,7 +241,7 @@ def audit_stream(
     with writing(store.folder, "nothing was audited yet"):
         people = open_source(file, batch_rows, store.folder / f"source-{spool}.parquet")
     asked = (*financial_features, *keep_inputs, *(features or ()))
-    first = people.read(people.batches[0], columns.features).to_pandas(use_threads=False)
+    first = _first_rows(people, unasked(columns, asked))
     columns, left_out = without_unfit(columns, first, asked=asked, is_named=named is not None)
     if positive_label is None:
         left_out = (*notes_on_label(label, favorable), *left_out)
@@ -269,12 +273,15 @@ class _Plan:
         SHA-256 of the reference, and how it was chosen, in words.
     is_separate
         Whether the reference is not drawn from the source.
+    notes
+        What a reader must know of the threshold, and of units.
     """
 
     context: BatchContext
     reference_hash: str
     how: str
     is_separate: bool
+    notes: tuple[str, ...]
 
 
 def _plan(
@@ -294,16 +301,19 @@ def _plan(
     assert rows.table is not None
     assert rows.groups is not None
     audited = audited_model(_on_device(model, how.device), options, rows.table)
-    pool = _checked_pool(people_of(rows, audited, rows.groups.names, "The reference"))
+    pool = people_of(rows, audited, rows.groups.names, "The reference")
+    pool = _checked_pool(with_cut_offs(pool, options, rows.by, "the reference"))
     check_finances_apart(pool, financial)
     if options.favorable is None:
         check_direction(audited, pool)
+    threshold, on_threshold = settled_threshold(model, audited, options)
+    notes = (*notes_on_scales(model, audited, pool.table), *on_threshold)
     options = replace(
         options,
         financial_features=tuple(financial),
         attribution=audited.attribution,
         favorable=options.favorable or "high",
-        decision_threshold=decision_threshold_of(model, audited, options),
+        decision_threshold=threshold,
     )
     with one_torch_thread(), one_blas_thread():
         fitted = _with_known(AuditReference.of(audited, options, pool, people.n_rows), people.n_rows)
@@ -316,7 +326,7 @@ def _plan(
         evidence_seed=seed + _EVIDENCE_SEED,
         evidence_below=None if n_compared is None else hash_limit(people.n_rows, n_compared, seed + _EVIDENCE_SEED),
     )
-    return _Plan(context, fingerprint_table(table.to_pandas()), words, reference is not None)
+    return _Plan(context, fingerprint_table(table.to_pandas()), words, reference is not None, notes)
 
 
 def _decisive(
@@ -361,6 +371,7 @@ def _finished(
             merged,
             StoredPairs(store, merged.numbers, people, context.columns, context.reference),
             n_reference=len(pool) if is_drawn else None,
+            notes=plan.notes,
             hashes={"source files": content, **({"reference": reference_hash(pool)} if is_drawn else {})},
             stream={
                 "n_batches": n,
@@ -400,6 +411,13 @@ def _run(context: BatchContext, source: Source, store: Store, how: StreamOptions
             n_done = sum(store.is_finished(batch.number) for batch in source.batches)
             kept = f"{n_done} of {n} batches are finished and kept in {str(store.folder)!r}."
             raise type(error)(f"{str(error).rstrip('.')}. {kept}") from error
+
+
+def _first_rows(source: Source, columns: list[str]) -> pd.DataFrame:
+    """As many rows as an audit in memory looks at for ids and dates."""
+    rows = np.arange(min(source.n_rows, CHECKED_ROWS))
+    table: pd.DataFrame = read_rows(source, rows, columns).to_pandas(use_threads=False) if columns else pd.DataFrame()
+    return table
 
 
 def _reference_rows(

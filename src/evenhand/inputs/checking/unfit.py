@@ -13,9 +13,16 @@ from evenhand.inputs.checking.columns import check_table
 from evenhand.inputs.roles import Columns
 from evenhand.inputs.validation import check_columns
 
-__all__ = ["without_unfit"]
+__all__ = ["CHECKED_ROWS", "unasked", "without_unfit"]
 
-_CHECKED_ROWS = 10_000  # tell an id, a date and a saved index, the same in memory and streamed
+CHECKED_ROWS = 10_000
+"""So many rows tell an id, a date and a saved index, the same in memory and streamed."""
+
+
+def unasked(columns: Columns, asked: Iterable[str]) -> list[str]:
+    """Features that the user did not name."""
+    kept = {name.strip() for name in asked}
+    return [name for name in columns.features if name.strip() not in kept]
 
 
 def without_unfit(
@@ -28,7 +35,7 @@ def without_unfit(
     columns
         The parts of the columns.
     rows
-        The features of everyone, or of the first people.
+        The unasked features of everyone, or of the first `CHECKED_ROWS` people.
     asked
         Features that the user named, which are kept whatever they look like.
     is_named
@@ -39,9 +46,8 @@ def without_unfit(
     InvalidInputError
         If the model needs an id, a date or a saved index that the user did not name.
     """
-    kept = {name.strip() for name in asked}
-    looked_at = rows[[name for name in columns.features if name.strip() not in kept]]
-    unfit = {c.name: c.signs[0] for c in check_table(looked_at[:_CHECKED_ROWS]) if c.is_unfit}
+    looked_at = rows[unasked(columns, asked)]
+    unfit = {c.name: c.signs[0] for c in check_table(looked_at[:CHECKED_ROWS]) if c.is_unfit}
     if not unfit:
         return columns, ()
     shown = ", ".join(f"{name!r} ({sign.kind}: {sign.clause})" for name, sign in unfit.items())

@@ -64,6 +64,7 @@ class CsvFile:
         self.schema = pa.schema([(name, pa.string()) for name in names])
         self._titles = [" ".join(filter(None, (cell.strip() for cell in row))) for row in rows[:place] if any(row)]
         self._n_empty = 0
+        self._whole: pa.Table | None = None  # of a small file, for whoever asks again
 
     @property
     def where(self) -> str:
@@ -86,7 +87,11 @@ class CsvFile:
         DataFileError
             If a row has more or fewer cells than the header, a byte is no character, or a quotation mark is not closed.
         """
-        n_empty = n_ragged = 0
+        if self._whole is not None:
+            yield self._whole.select(list(columns))
+            return
+        n_empty = n_ragged = n_pieces = 0
+        kept = None
 
         def skip_ragged(row: Any) -> str:  # noqa: ANN401 - an `InvalidRow` of pyarrow
             nonlocal n_empty, n_ragged
@@ -96,8 +101,8 @@ class CsvFile:
 
         with reading(self.where), self._open() as file:
             for piece in self._parsed(file, skip_ragged):
-                kept = piece.filter(pc.invert(_is_empty(piece))) if len(piece) else piece
-                n_empty += len(piece) - len(kept)
+                kept = _without_empty_rows(piece)
+                n_empty, n_pieces = n_empty + len(piece) - len(kept), n_pieces + 1
                 self._check_unnamed(kept)
                 yield kept.select(list(columns))
             has_open_quote = file.n_quotes % 2 == 1
@@ -106,6 +111,7 @@ class CsvFile:
         if has_open_quote:
             self._check_quotes()
         self._n_empty = n_empty
+        self._whole = kept if n_pieces == 1 else None
 
     def _open(self) -> _Utf8:
         """The file's characters as UTF-8."""
@@ -114,7 +120,7 @@ class CsvFile:
 
     def _parsed(self, file: _Utf8, on_ragged: Any) -> Iterator[pa.Table]:  # noqa: ANN401 - called with an `InvalidRow`
         places = [str(place) for place in range(self._width)]
-        rest = io.BufferedReader(file, _BLOCK)
+        rest = io.BufferedReader(file, _HEAD)
         for _ in range(self._lines_before):
             _skip_line(rest)
         if not rest.peek(1):
@@ -233,6 +239,8 @@ class _Utf8(io.RawIOBase):
             )
         self._n_lines += text.count("\n")
         self.n_quotes += text.count('"')
+        if self._encoding == "utf-8-sig" and len(text) == len(chunk) and text.isascii():
+            return chunk
         return text.encode("utf-8", "surrogatepass")
 
     def _on_encoding(self, line: int, likely: str) -> str:
@@ -295,11 +303,12 @@ def _is_blank(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.equal(pc.ascii_trim_whitespace(column), "")
 
 
-def _is_empty(piece: pa.Table) -> pa.ChunkedArray:
-    """Whether each row has no value at all."""
-    is_empty = _is_blank(piece.column(0))
-    for place in range(1, piece.num_columns):
+def _without_empty_rows(piece: pa.Table) -> pa.Table:
+    """The rows that have any value."""
+    is_empty = None
+    for column in piece.columns:
+        is_blank = _is_blank(column)
+        is_empty = is_blank if is_empty is None else pc.and_(is_empty, is_blank)
         if not pc.any(is_empty, min_count=0).as_py():
-            break
-        is_empty = pc.and_(is_empty, _is_blank(piece.column(place)))
-    return is_empty
+            return piece
+    return piece.filter(pc.invert(is_empty))

@@ -27,6 +27,7 @@ __all__ = [
     "plain_evidence",
     "plain_numbers",
     "sure_decimal",
+    "whole_numbers",
 ]
 
 _CURRENCY = r"\p{Sc}|US\$|C\$|A\$|R\$|USD|EUR|GBP|CHF|CAD|AUD|JPY|INR|BRL|kr|zł"
@@ -170,6 +171,12 @@ def plain_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """Values of cells that are all numbers as programs write them, else None: a quick look before a slow one."""
     numbers = _cast(cells, pa.float64())
     return None if numbers is None or numbers.null_count or _any(pc.is_nan(numbers)) else numbers
+
+
+def whole_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """Values of cells that are all whole numbers as programs write them and 64 bits hold, else None."""
+    numbers = _cast(cells, pa.int64())
+    return None if numbers is None or numbers.null_count else numbers
 
 
 def plain_evidence(cells: pa.ChunkedArray) -> NumberEvidence:
@@ -348,8 +355,12 @@ def _first(values: Any) -> str | None:  # noqa: ANN401
 
 
 def _cast(values: Any, kind: pa.DataType) -> Any | None:  # noqa: ANN401
-    """Values of a kind, None where one is not of it."""
+    """Values of a kind, None where one is not of it.
+
+    A few tell it of most columns; Arrow words an error for each cell that is not of the kind, and raises the first.
+    """
     try:
+        values[:_FEW].cast(kind)
         return values.cast(kind)
     except pa.ArrowInvalid:
         return None

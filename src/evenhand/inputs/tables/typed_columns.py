@@ -19,6 +19,7 @@ from evenhand.inputs.tables.numbers import (
     plain_evidence,
     plain_numbers,
     sure_decimal,
+    whole_numbers,
 )
 from evenhand.inputs.tables.raw import RawTable
 
@@ -58,8 +59,8 @@ class ColumnReading:
             kind = usable_type(column.type)
             return column if column.type.equals(kind) else column.cast(kind)
         texts = column.cast(pa.string())
-        if self.notation is None and pa.types.is_floating(self.kind):
-            numbers = plain_numbers(texts)
+        if self.notation is None and not is_text(self.kind) and not pa.types.is_boolean(self.kind):
+            numbers = (whole_numbers if pa.types.is_integer(self.kind) else plain_numbers)(texts)
             if numbers is not None:
                 return numbers
         cells = _cells(texts, self.missing)
