@@ -17,7 +17,7 @@ from evenhand.inputs.seeds import check_seed
 if TYPE_CHECKING:
     from evenhand.attribution.gradients import Method
     from evenhand.models.dispatch import AttributionChoice
-    from evenhand.models.protocol import Output
+    from evenhand.models.protocol import AttributionName, Output
 
 __all__ = ["AuditOptions", "AuditSettings", "Engine", "Favorable", "FindingKey", "RoleOptions", "StreamOptions"]
 
@@ -49,6 +49,8 @@ class AuditSettings:
         to 64, as seen on a few people beforehand.
     sampling_error
         Standard error of sampled attributions to stay below, as a share of their size.
+    unit
+        Of an outcome that is a value and not a probability, such as ``"percentage points"`` of a price.
 
     Examples
     --------
@@ -72,6 +74,10 @@ class AuditSettings:
     sampling_error: float = field(
         default=0.06, metadata=_help("Standard error of sampled attributions to stay below, as a share of their size.")
     )
+    unit: str | None = field(
+        default=None,
+        metadata=_help("Unit of an outcome that is a value and not a probability, such as 'percentage points'."),
+    )
 
     def __post_init__(self) -> None:
         _check_counts(self, "n_steps", "n_permutations")
@@ -79,6 +85,7 @@ class AuditSettings:
             raise InvalidInputError(
                 f"{_named('sampling_error')} must be a number between 0 and 1, got {self.sampling_error!r}."
             )
+        _check_unit(self.unit, self.output)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +113,7 @@ class AuditOptions(AuditSettings):
     max_distance: float | None = field(
         default=None, metadata=_help("Farthest match that counts, in standard deviations.")
     )
-    attribution: AttributionChoice = field(
+    attribution: AttributionChoice | AttributionName = field(
         default="auto",
         metadata=_help(
             "auto, integrated_gradients, linear, additive, tree_shap or sampled_shapley; auto takes what fits best."
@@ -134,12 +141,15 @@ class AuditOptions(AuditSettings):
                 continue
             if not isinstance(value, (int, float)) or not 0 <= value <= 1:
                 raise InvalidInputError(f"{_named(name)} must be a number in [0, 1], got {value!r}.")
+        _check_value(self)
         if self.favorable not in (None, "high", "low"):
             raise InvalidInputError(f"{_named('favorable')} must be 'high' or 'low', got {self.favorable!r}.")
 
     @property
     def approval_threshold(self) -> float:
-        """Probability of the favorable outcome from which the decision is favorable."""
+        """Probability of the favorable outcome from which the decision is favorable; no value is high enough."""
+        if self.unit is not None:
+            return math.inf
         assert self.decision_threshold is not None, "settled by `decision_threshold_of`"
         return 1 - self.decision_threshold if self.favorable == "low" else self.decision_threshold
 
@@ -217,6 +227,30 @@ def _checked_limits(limits: Mapping[str, float] | None) -> dict[str, float] | No
         if not is_number or not 0 < limit < math.inf:
             raise InvalidInputError(f"{_LIMITS}: that of {name} must be a number above 0, got {limit!r}.")
     return {name: float(limit) for name, limit in limits.items()} if limits else None
+
+
+def _check_value(options: AuditOptions) -> None:
+    """Refuse what does not go with an outcome that is a value."""
+    if options.unit is None:
+        return
+    if options.favorable is None:
+        raise InvalidInputError(
+            f"An outcome with a unit, {options.unit!r}, needs {_named('favorable')}: 'low' for a price, 'high' for an "
+            "amount."
+        )
+    if options.decision_threshold is not None:
+        raise InvalidInputError(
+            f"{_named('decision_threshold')} is of probabilities, and the outcome is in {options.unit!r}: pass the "
+            "decisions that were made with `decisions` (--decision)."
+        )
+
+
+def _check_unit(unit: Any, output: Any) -> None:  # noqa: ANN401 - what a user gave
+    """Refuse a unit that says nothing, and a value without a unit."""
+    if unit is not None and (not isinstance(unit, str) or not unit.strip()):
+        raise InvalidInputError(f"{_named('unit')} must be a text such as 'percentage points', got {unit!r}.")
+    if output == "value" and unit is None:
+        raise InvalidInputError(f"{_named('output')} is 'value': say in what unit, with {_named('unit')}.")
 
 
 def _named(name: str) -> str:

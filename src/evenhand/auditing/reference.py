@@ -11,6 +11,7 @@ import pandas as pd
 
 from evenhand.auditing.options import AuditOptions
 from evenhand.auditing.people import People
+from evenhand.auditing.scope import Scope
 from evenhand.auditing.triples import EvidenceReference
 from evenhand.exceptions import EvenhandWarning
 from evenhand.matching import MatchReference
@@ -44,6 +45,8 @@ class AuditReference:
         Their standardized financial features, indexed for matching.
     evidence
         The same, indexed for placebo triples; None where no evidence is wanted.
+    scope
+        What can be found from what was given.
     """
 
     model: AuditedModel
@@ -52,6 +55,7 @@ class AuditReference:
     explainer: Explainer
     matcher: MatchReference
     evidence: EvidenceReference | None
+    scope: Scope = Scope()
 
     @property
     def decision_threshold(self) -> float:
@@ -65,8 +69,13 @@ class AuditReference:
         return self.settings.approval_threshold
 
     @classmethod
-    def of(cls, model: AuditedModel, settings: AuditOptions, pool: People, n_people: int) -> AuditReference:
-        """Fit standardization, neighbors and baselines on a pool; `n_people` are audited."""
+    def of(
+        cls, model: AuditedModel, settings: AuditOptions, pool: People, n_people: int, scope: Scope | None = None
+    ) -> AuditReference:
+        """Fit standardization, neighbors and baselines on a pool; `n_people` are audited.
+
+        Without a `scope`, it is that of an audit with the model.
+        """
         financial = list(settings.financial_features)
         # A bare network refuses missing values anyway; a model with an encoder of its own has a place for them.
         missing: Missing = "indicator" if model.accepts_missing else "error"
@@ -95,7 +104,15 @@ class AuditReference:
             )
             if settings.evidence
             else None,
+            scope=scope or _scope_of_model(settings, pool),
         )
+
+
+def _scope_of_model(settings: AuditOptions, pool: People) -> Scope:
+    """What can be found with a model: everything, unless its score is a value."""
+    if settings.unit is None:
+        return Scope()
+    return Scope(decisions=pool.decisions is not None, labels=pool.has_labels, unit=settings.unit)
 
 
 def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> AuditedModel:  # noqa: ANN401 - any model
@@ -103,7 +120,7 @@ def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> Aud
     audited = as_audited_model(
         model,
         attribution=options.attribution,
-        output=options.output,
+        output=options.output if options.unit is None else "value",
         n_permutations=options.n_permutations or _ORDERS,
         random_state=options.random_state,
         table=table,
@@ -111,8 +128,17 @@ def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> Aud
     return RiskModel(audited) if options.favorable == "low" else audited
 
 
-def decision_threshold_of(model: Any, audited: AuditedModel, options: AuditOptions) -> float:  # noqa: ANN401 - any model
-    """The threshold that the user gave, or else the model's own, or else 0.5; a warning where the first two differ."""
+def decision_threshold_of(
+    model: Any,  # noqa: ANN401 - any model
+    audited: AuditedModel,
+    options: AuditOptions,
+) -> float | None:
+    """The threshold that the user gave, or else the model's own, or else 0.5; a warning where the first two differ.
+
+    A value has none.
+    """
+    if options.unit is not None:
+        return None
     own, given = own_threshold(model, audited), options.decision_threshold
     if given is None:
         return 0.5 if own is None else own

@@ -336,7 +336,9 @@ def people_of(data: Mapping[str, Any], pairs: pd.DataFrame) -> People:
     return People(
         label=rows["label"].to_numpy(dtype=np.int64),
         group=rows["group"].to_numpy(dtype=str),
-        score=own_score(rows["score"].to_numpy(dtype=np.float64), data["settings"]["favorable"]),
+        score=own_score(
+            rows["score"].to_numpy(dtype=np.float64), data["settings"]["favorable"], data["settings"].get("unit")
+        ),
         decision=rows["decision"].to_numpy(dtype=np.int64),
     )
 
