@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from evenhand.attribution import integrated_gradients, label_group_baselines
     from evenhand.auditing.audit import audit, sensitivity
     from evenhand.auditing.checking import CheckResult, check
+    from evenhand.auditing.given import audit_given
     from evenhand.auditing.history import Change, Comparison, History, Monitoring, compare_audits, monitor, read_history
     from evenhand.auditing.options import AuditSettings
     from evenhand.auditing.result import AuditResult
@@ -52,6 +53,7 @@ __all__ = [
     "__version__",
     "assign_regimes",
     "audit",
+    "audit_given",
     "audit_stream",
     "cec_loss",
     "cec_scores",
@@ -90,6 +92,7 @@ _HOME = {
     "TableEncoder": "evenhand.inputs.encoding",
     "assign_regimes": "evenhand.metrics.regimes",
     "audit": "evenhand.auditing.audit",
+    "audit_given": "evenhand.auditing.given",
     "audit_stream": "evenhand.auditing.streaming",
     "cec_loss": "evenhand.training",
     "cec_scores": "evenhand.metrics.cec",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -82,7 +82,12 @@ def findings_of(summary: Data) -> tuple[Finding, ...]:
     if summary["evidence"] is None:
         return ()
     scope = summary.get("scope") or _WITH_MODEL
-    asked = {"score_gap": _score_gap, "inputs": _inputs, "weighing": _weighing, "excess": _excess}
+    asked: dict[FindingKey, Callable[[Data], dict[str, Any]]] = {
+        "score_gap": _score_gap,
+        "inputs": _inputs,
+        "weighing": _weighing,
+        "excess": _excess,
+    }
     found = [ask(summary) for key, ask in asked.items() if key not in scope["not_possible"]]
     adjusted = holm([one["p_value"] for one in found])
     n_asked = sum(is_number(one["p_value"]) for one in found)
@@ -116,10 +121,9 @@ def headline_of(findings: Sequence[Finding]) -> str:
     n = sum(one.answer != "not possible" for one in findings)
     if n == len(findings):
         return "None of the four questions was answered with yes"
-    return f"None of the {_NUMBERS[n]} that could be asked was answered with yes"
-
-
-_NUMBERS = {0: "questions", 1: "four questions", 2: "two questions", 3: "three questions"}
+    if n == 1:
+        return "The one question that could be asked was not answered with yes"
+    return f"None of the {'two' if n == 2 else 'three'} questions that could be asked was answered with yes"
 
 
 def _last(p: float | None) -> float:
@@ -282,7 +286,10 @@ def _score_words(one: Data, answer: Answer) -> tuple[str, str]:
     gap, scope = one["gap"], one["scope"]
     name = "decision gap" if scope["outcome"] == "decision" else "score gap"
     if answer == "open":
-        return f"{name.capitalize()} not estimated", f"Whether people are treated alike cannot be said: {one['of']['note']}."
+        return (
+            f"{name.capitalize()} not estimated",
+            f"Whether people are treated alike cannot be said: {one['of']['note']}.",
+        )
     at_equal = "At equal finances and label" if scope["has_labels"] else "At equal finances"
     if one["of"]["standard_error"] == 0:
         return f"No {name}", f"{at_equal}, {_SAME[scope['outcome']]}."

@@ -181,8 +181,10 @@ def _outcome(outcome: Outcome, scope: Scope) -> Outcome:
         changes["error_rates"] = ()
     elif "errors" in lost:
         nothing = not_estimable(_as_note(lost["errors"]))
-        names = ("auc", "mean_score_minus_observed_rate", "brier_score")
-        changes["error_rates"] = tuple(replace(row, **dict.fromkeys(names, nothing)) for row in outcome.error_rates)
+        changes["error_rates"] = tuple(
+            replace(row, auc=nothing, mean_score_minus_observed_rate=nothing, brier_score=nothing)
+            for row in outcome.error_rates
+        )
     if scope.outcome == "decision":
         changes["scores"] = ()
     return replace(outcome, **changes)
@@ -208,7 +210,9 @@ def _no_spread(gap: GapEstimate, why: Mapping[str, str]) -> GapEstimate:
     if gap.name not in why:
         return gap
     nan = math.nan
-    return replace(gap, value=nan, low=nan, high=nan, rate="", group_low="", group_high="", note=_as_note(why[gap.name]))
+    return replace(
+        gap, value=nan, low=nan, high=nan, rate="", group_low="", group_high="", note=_as_note(why[gap.name])
+    )
 
 
 def _no_excess(sentence: str) -> ExcessEstimate:

@@ -17,7 +17,7 @@ from evenhand.inputs.seeds import check_seed
 if TYPE_CHECKING:
     from evenhand.attribution.gradients import Method
     from evenhand.models.dispatch import AttributionChoice
-    from evenhand.models.protocol import AttributionName, Output
+    from evenhand.models.protocol import Output
 
 __all__ = ["AuditOptions", "AuditSettings", "Engine", "Favorable", "FindingKey", "RoleOptions", "StreamOptions"]
 
@@ -113,7 +113,7 @@ class AuditOptions(AuditSettings):
     max_distance: float | None = field(
         default=None, metadata=_help("Farthest match that counts, in standard deviations.")
     )
-    attribution: AttributionChoice | AttributionName = field(
+    attribution: AttributionChoice = field(
         default="auto",
         metadata=_help(
             "auto, integrated_gradients, linear, additive, tree_shap or sampled_shapley; auto takes what fits best."

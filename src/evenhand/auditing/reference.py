@@ -55,7 +55,7 @@ class AuditReference:
     explainer: Explainer
     matcher: MatchReference
     evidence: EvidenceReference | None
-    scope: Scope = Scope()
+    scope: Scope
 
     @property
     def decision_threshold(self) -> float:

@@ -90,7 +90,9 @@ def reservations_of(
     rows = sums.scores
     area = auc_interval(rows.label, rows.score, rows.count)
     scope = reference.scope
-    if scope.outcome == "score" and is_wrong_way_round(area, int(np.bincount(rows.label, rows.count, minlength=2).min())):
+    if scope.outcome == "score" and is_wrong_way_round(
+        area, int(np.bincount(rows.label, rows.count, minlength=2).min())
+    ):
         grave.append(
             f"The score ranks people against their labels, with an AUC of {area.value:.3f}: what is said of decisions, "
             "reasons and gaps is the wrong way round if the score or the label is."

@@ -83,7 +83,7 @@ def as_attributions(attributions: Any, features: Sequence[str], n: int) -> Float
     >>> as_attributions(pd.DataFrame({"debt": [-0.5], "income": [0.25]}), ["income", "debt"], 1)
     array([[ 0.25, -0.5 ]])
     """
-    values = getattr(attributions, "values", None) if hasattr(attributions, "base_values") else attributions
+    values: Any = attributions.values if hasattr(attributions, "base_values") else attributions
     if np.ndim(values) == 3:
         raise InvalidInputError(
             f"`attributions` has {np.shape(values)[2]} outputs for each feature; pass those of one, such as "
@@ -201,7 +201,7 @@ def _linked(scores: Floats, output: Scale | None, unit: str | None, *, has_parts
         if output == "log-odds":
             return {"log-odds": scores}
         raise InvalidInputError(
-            f"`scores` goes from {low:g} to {high:g}, which are no probabilities: say `output=\"log-odds\"` (--output "
+            f'`scores` goes from {low:g} to {high:g}, which are no probabilities: say `output="log-odds"` (--output '
             'log-odds) for log-odds, or name the `unit` (--unit) of a value, such as "percentage points" or "points".'
         )
     if output == "probability":

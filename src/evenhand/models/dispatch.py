@@ -34,8 +34,8 @@ from evenhand.models.trees.adapter import tree_model
 
 __all__ = ["ATTRIBUTIONS", "AttributionChoice", "as_audited_model"]
 
-AttributionChoice = Literal["auto", "integrated_gradients", "linear", "additive", "tree_shap", "sampled_shapley"]
-ATTRIBUTIONS: tuple[str, ...] = get_args(AttributionChoice)
+AttributionChoice = Literal["auto"] | AttributionName
+ATTRIBUTIONS: tuple[str, ...] = ("auto", *(name for name in get_args(AttributionName) if name != "given"))
 
 
 @dataclass(frozen=True)

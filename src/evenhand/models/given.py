@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -46,14 +46,14 @@ class GivenModel(LinearModel):
 
     output: Output = "log-odds"
     attribution: AttributionName = "given"
-    given: Tensor = torch.empty(0, 0)
+    given: Tensor = field(default_factory=lambda: torch.empty(0, 0))
     n_features: int = 0
     takes_missing: bool = True
 
     @classmethod
     def of(cls, given: Floats, base: float, n_features: int, output: Output, kind: str) -> GivenModel:
         """Of attributions, or of scores, and the base value that is added to them."""
-        values = torch.as_tensor(np.ascontiguousarray(given), dtype=torch.float64)
+        values = torch.tensor(given, dtype=torch.float64)
         return cls(
             torch.ones(values.shape[1], dtype=torch.float64),
             base,

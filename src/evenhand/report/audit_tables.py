@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from evenhand.metrics.regimes import REGIMES
 from evenhand.report.formatting import is_number
+from evenhand.report.scope import lacking
 from evenhand.report.tables import FLAGGED, NOTE, Column, Highlight, Record, Table, estimate, flag, joined, text
 
 __all__ = [
@@ -72,47 +73,83 @@ def summary_table(summary: Summary) -> Table:
 
 
 def _summary_records(summary: Summary) -> list[Record]:
-    cec, found, outcome = summary["cec"], summary["evidence"], summary["outcome"]
-    tau = summary["settings"]["consistency_threshold"]
-    rows: list[tuple[str, Any, str]] = [
-        ("CEC score, mean", cec["mean"], "0 identical reasoning, 1 opposed"),
-        ("input gap, mean", cec["input_gap"], "other inputs under the same weights"),
-        ("reasoning gap, mean", cec["reasoning_gap"], "the same inputs under other weights"),
+    rows = [*_reasoning_rows(summary), *_evidence_rows(summary), *_outcome_rows(summary)]
+    return [
+        {**_as_estimate(value), "metric": metric, "note": note}
+        for metric, value, note, *needs in rows
+        if not lacking(summary, *needs)
     ]
-    if found:
-        gap = summary["score_gap"]
-        side = f"{gap['group']} minus {gap['reference']}, at equal finances"
-        rows += [
-            ("score gap, log-odds", gap["logit"], gap["logit"]["note"] or side),
-            ("score gap, probability", gap["probability"], gap["probability"]["note"] or side),
-            ("score gap, favorable decisions", gap["decision"], gap["decision"]["note"] or side),
-        ]
-        p = found["cec"]["p_value"]
-        words = "" if not is_number(p) else "one-sided p < 0.001" if p < 0.001 else f"one-sided p = {p:.3f}"
-        rows += [
-            ("compared pairs, CEC mean", found["compared_mean"], "pairs that have a placebo pair"),
-            ("placebo pairs, CEC mean", found["placebo_mean"], "within a group, at the same distance"),
-            ("excess", found["cec"], ", ".join(x for x in ("over placebo pairs", words, found["cec"]["note"]) if x)),
-            ("excess, groups weighing equally", found["balanced"], found["balanced"]["note"]),
-            ("weighing", found["reasoning_gap"], found["reasoning_gap"]["note"] or "excess of the reasoning gap"),
-            ("excess, regime B share", found["regime_b"], found["regime_b"]["note"]),
-            ("excess, shared principal reasons", found["reason_overlap"], found["reason_overlap"]["note"]),
-        ]
-    rows += [(f"regime {r}, share", summary["regimes"][r], _regime_meaning(r, tau)) for r in REGIMES]
-    rows.append(("prediction flip rate", outcome["pfr"], "matched people who get different decisions"))
-    for name, metric, note in (
-        ("auc", "AUC", ""),
-        ("f1", "F1", ""),
-        ("accuracy", "accuracy", ""),
-        ("positive_rate", "positive rate", "share of favorable decisions"),
-        ("eo_gap", "equalized odds gap", "larger of the gaps in true and false positive rate"),
-        ("sp_gap", "statistical parity gap", "gap in the positive rate"),
+
+
+_Row: TypeAlias = "tuple[Any, ...]"  # metric, value, note, and what it needs
+
+
+def _reasoning_rows(summary: Summary) -> list[_Row]:
+    cec = summary["cec"]
+    return [
+        ("CEC score, mean", cec["mean"], "0 identical reasoning, 1 opposed", "excess"),
+        ("input gap, mean", cec["input_gap"], "other inputs under the same weights", "weighing"),
+        ("reasoning gap, mean", cec["reasoning_gap"], "the same inputs under other weights", "weighing"),
+    ]
+
+
+def _evidence_rows(summary: Summary) -> list[_Row]:
+    found = summary["evidence"]
+    if not found:
+        return []
+    gap = summary["score_gap"]
+    side = f"{gap['group']} minus {gap['reference']}, at equal finances"
+    p = found["cec"]["p_value"]
+    words = "" if not is_number(p) else "one-sided p < 0.001" if p < 0.001 else f"one-sided p = {p:.3f}"
+    excess = ", ".join(x for x in ("over placebo pairs", words, found["cec"]["note"]) if x)
+    return [
+        *_gap_in_unit(summary, side),
+        ("score gap, log-odds", gap["logit"], gap["logit"]["note"] or side, "probability"),
+        ("score gap, probability", gap["probability"], gap["probability"]["note"] or side, "probability"),
+        ("score gap, favorable decisions", gap["decision"], gap["decision"]["note"] or side, "decisions"),
+        ("compared pairs, CEC mean", found["compared_mean"], "pairs that have a placebo pair", "excess"),
+        ("placebo pairs, CEC mean", found["placebo_mean"], "within a group, at the same distance", "excess"),
+        ("excess", found["cec"], excess, "excess"),
+        ("excess, groups weighing equally", found["balanced"], found["balanced"]["note"], "excess"),
+        (
+            "weighing",
+            found["reasoning_gap"],
+            found["reasoning_gap"]["note"] or "excess of the reasoning gap",
+            "weighing",
+        ),
+        ("excess, regime B share", found["regime_b"], found["regime_b"]["note"], "regimes"),
+        ("excess, shared principal reasons", found["reason_overlap"], found["reason_overlap"]["note"], "excess"),
+    ]
+
+
+def _gap_in_unit(summary: Summary, side: str) -> list[_Row]:
+    """The gap of an outcome that is a value."""
+    gap, scope = summary["score_gap"], summary.get("scope")
+    if "value" not in gap or not scope or scope["outcome"] != "value":
+        return []
+    worse = f"{side}; below 0 is worse off"
+    return [(f"score gap, {scope['unit']}", gap["value"], gap["value"]["note"] or worse, "scores")]
+
+
+def _outcome_rows(summary: Summary) -> list[_Row]:
+    outcome, tau = summary["outcome"], summary["settings"]["consistency_threshold"]
+    rows: list[_Row] = [
+        (f"regime {r}, share", summary["regimes"][r], _regime_meaning(r, tau), "regimes") for r in REGIMES
+    ]
+    rows.append(("prediction flip rate", outcome["pfr"], "matched people who get different decisions", "decisions"))
+    for name, metric, note, *needs in (
+        ("auc", "AUC", "", "labels", "probability"),
+        ("f1", "F1", "", "labels", "decisions"),
+        ("accuracy", "accuracy", "", "labels", "decisions"),
+        ("positive_rate", "positive rate", "share of favorable decisions", "decisions"),
+        ("eo_gap", "equalized odds gap", "larger of the gaps in true and false positive rate", "labels", "decisions"),
+        ("sp_gap", "statistical parity gap", "gap in the positive rate", "decisions"),
     ):
         found_gap = outcome["gaps"].get(name)
         value = outcome[name] if found_gap is None else {**found_gap, "value": outcome[name]}
-        rows.append((metric, value, outcome["notes"].get(name, "") or note))
+        rows.append((metric, value, outcome["notes"].get(name, "") or note, *needs))
     rows.append(("coverage", summary["matching"]["coverage"], "people who have a match in another group"))
-    return [{**_as_estimate(value), "metric": metric, "note": note} for metric, value, note in rows]
+    return rows
 
 
 def _as_estimate(value: Any) -> Mapping[str, Any]:  # noqa: ANN401 - an estimate, or a number alone
@@ -195,7 +232,8 @@ def regime_table(summary: Summary) -> Table:
         Column("meaning", "long text"),
     )
     highlights = [Highlight("regime", "equals", "B"), Highlight("regime", "equals", "D", "strong")]
-    return Table("Regimes", "Share of pairs in each regime, by group of the person", columns, records, highlights)
+    caption = "Share of pairs in each regime, by group of the person"
+    return Table("Regimes", caption, columns, records, highlights, needs=("regimes",))
 
 
 def plane_table(summary: Summary) -> Table:
@@ -220,7 +258,7 @@ def plane_table(summary: Summary) -> Table:
         Column("principal reasons shared", "share", "shared"),
         Column("pairs", "whole"),
     )
-    return Table("Plane", "Decisions and reasoning of pairs", columns, records)
+    return Table("Plane", "Decisions and reasoning of pairs", columns, records, needs=("regimes",))
 
 
 def density_table(summary: Summary) -> Table:
@@ -239,20 +277,21 @@ def density_table(summary: Summary) -> Table:
         Column(f"CEC up to about {tau:g}", "whole", "low"),
         Column(f"CEC above about {tau:g}", "whole", "high"),
     )
-    return Table("Density", "Pairs by difference of scores and CEC score", columns, records)
+    caption = "Pairs by difference of scores and CEC score"
+    return Table("Density", caption, columns, records, needs=("regimes", "probability"))
 
 
 def cec_table(summary: Summary) -> Table:
     """Pairs by CEC score and group."""
-    return _histogram(summary["distributions"]["cec"], "Pairs by CEC score and group")
+    return _histogram(summary["distributions"]["cec"], "Pairs by CEC score and group", "excess")
 
 
 def score_histogram(summary: Summary) -> Table:
     """People by score and group."""
-    return _histogram(summary["distributions"]["score"], "People by score and group")
+    return _histogram(summary["distributions"]["score"], "People by score and group", "scores")
 
 
-def _histogram(found: Mapping[str, Any], caption: str) -> Table:
+def _histogram(found: Mapping[str, Any], caption: str, need: str) -> Table:
     """Counts in a few wide bins, by group."""
     edges = found["edges"]
     step = max(1, (len(edges) - 1) // _BINS)
@@ -267,7 +306,7 @@ def _histogram(found: Mapping[str, Any], caption: str) -> Table:
         text("from, to", "bin"),
         *(Column(str(group), "whole", _in("counts", group)) for group in found["counts"]),
     )
-    return Table("Histogram", caption, columns, records)
+    return Table("Histogram", caption, columns, records, needs=(need,))
 
 
 def _in(outer: str, inner: str) -> Callable[[Record], Any]:
@@ -282,6 +321,7 @@ _EXCESS_WORDS = {
     "regime_b": "share in Regime B (a description, not a test)",
     "reason_overlap": "shared principal reasons (below 0: fewer in common)",
 }
+_EXCESS_NEEDS = {"input_gap": ("weighing",), "reasoning_gap": ("weighing",), "regime_b": ("regimes",)}
 _CHOICES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "max_distance": ("cec", lambda at: f"within a distance of {at:.2f}"),
     "n_matches": ("cec", lambda at: f"nearest {at} of each person"),
@@ -308,6 +348,7 @@ def _excess_records(summary: Summary) -> list[Record]:
     records: list[Record] = [
         {**found[name], "metric": words, "choice": "as audited", "at": "", "by": ""}
         for name, words in _EXCESS_WORDS.items()
+        if not lacking(summary, *_EXCESS_NEEDS.get(name, ()))
     ]
     for name, (metric, choice) in _CHOICES.items():
         records += [
@@ -328,21 +369,23 @@ def excess_table(summary: Summary, *, with_choices: bool = False) -> Table:
         flag(lambda r: significance_flag(r["p_value"], "p-value")),
         NOTE,
     )
-    return Table("Excess", "Excess over placebo pairs with 95 % intervals", columns, records, [FLAGGED], NO_EVIDENCE)
+    caption = "Excess over placebo pairs with 95 % intervals"
+    return Table("Excess", caption, columns, records, [FLAGGED], NO_EVIDENCE, needs=("excess",))
 
 
 def sensitivity_table(summary: Summary) -> Table:
     """The excess of the CEC score with nearer or fewer matches."""
     records = [r for r in _excess_records(summary) if r["metric"] == _EXCESS_WORDS["cec"]]
     columns = (text("choice"), *_excess_columns(), NOTE)
-    return Table("Sensitivity", "Excess of the CEC score under other choices", columns, records)
+    return Table("Sensitivity", "Excess of the CEC score under other choices", columns, records, needs=("excess",))
 
 
 def threshold_table(summary: Summary) -> Table:
     """The excess share in regime B at other thresholds."""
     records = [r for r in _excess_records(summary) if r["by"] == "consistency_threshold"]
     columns = (text("choice"), estimate("excess share", lambda r: r, "share"), NOTE)
-    return Table("Thresholds", "Excess share in regime B at other consistency thresholds", columns, records)
+    caption = "Excess share in regime B at other consistency thresholds"
+    return Table("Thresholds", caption, columns, records, needs=("regimes",))
 
 
 def split_table(summary: Summary) -> Table:
@@ -357,7 +400,7 @@ def split_table(summary: Summary) -> Table:
     )
     caption = "Excess of the CEC score within parts of the people; p-values adjusted (Holm) within a column"
     records = (summary["evidence"] or {"splits": []})["splits"]
-    return Table("Splits", caption, columns, records, [FLAGGED], NO_EVIDENCE)
+    return Table("Splits", caption, columns, records, [FLAGGED], NO_EVIDENCE, needs=("excess",))
 
 
 def feature_table(summary: Summary) -> Table:
@@ -387,7 +430,7 @@ def feature_table(summary: Summary) -> Table:
         Column("note", "long text", note).detail(),
     )
     caption = "Each feature's part of the CEC score and of the excess, and its mean attribution in each group"
-    return Table("Features", caption, columns, records, [FLAGGED])
+    return Table("Features", caption, columns, records, [FLAGGED], needs=("excess",))
 
 
 def weight_table(summary: Summary) -> Table:
@@ -406,7 +449,8 @@ def weight_table(summary: Summary) -> Table:
     evidence = summary["evidence"]
     caption = "How differently a feature is weighed in comparable people of two groups, over placebo pairs"
     missing = "No feature has a weight: the model takes all as categories." if evidence else NO_EVIDENCE
-    return Table("Weights", caption, columns, (evidence or {"weights": []})["weights"], (), missing)
+    records = (evidence or {"weights": []})["weights"]
+    return Table("Weights", caption, columns, records, (), missing, needs=("weighing",))
 
 
 def proxy_table(summary: Summary) -> Table:

@@ -226,11 +226,14 @@ def score_gap(data: Data) -> alt.Chart:
     """The score gap at equal finances and what runs through each input, with 95 % intervals; the largest in size."""
     gap = largest_gap(data)
     inputs = sorted(gap["features"], key=lambda f: -_size(f["value"]))[:MOST_FEATURES]
-    rows = [_estimate_row("all inputs together", gap["total"]), *(_estimate_row(f["feature"], f) for f in inputs)]
+    rows = [
+        _estimate_row("all inputs together" if inputs else "in all", gap["total"]),
+        *(_estimate_row(f["feature"], f) for f in inputs),
+    ]
     group, reference = shortened(gap["group"], 16), shortened(gap["reference"], 16)
     return forest(
         rows,
-        f"Score of {group} minus {reference}, {gap['unit']}",
+        f"{group} minus {reference}, {gap['unit']}",
         "Points with 95 % intervals: score gap at equal finances, in all and through each input.",
     )
 
@@ -443,13 +446,16 @@ def score_distribution(data: Data) -> alt.Chart:
     threshold = data["settings"]["decision_threshold"]
     lines = chart_of(rows).mark_line(interpolate="step-after", strokeWidth=2)
     lines = lines.encode(
-        x=quantity(alt.X, "score", "Score", domain=[0, 1]),
+        x=quantity(
+            alt.X, "score", data["settings"].get("unit") or "Score", domain=[found["edges"][0], found["edges"][-1]]
+        ),
         y=quantity(alt.Y, "share", "Share of the group", percent=True),
         **_line_of_each(label_of(name) for name in found["counts"]),
         tooltip=tooltips("group", ("score", ".3f"), ("share", ".1%")),
     )
+    guide = [] if threshold is None else guide_x(threshold, f"decision threshold {threshold:g}")
     return finished(
-        alt.layer(*guide_x(threshold, f"decision threshold {threshold:g}"), lines),
+        alt.layer(*guide, lines),
         "Lines: histogram of scores in each group, with the decision threshold.",
         height=220,
     )

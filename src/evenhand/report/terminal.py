@@ -44,7 +44,7 @@ def terminal_summary(summary: Mapping[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{people['model']}, {people['n_people']:,} people ({groups})")]
     parts += [Text(f"Left out: {count:,} rows, {reason}.") for reason, count in people["exclusions"].items()]
     parts.append(Text())
-    parts += [metrics, Text(), drivers]
+    parts += [metrics, Text(), drivers] if summary["features"] else [metrics]
     found = summary["verdict"]
     parts = [Text(found["headline"], style="bold"), Text(), *parts, Text()]
     parts += [Text(f"{name}: {sentence}") for name, sentence in found["sentences"]]
