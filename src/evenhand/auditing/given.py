@@ -13,7 +13,7 @@ from evenhand.auditing.assemble import FINISHING_STEPS
 from evenhand.auditing.audit import assembled, by_columns, checked_people
 from evenhand.auditing.batch import BATCH_STEPS, audit_batch
 from evenhand.auditing.direction import check_direction, notes_on_label
-from evenhand.auditing.options import AuditOptions, Favorable
+from evenhand.auditing.options import AuditOptions, Favorable, check_value
 from evenhand.auditing.people import People, check_finances_apart
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.result import AuditResult
@@ -137,6 +137,7 @@ def audit_given(
         limits=limits,
         random_state=random_state,
     )
+    check_value(options)
     model, explained = _given_model(table, rows, in_row_order(base_values, X, "base_values"), options)
     codes = None if reason_codes is None else as_reason_codes(rows["reason_codes"], len(table))
     columns = {"X": X, "y": y, "sensitive_features": sensitive_features, "ids": ids, "clusters": clusters}

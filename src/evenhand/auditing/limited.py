@@ -47,11 +47,19 @@ def limited(result: AuditResult, scope: Scope) -> AuditResult:
         result,
         features=_features(result.features, scope),
         outcome=_outcome(result.outcome, scope),
+        provenance=replace(result.provenance, attribution_method=_method(result, scope)),
         evidence=None if result.evidence is None else _evidence(result.evidence, scope),
         pair_metrics=_pair_metrics(result.pair_metrics, scope, source.pairs),
         source=source,
         scope=scope,
     )
+
+
+def _method(result: AuditResult, scope: Scope) -> str:
+    """How attributions came about."""
+    if scope.model:
+        return result.provenance.attribution_method
+    return "as given" if scope.attributions else "none"
 
 
 def _features(features: pd.DataFrame, scope: Scope) -> pd.DataFrame:

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from evenhand.models.dispatch import AttributionChoice
     from evenhand.models.protocol import Output
 
-__all__ = ["AuditOptions", "AuditSettings", "Engine", "Favorable", "FindingKey", "RoleOptions", "StreamOptions"]
+__all__ = [
+    "AuditOptions",
+    "AuditSettings",
+    "Engine",
+    "Favorable",
+    "FindingKey",
+    "GivenOptions",
+    "RoleOptions",
+    "StreamOptions",
+    "check_value",
+]
 
 Engine = Literal["local", "dask"]
 Favorable = Literal["high", "low"]
@@ -141,7 +151,6 @@ class AuditOptions(AuditSettings):
                 continue
             if not isinstance(value, (int, float)) or not 0 <= value <= 1:
                 raise InvalidInputError(f"{_named(name)} must be a number in [0, 1], got {value!r}.")
-        _check_value(self)
         if self.favorable not in (None, "high", "low"):
             raise InvalidInputError(f"{_named('favorable')} must be 'high' or 'low', got {self.favorable!r}.")
 
@@ -180,6 +189,31 @@ class RoleOptions:
     )
     ids: str | None = field(default=None, metadata=_help("Column of people's own ids, to show; not an input."))
     drop_missing: bool = field(default=False, metadata=_help("Leave out, and count, rows without label or group."))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenOptions:
+    """Which columns take the place of a model."""
+
+    scores: str | None = field(
+        default=None,
+        metadata=_help("Column of scores, in place of a model: probabilities, or with --unit values on any scale."),
+    )
+    attributions: tuple[str, ...] = field(
+        default=(),
+        metadata=_help(
+            "Columns of attributions of the scores: 'shap_*', where * stands for the feature, or feature=column: a,b."
+        ),
+    )
+    attributions_file: str | None = field(
+        default=None, metadata=_help("File of the attributions, joined by --id, or row by row without.")
+    )
+    base_values: str | None = field(
+        default=None, metadata=_help("Base value of the attributions, a number or a column; by default worked out.")
+    )
+    reason_codes: tuple[str, ...] = field(
+        default=(), metadata=_help("Columns of people's principal reasons, first reason first: a,b.")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,8 +263,14 @@ def _checked_limits(limits: Mapping[str, float] | None) -> dict[str, float] | No
     return {name: float(limit) for name, limit in limits.items()} if limits else None
 
 
-def _check_value(options: AuditOptions) -> None:
-    """Refuse what does not go with an outcome that is a value."""
+def check_value(options: AuditOptions) -> None:
+    """Refuse what does not go with an outcome that is a value.
+
+    Raises
+    ------
+    InvalidInputError
+        If no one says which values are good, or there is a threshold of probabilities.
+    """
     if options.unit is None:
         return
     if options.favorable is None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.auditing.options import AuditOptions
+from evenhand.auditing.options import AuditOptions, check_value
 from evenhand.auditing.people import People
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.triples import EvidenceReference
@@ -117,6 +117,7 @@ def _scope_of_model(settings: AuditOptions, pool: People) -> Scope:
 
 def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> AuditedModel:  # noqa: ANN401 - any model
     """The model as the audit sees it, explained as the options say; `table` holds people it is to be asked about."""
+    check_value(options)
     audited = as_audited_model(
         model,
         attribution=options.attribution,

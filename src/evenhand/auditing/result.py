@@ -357,6 +357,8 @@ class AuditResult:
 
     def __repr__(self) -> str:
         data = self.to_dict()
+        if self.scope is not None:
+            return f"{type(self).__name__}({self.provenance.n_people} people, {data['verdict']['headline']!r})"
         return (
             f"{type(self).__name__}({self.provenance.n_people} people, {data['cec']['n_pairs']} pairs, "
             f"cec={data['cec']['mean']:.3f}, excess={data['cec'].get('excess', math.nan):.3f}, "

@@ -44,7 +44,6 @@ class GivenModel(LinearModel):
     [1.25]
     """
 
-    output: Output = "log-odds"
     attribution: AttributionName = "given"
     given: Tensor = field(default_factory=lambda: torch.empty(0, 0))
     n_features: int = 0

@@ -48,9 +48,11 @@ def finding_table(summary: Summary) -> Table:
         *(limits if summary["settings"]["limits"] else ()),
         Column("sentence", "long text", where="workbook"),
     )
-    tested = "those tested" if lacking(summary, "inputs", "weighing", "excess") else "the four"
-    caption = f"Four questions about the model, with 95 % intervals; p-values are adjusted over {tested} (Holm)."
-    return Table("Findings", caption, columns, summary["findings"], if_empty=NO_EVIDENCE)
+    asked = [one for one in summary["findings"] if one["answer"] != "not possible"]
+    is_whole = len(asked) == len(summary["findings"])
+    what, tested = ("Four questions about the model", "the four") if is_whole else ("What could be asked", "those asked")
+    caption = f"{what}, with 95 % intervals; p-values are adjusted over {tested} (Holm)."
+    return Table("Findings", caption, columns, asked, if_empty=NO_EVIDENCE)
 
 
 def score_gap_table(summary: Summary) -> Table:

@@ -48,6 +48,7 @@ _SETTING_WORDS = {
     "random_state": "Seed",
 }
 
+_ATTRIBUTION_FACTS = ("attribution_method", "completeness_gap", "attribution_error")
 _PRINTS = ("fingerprint", "column_prints", "hashes")  # shown apart, or of use to no reader
 
 _PROSE = {
@@ -85,10 +86,16 @@ _PROSE = {
     ),
 }
 
-_GAP_ALONE = (
-    "Each person is compared with the nearest people of another group. What is left of the difference in finances "
-    "between them is held equal by a regression; the rest is a difference between groups at equal finances."
-)
+_WITHOUT_ATTRIBUTIONS = {
+    "score-gap": (
+        "Each person is compared with the nearest people of another group. What is left of the difference in finances "
+        "between them is held equal by a regression; the rest is a difference between groups at equal finances."
+    ),
+    "drivers": (
+        "Which features predict the group. A feature that does can stand in for it; whether it does is a question for "
+        "someone who knows the product."
+    ),
+}
 
 _LIMITS = {
     "No verdict on law or fairness": (
@@ -170,7 +177,8 @@ def audit_page(
 
 def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | None = None) -> list[Section]:
     """The sections of the page; `sampled` says in words how the pairs of the explorer were drawn."""
-    data = {name: value for name, value in summary["data"].items() if name not in _PRINTS}
+    hidden = (*_PRINTS, *(_ATTRIBUTION_FACTS if lacking(summary, "excess") else ()))
+    data = {name: value for name, value in summary["data"].items() if name not in hidden}
     details = [
         ("Settings", _facts(summary["settings"], _SETTING_WORDS)),
         ("Hashes (SHA-256)", _hashes(summary["data"])),
@@ -244,9 +252,7 @@ def _limits(summary: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:  # noqa: ANN401 - of `Section`
-    prose = _PROSE[section]
-    if section == "score-gap" and lacking(summary, "inputs"):
-        prose = _GAP_ALONE
+    prose = (_WITHOUT_ATTRIBUTIONS if lacking(summary, "inputs") else {}).get(section, _PROSE[section])
     return Section(section, title, (prose,), panels=panels_of(summary, section), **more)
 
 

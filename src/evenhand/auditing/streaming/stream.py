@@ -293,7 +293,7 @@ def _plan(
     rows = columns.rows_of(table, "The reference")
     assert rows.table is not None
     assert rows.groups is not None
-    audited = audited_model(_on_device(model, how.device), options, rows.table)
+    audited = audited_model(_on_device(model, how.device), _of_probabilities(options), rows.table)
     pool = _checked_pool(people_of(rows, audited, rows.groups.names, "The reference"))
     check_finances_apart(pool, financial)
     if options.favorable is None:
@@ -458,6 +458,16 @@ def _checked_pool(pool: People) -> People:
     if len(labels) < 2:
         raise InvalidInputError(f"The reference holds only the label {labels[0]}; both 0 and 1 are needed.")
     return pool
+
+
+def _of_probabilities(options: AuditOptions) -> AuditOptions:
+    """Refuse an outcome that is a value."""
+    if options.unit is None:
+        return options
+    raise InvalidInputError(
+        f"An outcome in {options.unit!r} is audited in memory: use `audit` or `audit_given`, or leave `unit` (--unit) "
+        "out."
+    )
 
 
 def _on_device(model: Any, device: str | None) -> Any:  # noqa: ANN401
