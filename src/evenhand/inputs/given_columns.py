@@ -147,13 +147,7 @@ def rows_by_id(frame: pd.DataFrame, ids: str, wanted: NDArray[np.object_], where
     >>> rows_by_id(found, "id", np.array(["1", "2"], dtype=object), "b.csv")["x"].tolist()
     [0.1, 0.5]
     """
-    own = pd.Index(as_ids(frame[ids], len(frame), ids))
-    for index, who in ((own, where), (pd.Index(wanted), "the applicants' file")):
-        if not index.is_unique:
-            twice = index[index.duplicated()][0]
-            raise InvalidInputError(
-                f"The id {twice!r} comes twice in {who}; join by a column that names each row once."
-            )
+    own = pd.Index(as_ids(frame[ids], len(frame), ids))  # refuses an id that comes twice
     place = own.get_indexer(pd.Index(wanted))
     n_absent = int((place < 0).sum())
     if n_absent:

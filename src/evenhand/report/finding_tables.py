@@ -50,7 +50,9 @@ def finding_table(summary: Summary) -> Table:
     )
     asked = [one for one in summary["findings"] if one["answer"] != "not possible"]
     is_whole = len(asked) == len(summary["findings"])
-    what, tested = ("Four questions about the model", "the four") if is_whole else ("What could be asked", "those asked")
+    what, tested = (
+        ("Four questions about the model", "the four") if is_whole else ("What could be asked", "those asked")
+    )
     caption = f"{what}, with 95 % intervals; p-values are adjusted over {tested} (Holm)."
     return Table("Findings", caption, columns, asked, if_empty=NO_EVIDENCE)
 
