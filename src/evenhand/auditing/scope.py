@@ -79,7 +79,9 @@ class Scope:
         found: dict[str, str] = {}
         alone = "scores" if self.scores else "decisions"
         if not self.attributions:
-            found["inputs"] = f"Through which inputs a gap runs cannot be said from {alone} alone: attributions tell."
+            found["inputs"] = (
+                f"Through which inputs a gap runs cannot be said from {alone} alone: attributions would tell."
+            )
         if not self.model:
             found["weighing"] = (
                 "Whether the same inputs are weighed differently cannot be said without the model: it takes the score "
