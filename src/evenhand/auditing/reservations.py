@@ -13,6 +13,7 @@ from evenhand.auditing.direction import is_wrong_way_round
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.people import People
 from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.scope import Scope
 from evenhand.auditing.summary import Provenance
 from evenhand.auditing.sums import AuditSums
 from evenhand.exceptions import EvenhandWarning
@@ -54,6 +55,18 @@ def _on_inputs(pool: People) -> tuple[list[str], list[str]]:
     )
 
 
+def _on_direction(sums: AuditSums, scope: Scope) -> Iterator[str]:
+    """Probabilities that rank people against their labels."""
+    rows = sums.scores
+    area = auc_interval(rows.label, rows.score, rows.count)
+    is_score = scope.outcome == "score"
+    if is_score and is_wrong_way_round(area, int(np.bincount(rows.label, rows.count, minlength=2).min())):
+        yield (
+            f"The score ranks people against their labels, with an AUC of {area.value:.3f}: what is said of decisions, "
+            "reasons and gaps is the wrong way round if the score or the label is."
+        )
+
+
 def _on_balance(diagnostics: MatchDiagnostics) -> Iterator[str]:
     """Financial features in which matched people of groups that are not small still differ."""
     n_matched = {(row.group, row.other_group): row.n_matched for row in diagnostics.coverage_by_group}
@@ -87,16 +100,8 @@ def reservations_of(
     settings = reference.settings
     grave: list[str] = []
     other: list[str] = []
-    rows = sums.scores
-    area = auc_interval(rows.label, rows.score, rows.count)
     scope = reference.scope
-    if scope.outcome == "score" and is_wrong_way_round(
-        area, int(np.bincount(rows.label, rows.count, minlength=2).min())
-    ):
-        grave.append(
-            f"The score ranks people against their labels, with an AUC of {area.value:.3f}: what is said of decisions, "
-            "reasons and gaps is the wrong way round if the score or the label is."
-        )
+    grave += _on_direction(sums, scope)
     if scope.decisions and metrics["positive_rate"].note:
         grave.append(f"The model's {metrics['positive_rate'].note}.")
     n_sure = _n_beyond_logits(sums)

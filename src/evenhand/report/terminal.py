@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evenhand.report.audit_tables import summary_table
 from evenhand.report.formatting import ends_of
+from evenhand.report.summary_table import summary_table
 
 __all__ = ["summary_rows", "terminal_summary"]
 

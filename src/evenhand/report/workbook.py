@@ -18,6 +18,7 @@ from evenhand.report.audit_tables import significance_flag
 from evenhand.report.formatting import ends_of, shortened
 from evenhand.report.glossary import GLOSSARY
 from evenhand.report.scope import is_shown, scope_table
+from evenhand.report.summary_table import summary_table
 from evenhand.report.tables import Column, Highlight, Kind, Record, Table, value_of
 from evenhand.system.files import write_atomically
 from evenhand.system.optional import optional_module
@@ -145,7 +146,7 @@ def write_workbook(
         raise InvalidInputError(f"`pairs` must have at most {MAX_PAIRS:,} rows, those of a sheet, got {len(pairs):,}.")
     left_out = _left_out(len(pairs), n_left_out) if n_left_out else ""
     tables = [
-        audit_tables.summary_table(summary),
+        summary_table(summary),
         audit_tables.audited_table(summary),
         audit_tables.verdict_table(summary, left_out),
         *([scope_table(summary)] if "scope" in summary else []),

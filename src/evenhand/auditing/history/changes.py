@@ -269,7 +269,9 @@ def compare_audits(
 def _lacks_people(data: Mapping[str, Any]) -> bool:
     """Whether an audit knows no labels, decisions or probabilities, by which people could be compared one by one."""
     scope = data.get("scope")
-    return bool(scope) and not (scope["has_labels"] and scope["has_decisions"] and scope["outcome"] == "score")
+    if scope is None:
+        return False
+    return not (scope["has_labels"] and scope["has_decisions"] and scope["outcome"] == "score")
 
 
 @dataclass(frozen=True, eq=False)
