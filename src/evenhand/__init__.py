@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evenhand.auditing.audit import audit, sensitivity
     from evenhand.auditing.checking import CheckResult, check
     from evenhand.auditing.cut_offs import SegmentThresholds
+    from evenhand.auditing.given import audit_given
     from evenhand.auditing.history import Change, Comparison, History, Monitoring, compare_audits, monitor, read_history
     from evenhand.auditing.options import AuditSettings
     from evenhand.auditing.result import AuditResult
@@ -54,6 +55,7 @@ __all__ = [
     "__version__",
     "assign_regimes",
     "audit",
+    "audit_given",
     "audit_stream",
     "cec_loss",
     "cec_scores",
@@ -93,6 +95,7 @@ _HOME = {
     "TableEncoder": "evenhand.inputs.encoding",
     "assign_regimes": "evenhand.metrics.regimes",
     "audit": "evenhand.auditing.audit",
+    "audit_given": "evenhand.auditing.given",
     "audit_stream": "evenhand.auditing.streaming",
     "cec_loss": "evenhand.training",
     "cec_scores": "evenhand.metrics.cec",

@@ -159,10 +159,10 @@ def _outcome(sums: AuditSums, names: tuple[str, ...], settings: AuditOptions) ->
         groups=tuple(outcomes),
         gaps=outcome_gaps(labels, decision, codes, names=names, frequency=times, random_state=settings.random_state),
         approvals=approval_disparity(decision, codes, names=names, frequency=times),
-        scores=tuple(score_disparity(own_score(score, favorable), codes, names=names, frequency=times)),
+        scores=tuple(score_disparity(own_score(score, favorable, settings.unit), codes, names=names, frequency=times)),
         error_rates=tuple(error_rates(labels, decision, score, codes, names=names, frequency=times)),
         cutoffs=tuple(
-            replace(found, cutoff=own_score(found.cutoff, favorable))
+            replace(found, cutoff=own_score(found.cutoff, favorable, settings.unit))
             for found in approval_disparity_by_cutoff(score, codes, names=names, frequency=times)
         ),
         segments={column: _segments(counts, names) for column, counts in sums.approvals.items()},

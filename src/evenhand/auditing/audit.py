@@ -17,6 +17,7 @@ from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.identities import reference_hash
+from evenhand.auditing.limited import limited
 from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable
 from evenhand.auditing.people import People, check_finances_apart, check_known_groups, with_cut_offs
 from evenhand.auditing.reference import AuditReference, audited_model, settled_threshold
@@ -43,7 +44,7 @@ from evenhand.models.protocol import AuditedModel
 from evenhand.system.progress import PATIENCE
 from evenhand.system.progress import progress as shown_progress
 
-__all__ = ["audit", "sensitivity"]
+__all__ = ["assembled", "audit", "by_columns", "checked_people", "sensitivity"]
 
 
 def audit(
@@ -179,7 +180,7 @@ def audit(
         "clusters": clusters,
         "by": by,
     }
-    people, pool = _checked_people(audited, table, given, reference, options)
+    people, pool = checked_people(audited, table, given, reference, options)
     check_finances_apart(pool, financial)
     if favorable is None:
         check_direction(audited, people)
@@ -198,8 +199,8 @@ def audit(
     with shown_sampling(fitted, len(people), is_shown=progress) as watched:
         is_shown = progress and watched is fitted  # otherwise sampling shows how far it is
         with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS, is_shown=is_shown, after=PATIENCE) as advance:
-            found = audit_batch(watched, people, _by_columns(in_row_order(by, X, "by"), len(people)), advance=advance)
-            return _assembled(fitted, found, notes, advance)
+            found = audit_batch(watched, people, by_columns(in_row_order(by, X, "by"), len(people)), advance=advance)
+            return assembled(fitted, found, notes, advance)
 
 
 def sensitivity(
@@ -259,7 +260,7 @@ def sensitivity(
 _OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids", "clusters", "by")
 
 
-def _checked_people(
+def checked_people(
     model: AuditedModel,
     table: pd.DataFrame,
     given: Mapping[str, Any],
@@ -300,16 +301,19 @@ def _people(
     n = len(table)
     rows = {name: in_row_order(values, given["X"], f"{of}{name}") for name, values in given.items() if name != "X"}
     decisions, ids, clusters = (rows.get(name) for name in ("decisions", "ids", "clusters"))
+    has_labels = rows["y"] is not None or model.needs_labels
     people = People(
         table,
         model.encode(table, f"{of}X"),
-        model.favorable_labels(as_labels(rows["y"], n, f"{of}y")),
+        model.favorable_labels(as_labels(rows["y"], n, f"{of}y")) if has_labels else np.ones(n, dtype=np.int64),
         as_groups(rows["sensitive_features"], n, f"{of}sensitive_features"),
         decisions=None if decisions is None else as_decisions(decisions, n, f"{of}decisions"),
         ids=None if ids is None else as_ids(ids, n, f"{of}ids"),
         clusters=None if clusters is None else as_clusters(clusters, n, f"{of}clusters"),
+        known_by=model.identifying(table),
+        has_labels=has_labels,
     )
-    return with_cut_offs(people, options, _by_columns(rows.get("by"), n), "the reference" if of else "`X`")
+    return with_cut_offs(people, options, by_columns(rows.get("by"), n), "the reference" if of else "`X`")
 
 
 def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -327,7 +331,7 @@ def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[st
     return dict(zip(_OF_REFERENCE, reference, strict=False))
 
 
-def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
+def by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
     """User columns as text, one value per audited person; a missing value is a value of its own."""
     if by is None:
         return {}
@@ -344,7 +348,7 @@ def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
     }
 
 
-def _assembled(
+def assembled(
     reference: AuditReference, found: BatchFindings, notes: Sequence[str], advance: Callable[[str], None]
 ) -> AuditResult:
     """The result of people who were audited in one batch, with the reservations on their dataset."""
@@ -356,7 +360,7 @@ def _assembled(
     assert merged is not None
     assert output.pairs is not None
     hashes = {"scores": fingerprint_numbers(output.pairs["person"], output.pairs["score"])}
-    return assemble(
+    result = assemble(
         reference,
         batches,
         merged,
@@ -374,3 +378,4 @@ def _assembled(
         stacklevel=5,
         advance=advance,
     )
+    return limited(result, reference.scope)

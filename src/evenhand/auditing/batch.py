@@ -53,6 +53,8 @@ class BatchFindings:
         Which of the model's own scores are good; the table of pairs holds those.
     match_ids
         The user's own ids of the people of the reference, if given.
+    unit
+        Of a score that is not a probability.
     """
 
     people: People
@@ -68,6 +70,7 @@ class BatchFindings:
     sums: AuditSums
     favorable: Favorable
     match_ids: NDArray[np.object_] | None
+    unit: str | None = None
 
     def pair_table(self) -> pd.DataFrame:
         """The table of pairs: see `AuditResult`. People are numbered from 0, and q-values are not known yet."""
@@ -88,8 +91,8 @@ class BatchFindings:
                 "group": names[self.people.groups.codes[pairs.person]],
                 "other_group": names[pairs.other_group],
                 "label": self.people.labels[pairs.person],
-                "score": own_score(self.score[pairs.person], self.favorable),
-                "match_score": own_score(scored.match_score, self.favorable),
+                "score": own_score(self.score[pairs.person], self.favorable, self.unit),
+                "match_score": own_score(scored.match_score, self.favorable, self.unit),
                 "decision": self.decision[pairs.person],
                 "match_decision": pd.Series(self.match_decision, dtype="Int64").mask(~scored.is_scored),
                 "cec": scored.cec,
@@ -193,6 +196,7 @@ def audit_batch(
         sums,
         settings.favorable or "high",
         pool.ids,
+        settings.unit,
     )
 
 

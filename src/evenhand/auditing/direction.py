@@ -25,15 +25,19 @@ _FEW = 10  # of either label, whom a score may separate the wrong way round by c
 Score = TypeVar("Score", float, NDArray[np.float64])
 
 
-def own_score(probability: Score, favorable: Favorable) -> Score:
-    """The model's own probability from that of the favorable outcome, and the other way round.
+def own_score(score: Score, favorable: Favorable, unit: str | None = None) -> Score:
+    """The model's own score from that of the favorable outcome, and the other way round.
+
+    Without a unit it is a probability.
 
     Examples
     --------
-    >>> own_score(0.75, "low"), own_score(0.75, "high")
-    (0.25, 0.75)
+    >>> own_score(0.75, "low"), own_score(0.75, "high"), own_score(-6.5, "low", "percent")
+    (0.25, 0.75, 6.5)
     """
-    return 1 - probability if favorable == "low" else probability
+    if favorable == "high":
+        return score
+    return 1 - score if unit is None else -score
 
 
 def notes_on_label(name: object, favorable: Favorable | None) -> tuple[str, ...]:

@@ -14,7 +14,15 @@ from evenhand.metrics.regimes import REGIMES
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["CEC_EDGES", "DISTANCE_EDGES", "PLANE_EDGES", "SCORE_EDGES", "merge_distributions", "pair_distributions"]
+__all__ = [
+    "CEC_EDGES",
+    "DISTANCE_EDGES",
+    "PLANE_EDGES",
+    "SCORE_EDGES",
+    "histogram_of",
+    "merge_distributions",
+    "pair_distributions",
+]
 
 CEC_EDGES = np.round(np.linspace(0, 1, 51), 3)
 SCORE_EDGES = np.round(np.linspace(0, 1, 41), 4)
@@ -63,6 +71,20 @@ def pair_distributions(pairs: pd.DataFrame) -> dict[str, Any]:
         },
         "regimes": _regimes(scored, groups),
     }
+
+
+def histogram_of(people: pd.DataFrame, column: str) -> dict[str, Any]:
+    """Counts by group of a column on any scale, in bins as fine as those of scores, from the least to the greatest.
+
+    Examples
+    --------
+    >>> found = histogram_of(pd.DataFrame({"group": ["a", "b"], "score": [3.0, 7.0]}), "score")
+    >>> found["edges"][0], found["edges"][-1], sum(found["counts"]["b"])
+    (3.0, 7.0, 1)
+    """
+    values = people[column].to_numpy(dtype=float)
+    edges = np.linspace(values.min(), values.max(), len(SCORE_EDGES))
+    return _by_group(people, column, edges, sorted(str(name) for name in people["group"].unique()))
 
 
 def merge_distributions(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:

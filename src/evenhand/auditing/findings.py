@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -16,12 +16,12 @@ from evenhand.report.formatting import decimal, is_number, listed, p_value
 
 __all__ = ["NAMES", "Answer", "Finding", "findings_of", "headline_of"]
 
-Answer = Literal["yes", "no", "open"]
+Answer = Literal["yes", "no", "open", "not possible"]
 Data = Mapping[str, Any]
 
 _LEVEL = 0.05
 _SIGNED: tuple[FindingKey, ...] = ("score_gap", "inputs")  # either group may be worse off
-_ORDER = {"yes": 0, "no": 1, "open": 2}
+_ORDER = {"yes": 0, "no": 1, "open": 2, "not possible": 3}
 NAMES: dict[FindingKey, str] = {
     "score_gap": "Score gap",
     "inputs": "Inputs",
@@ -44,7 +44,7 @@ class Finding:
     p_value, p_adjusted
         Of nothing to find; adjusted over the four questions (Holm).
     answer
-        "yes", "no", or "open" where it could not be tested.
+        "yes", "no", "open" where it could not be tested, or "not possible" where what was given cannot tell.
     headline, sentence
         The answer in a few words, and in a sentence that says what it does not show.
     limit, within_limit
@@ -81,23 +81,49 @@ def findings_of(summary: Data) -> tuple[Finding, ...]:
     """The four findings of an audit's summary, strongest first; none where it was run without evidence."""
     if summary["evidence"] is None:
         return ()
-    found = [_score_gap(summary), _inputs(summary), _weighing(summary), _excess(summary)]
+    scope = summary.get("scope") or _WITH_MODEL
+    asked: dict[FindingKey, Callable[[Data], dict[str, Any]]] = {
+        "score_gap": _score_gap,
+        "inputs": _inputs,
+        "weighing": _weighing,
+        "excess": _excess,
+    }
+    found = [ask(summary) for key, ask in asked.items() if key not in scope["not_possible"]]
     adjusted = holm([one["p_value"] for one in found])
     n_asked = sum(is_number(one["p_value"]) for one in found)
     limits = summary["settings"].get("limits") or {}
     answered = [
         _limited(
-            _answered({**one, "p_adjusted": float(p), "n_asked": n_asked}), limits.get(one["key"]), one["estimates"]
+            _answered({**one, "p_adjusted": float(p), "n_asked": n_asked, "scope": scope}),
+            limits.get(one["key"]),
+            one["estimates"],
         )
         for one, p in zip(found, adjusted, strict=True)
     ]
+    answered += [_not_possible(key, scope["not_possible"][key]) for key in asked if key in scope["not_possible"]]
     return tuple(sorted(answered, key=lambda one: (_ORDER[one.answer], _last(one.p_adjusted), one.key != "inputs")))
+
+
+_WITH_MODEL: Data = {"outcome": "score", "has_labels": True, "has_decisions": True, "not_possible": {}}
+
+
+def _not_possible(key: FindingKey, why: str) -> Finding:
+    nan = math.nan
+    headline = f"{NAMES[key]}: not possible with what was given"
+    return Finding(key, _QUESTIONS[key], nan, (nan, nan), "", nan, nan, "not possible", headline, why)
 
 
 def headline_of(findings: Sequence[Finding]) -> str:
     """The strongest finding in a few words; where there is none, that none of the four was found."""
     found = [one for one in findings if one.answer == "yes"]
-    return found[0].headline if found else "None of the four questions was answered with yes"
+    if found:
+        return found[0].headline
+    n = sum(one.answer != "not possible" for one in findings)
+    if n == len(findings):
+        return "None of the four questions was answered with yes"
+    if n == 1:
+        return "The one question that could be asked was not answered with yes"
+    return f"None of the {'two' if n == 2 else 'three'} questions that could be asked was answered with yes"
 
 
 def _last(p: float | None) -> float:
@@ -187,6 +213,7 @@ _QUESTIONS: dict[FindingKey, str] = {
     "weighing": "Are the same inputs weighed differently?",
     "excess": "Are explanations further apart across groups than within?",
 }
+_OF_DECISIONS = "Do comparable people of different groups get different decisions?"
 
 
 def _answered(one: dict[str, Any]) -> Finding:
@@ -196,9 +223,10 @@ def _answered(one: dict[str, Any]) -> Finding:
     answer: Answer = "yes" if is_found else "open" if not is_number(p_adjusted) else "no"
     words = {"score_gap": _score_words, "inputs": _input_words, "weighing": _weighing_words, "excess": _excess_words}
     headline, sentence = words[key](one, answer)
+    is_of_decisions = key == "score_gap" and one["scope"]["outcome"] == "decision"
     return Finding(
         key=key,
-        question=_QUESTIONS[key],
+        question=_OF_DECISIONS if is_of_decisions else _QUESTIONS[key],
         estimate=one["estimate"],
         ci=one["ci"],
         unit=one["unit"],
@@ -255,30 +283,61 @@ def _size_found(one: Data) -> str:
 
 
 def _score_words(one: Data, answer: Answer) -> tuple[str, str]:
-    gap = one["gap"]
+    gap, scope = one["gap"], one["scope"]
+    name = "decision gap" if scope["outcome"] == "decision" else "score gap"
     if answer == "open":
-        return "Score gap not estimated", f"Whether scores differ cannot be said: {one['of']['note']}."
+        return (
+            f"{name.capitalize()} not estimated",
+            f"Whether people are treated alike cannot be said: {one['of']['note']}.",
+        )
+    at_equal = "At equal finances and label" if scope["has_labels"] else "At equal finances"
     if one["of"]["standard_error"] == 0:
-        return "No score gap", "At equal finances and label, the model gives comparable people the same score."
-    size, side = decimal(abs(one["estimate"])), "lower" if one["estimate"] < 0 else "higher"
+        return f"No {name}", f"{at_equal}, {_SAME[scope['outcome']]}."
     if answer == "no":
         return (
-            "No score gap found",
-            f"No score gap at equal finances was found between {gap['group']} and {gap['reference']} "
+            f"No {name} found",
+            f"No {name} at equal finances was found between {gap['group']} and {gap['reference']} "
             f"({decimal(one['estimate'])} {gap['unit']}; {_sure(one)}). A gap of {_size_found(one)} would have been "
             "found in 80 % of audits; smaller ones may be there.",
         )
-    points = gap["probability"]["value"]
+    told = _told(one, scope["outcome"])
+    return (
+        f"{told} at equal finances",
+        f"{at_equal}, {told} ({_sure(one)}){_beside(gap, scope)}. It does not show why, or that the difference is "
+        "unjustified.",
+    )
+
+
+_SAME = {
+    "score": "the model gives comparable people the same score",
+    "value": "comparable people get the same",
+    "decision": "comparable people get the same decisions",
+}
+
+
+def _told(one: Data, outcome: str) -> str:
+    """Who is worse off, and by how much."""
+    gap, value = one["gap"], one["estimate"]
+    if outcome == "decision":
+        often = f"{decimal(abs(100 * value), 1)} points {'less' if value < 0 else 'more'} often"
+        return f"{gap['group']} gets favorable decisions {often} than {gap['reference']}"
+    if outcome == "value":
+        side = "worse" if value < 0 else "better"
+        return f"{gap['group']} is {decimal(abs(value))} {gap['unit']} {side} off than {gap['reference']}"
+    side = "lower" if value < 0 else "higher"
+    return f"{gap['group']} scores {decimal(abs(value))} {gap['unit']} {side} than {gap['reference']}"
+
+
+def _beside(gap: Data, scope: Data) -> str:
+    """The gap in probability and in decisions, where there are any."""
+    points = f", {decimal(abs(100 * gap['probability']['value']), 1)} points of probability"
     favor = (
         f"; of {gap['n_favor_group'] + gap['n_favor_reference']:,} pairs with different decisions, "
         f"{gap['n_favor_reference']:,} favor {gap['reference']}"
+        if scope["has_decisions"]
+        else ""
     )
-    return (
-        f"{gap['group']} scores {size} {gap['unit']} {side} than {gap['reference']} at equal finances",
-        f"At equal finances and label, {gap['group']} scores {size} {gap['unit']} {side} than {gap['reference']} "
-        f"({_sure(one)}), {decimal(abs(100 * points), 1)} points of probability{favor}. It does not show why, or that "
-        "the difference is unjustified.",
-    )
+    return f"{points if scope['outcome'] == 'score' else ''}{favor}"
 
 
 def _input_words(one: Data, answer: Answer) -> tuple[str, str]:

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from evenhand.models.dispatch import AttributionChoice
     from evenhand.models.protocol import Output
 
-__all__ = ["AuditOptions", "AuditSettings", "Engine", "Favorable", "FindingKey", "RoleOptions", "StreamOptions"]
+__all__ = [
+    "AuditOptions",
+    "AuditSettings",
+    "Engine",
+    "Favorable",
+    "FindingKey",
+    "GivenOptions",
+    "RoleOptions",
+    "StreamOptions",
+    "check_value",
+]
 
 Engine = Literal["local", "dask"]
 Favorable = Literal["high", "low"]
@@ -50,6 +60,8 @@ class AuditSettings:
         to 64, as seen on a few people beforehand.
     sampling_error
         Standard error of sampled attributions to stay below, as a share of their size.
+    unit
+        Of an outcome that is a value and not a probability, such as ``"percentage points"`` of a price.
 
     Examples
     --------
@@ -73,6 +85,10 @@ class AuditSettings:
     sampling_error: float = field(
         default=0.06, metadata=_help("Standard error of sampled attributions to stay below, as a share of their size.")
     )
+    unit: str | None = field(
+        default=None,
+        metadata=_help("Unit of an outcome that is a value and not a probability, such as 'percentage points'."),
+    )
 
     def __post_init__(self) -> None:
         _check_counts(self, "n_steps", "n_permutations")
@@ -80,6 +96,7 @@ class AuditSettings:
             raise InvalidInputError(
                 f"{_named('sampling_error')} must be a number between 0 and 1, got {self.sampling_error!r}."
             )
+        _check_unit(self.unit, self.output)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +159,12 @@ class AuditOptions(AuditSettings):
 
     @property
     def approval_threshold(self) -> float:
-        """Probability of the favorable outcome from which the decision is favorable; NaN where segments differ."""
+        """Probability of the favorable outcome from which the decision is favorable.
+
+        NaN where segments differ; of an outcome that is a value, infinite: no value is high enough.
+        """
+        if self.unit is not None:
+            return math.inf
         assert self.decision_threshold is not None, "settled by `settled_threshold`"
         if isinstance(self.decision_threshold, SegmentThresholds):
             return math.nan
@@ -175,6 +197,31 @@ class RoleOptions:
     )
     ids: str | None = field(default=None, metadata=_help("Column of people's own ids, to show; not an input."))
     drop_missing: bool = field(default=False, metadata=_help("Leave out, and count, rows without label or group."))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenOptions:
+    """Which columns take the place of a model."""
+
+    scores: str | None = field(
+        default=None,
+        metadata=_help("Column of scores, in place of a model: probabilities, or with --unit values on any scale."),
+    )
+    attributions: tuple[str, ...] = field(
+        default=(),
+        metadata=_help(
+            "Columns of attributions of the scores: 'shap_*', where * stands for the feature, or feature=column: a,b."
+        ),
+    )
+    attributions_file: str | None = field(
+        default=None, metadata=_help("File of the attributions, joined by --id, or row by row without.")
+    )
+    base_values: str | None = field(
+        default=None, metadata=_help("Base value of the attributions, a number or a column; by default worked out.")
+    )
+    reason_codes: tuple[str, ...] = field(
+        default=(), metadata=_help("Columns of people's principal reasons, first reason first: a,b.")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +269,36 @@ def _checked_limits(limits: Mapping[str, float] | None) -> dict[str, float] | No
         if not is_number or not 0 < limit < math.inf:
             raise InvalidInputError(f"{_LIMITS}: that of {name} must be a number above 0, got {limit!r}.")
     return {name: float(limit) for name, limit in limits.items()} if limits else None
+
+
+def check_value(options: AuditOptions) -> None:
+    """Refuse what does not go with an outcome that is a value.
+
+    Raises
+    ------
+    InvalidInputError
+        If no one says which values are good, or there is a threshold of probabilities.
+    """
+    if options.unit is None:
+        return
+    if options.favorable is None:
+        raise InvalidInputError(
+            f"An outcome with a unit, {options.unit!r}, needs {_named('favorable')}: 'low' for a price, 'high' for an "
+            "amount."
+        )
+    if options.decision_threshold is not None:
+        raise InvalidInputError(
+            f"{_named('decision_threshold')} is of probabilities, and the outcome is in {options.unit!r}: pass the "
+            "decisions that were made with `decisions` (--decision)."
+        )
+
+
+def _check_unit(unit: Any, output: Any) -> None:  # noqa: ANN401 - what a user gave
+    """Refuse a unit that says nothing, and a value without a unit."""
+    if unit is not None and (not isinstance(unit, str) or not unit.strip()):
+        raise InvalidInputError(f"{_named('unit')} must be a text such as 'percentage points', got {unit!r}.")
+    if output == "value" and unit is None:
+        raise InvalidInputError(f"{_named('output')} is 'value': say in what unit, with {_named('unit')}.")
 
 
 def _named(name: str) -> str:

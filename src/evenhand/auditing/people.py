@@ -39,6 +39,10 @@ class People:
         A hash of who each row is, or of their household, 0 where that is not known; None where no one said.
     cut_offs
         Probability of the favorable outcome from which each is approved; None where it is one for all.
+    known_by
+        Numbers by which rows alike are known, of shape (n, k); None where `x` tells.
+    has_labels
+        Whether labels were given; otherwise everyone has the same.
     """
 
     table: pd.DataFrame
@@ -49,6 +53,8 @@ class People:
     ids: NDArray[np.object_] | None = None
     clusters: NDArray[np.uint64] | None = None
     cut_offs: Floats | None = None
+    known_by: NDArray[np.float64] | None = None
+    has_labels: bool = True
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -72,7 +78,8 @@ class People:
     @cached_property
     def identity(self) -> Identity:
         """Who each row is: by the clusters, or by all that the model sees."""
-        found = Identity.of(self.x.cpu().numpy(), self.labels, self.groups.codes, self.clusters)
+        seen = self.x.cpu().numpy() if self.known_by is None else self.known_by
+        found = Identity.of(seen, self.labels, self.groups.codes, self.clusters)
         if self.clusters is None:
             return found
         return replace(found, person=np.where(self.clusters == 0, found.content, self.clusters))

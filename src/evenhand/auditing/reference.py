@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from evenhand.auditing.cut_offs import SegmentThresholds
-from evenhand.auditing.options import AuditOptions
+from evenhand.auditing.options import AuditOptions, check_value
 from evenhand.auditing.people import People
+from evenhand.auditing.scope import Scope
 from evenhand.auditing.triples import EvidenceReference
 from evenhand.exceptions import EvenhandWarning
 from evenhand.matching import MatchReference
@@ -45,6 +46,8 @@ class AuditReference:
         Their standardized financial features, indexed for matching.
     evidence
         The same, indexed for placebo triples; None where no evidence is wanted.
+    scope
+        What can be found from what was given.
     """
 
     model: AuditedModel
@@ -53,6 +56,7 @@ class AuditReference:
     explainer: Explainer
     matcher: MatchReference
     evidence: EvidenceReference | None
+    scope: Scope
 
     @property
     def approval_threshold(self) -> float:
@@ -60,8 +64,13 @@ class AuditReference:
         return self.settings.approval_threshold
 
     @classmethod
-    def of(cls, model: AuditedModel, settings: AuditOptions, pool: People, n_people: int) -> AuditReference:
-        """Fit standardization, neighbors and baselines on a pool; `n_people` are audited."""
+    def of(
+        cls, model: AuditedModel, settings: AuditOptions, pool: People, n_people: int, scope: Scope | None = None
+    ) -> AuditReference:
+        """Fit standardization, neighbors and baselines on a pool; `n_people` are audited.
+
+        Without a `scope`, it is that of an audit with the model.
+        """
         financial = list(settings.financial_features)
         # A bare network refuses missing values anyway; a model with an encoder of its own has a place for them.
         missing: Missing = "indicator" if model.accepts_missing else "error"
@@ -90,15 +99,24 @@ class AuditReference:
             )
             if settings.evidence
             else None,
+            scope=scope or _scope_of_model(settings, pool),
         )
+
+
+def _scope_of_model(settings: AuditOptions, pool: People) -> Scope:
+    """What can be found with a model: everything, unless its score is a value."""
+    if settings.unit is None:
+        return Scope()
+    return Scope(decisions=pool.decisions is not None, labels=pool.has_labels, unit=settings.unit)
 
 
 def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> AuditedModel:  # noqa: ANN401 - any model
     """The model as the audit sees it, explained as the options say; `table` holds people it is to be asked about."""
+    check_value(options)
     audited = as_audited_model(
         model,
         attribution=options.attribution,
-        output=options.output,
+        output=options.output if options.unit is None else "value",
         n_permutations=options.n_permutations or _ORDERS,
         random_state=options.random_state,
         table=table,
@@ -110,11 +128,13 @@ def settled_threshold(
     model: Any,  # noqa: ANN401 - any model
     audited: AuditedModel,
     options: AuditOptions,
-) -> tuple[float | SegmentThresholds, tuple[str, ...]]:
+) -> tuple[float | SegmentThresholds | None, tuple[str, ...]]:
     """The threshold that the user gave, or else the model's own, or else 0.5; and what a reader must know of it.
 
-    Where the user's differs from the model's own, that is a Python warning, too.
+    Where the user's differs from the model's own, that is a Python warning, too. A value has no threshold.
     """
+    if options.unit is not None:
+        return None, ()
     own, given = own_threshold(model, audited), options.decision_threshold
     if own is None:
         return 0.5 if given is None else given, ()

@@ -13,6 +13,7 @@ from evenhand.auditing.direction import is_wrong_way_round
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.people import People
 from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.scope import Scope
 from evenhand.auditing.summary import Provenance
 from evenhand.auditing.sums import AuditSums
 from evenhand.exceptions import EvenhandWarning
@@ -54,6 +55,18 @@ def _on_inputs(pool: People) -> tuple[list[str], list[str]]:
     )
 
 
+def _on_direction(sums: AuditSums, scope: Scope) -> Iterator[str]:
+    """Probabilities that rank people against their labels."""
+    rows = sums.scores
+    area = auc_interval(rows.label, rows.score, rows.count)
+    is_score = scope.outcome == "score"
+    if is_score and is_wrong_way_round(area, int(np.bincount(rows.label, rows.count, minlength=2).min())):
+        yield (
+            f"The score ranks people against their labels, with an AUC of {area.value:.3f}: what is said of decisions, "
+            "reasons and gaps is the wrong way round if the score or the label is."
+        )
+
+
 def _on_balance(diagnostics: MatchDiagnostics) -> Iterator[str]:
     """Financial features in which matched people of groups that are not small still differ."""
     n_matched = {(row.group, row.other_group): row.n_matched for row in diagnostics.coverage_by_group}
@@ -87,14 +100,9 @@ def reservations_of(
     settings = reference.settings
     grave: list[str] = []
     other: list[str] = []
-    rows = sums.scores
-    area = auc_interval(rows.label, rows.score, rows.count)
-    if is_wrong_way_round(area, int(np.bincount(rows.label, rows.count, minlength=2).min())):
-        grave.append(
-            f"The score ranks people against their labels, with an AUC of {area.value:.3f}: what is said of decisions, "
-            "reasons and gaps is the wrong way round if the score or the label is."
-        )
-    if metrics["positive_rate"].note:
+    scope = reference.scope
+    grave += _on_direction(sums, scope)
+    if scope.decisions and metrics["positive_rate"].note:
         grave.append(f"The model's {metrics['positive_rate'].note}.")
     n_sure = _n_beyond_logits(sums)
     if reference.model.output == "log-odds" and n_sure > _MANY_SURE * provenance.n_people:
@@ -127,7 +135,7 @@ def reservations_of(
             f"{provenance.attribution_error:.1%} of their size; raise `n_permutations` (--n-permutations) for less."
         )
         (grave if provenance.attribution_error > _LARGE_ERROR else other).append(message)
-    if sums.n_negligible:
+    if sums.n_negligible and scope.attributions:
         share = sums.n_negligible / max(1, int(sums.n_scored.sum()))
         message = f"{sums.n_negligible} pairs ({share:.1%}) have an attribution too short to have a direction."
         (grave if share > 0.05 else other).append(message)
@@ -144,7 +152,7 @@ def reservations_of(
     ]
     if protected:
         other.append(f"Financial features that may be protected characteristics themselves: {', '.join(protected)}.")
-    if reference.pool.decisions is not None:
+    if reference.pool.decisions is not None and scope.outcome == "score":
         other.append(
             "Decisions are those that were made. Approvals at other cut-offs follow from the score. The score gap in "
             "decisions holds finances equal by regression alone: no one decided about a person with another's finances."
@@ -154,7 +162,7 @@ def reservations_of(
         other.append(f"Financial features that are constant, and so play no part in matching: {', '.join(constant)}.")
     other += [*_on_balance(diagnostics), *more_about_inputs]
     if evidence is not None:
-        other += _on_evidence(evidence)
+        other += _on_evidence(evidence) if scope.attributions else _on_support(evidence, "the score gap")
     for message in grave:
         warnings.warn(message, EvenhandWarning, stacklevel=stacklevel)
     return grave + other
@@ -163,10 +171,14 @@ def reservations_of(
 def _on_evidence(evidence: Evidence) -> Iterator[str]:
     if evidence.cec.note:
         yield f"The excess: {evidence.cec.note}."
+    yield from _on_support(evidence, "the excess")
+    if evidence.depends_on:
+        yield f"The excess depends on which triples count: it differs with {'; with '.join(evidence.depends_on)}."
+
+
+def _on_support(evidence: Evidence, described: str) -> Iterator[str]:
     if evidence.common_support < _LOW_COVERAGE:
         yield (
             f"Only {evidence.common_support:.1%} of people have a match and a placebo at the same distance; "
-            "the excess describes those alone."
+            f"{described} describes those alone."
         )
-    if evidence.depends_on:
-        yield f"The excess depends on which triples count: it differs with {'; with '.join(evidence.depends_on)}."

@@ -30,6 +30,7 @@ from evenhand.auditing.sample import (
     draw_pair_sample,
     strongest_pairs,
 )
+from evenhand.auditing.scope import Scope
 from evenhand.auditing.summary import SCHEMA, Outcome, PairMetrics, Provenance, library_versions, write_json
 from evenhand.auditing.verdict import verdict
 from evenhand.exceptions import InvalidInputError
@@ -79,6 +80,10 @@ class AuditResult:
         Of a streamed audit: how it was cut into batches, and how the reference was chosen.
     folder
         Of a streamed audit: where everything was written.
+    scope
+        What could and could not be found from what was given; None where a model was audited on labels.
+    given_codes
+        Principal reasons that were given, a row per person, first reason first.
     """
 
     features: pd.DataFrame
@@ -93,6 +98,8 @@ class AuditResult:
     source: PairSource
     stream: Mapping[str, Any] | None = None
     folder: Path | None = None
+    scope: Scope | None = None
+    given_codes: pd.DataFrame | None = None
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -197,7 +204,7 @@ class AuditResult:
                 "placebo_shared": math.nan if evidence is None else evidence.placebo_overlap,
                 "by_group": dict(pairs.shared_reasons_by_group),
             },
-            "outcome": {**self.outcome.to_dict(), "pfr": pairs.regimes["C"] + pairs.regimes["D"]},
+            "outcome": {**self.outcome.to_dict(), "pfr": pairs.flips},
             "matching": self.matching.to_dict(),
             "features": self.features.to_dict("records"),
             "evidence": None if evidence is None else evidence.to_dict(),
@@ -210,6 +217,8 @@ class AuditResult:
             summary["score_gap"] = evidence.largest_score_gap.metrics
             if evidence.influences is not None:
                 summary["influences"] = evidence.influences.to_dict()
+        if self.scope is not None:
+            summary["scope"] = self.scope.to_dict()
         findings = findings_of(summary)
         return {
             **summary,
@@ -311,6 +320,8 @@ class AuditResult:
         -------
         Table with columns name, value, p_value, direction, note.
         """
+        if self.scope is not None:
+            self.scope.check_has_attributions("`related_metrics`")
         person = self.pairs.drop_duplicates("person").set_index("person").sort_index()
         labels = person["label"].to_numpy()
         names, group = np.unique(person["group"].to_numpy(dtype=str), return_inverse=True)
@@ -346,6 +357,8 @@ class AuditResult:
 
     def __repr__(self) -> str:
         data = self.to_dict()
+        if self.scope is not None:
+            return f"{type(self).__name__}({self.provenance.n_people} people, {data['verdict']['headline']!r})"
         return (
             f"{type(self).__name__}({self.provenance.n_people} people, {data['cec']['n_pairs']} pairs, "
             f"cec={data['cec']['mean']:.3f}, excess={data['cec'].get('excess', math.nan):.3f}, "

@@ -19,6 +19,9 @@ from evenhand.metrics.score_gap import FinanceControls, GapColumn, GroupGap, gro
 __all__ = ["FeatureGap", "ScoreGap", "estimate_score_gaps"]
 
 
+_UNITS = ("log-odds", "probability")
+
+
 @dataclass(frozen=True)
 class FeatureGap:
     """What runs through one input; over all inputs it sums to the gap.
@@ -41,7 +44,8 @@ class ScoreGap:
     Attributes
     ----------
     unit
-        Of `total` and of the features: ``"log-odds"`` or ``"probability"``, what the model is explained in.
+        Of `total` and of the features: ``"log-odds"`` or ``"probability"``, what the model is explained in, or that of
+        a value.
     total, probability, decision
         The gap in that unit, in probability and in the share of favorable decisions.
     features
@@ -53,7 +57,7 @@ class ScoreGap:
     n_people, n_pairs
         People compared, and their pairs.
     n_favor_group, n_favor_reference
-        Pairs with different decisions, by whom the decision favors.
+        Pairs with different decisions, by whom the decision favors; None without decisions.
     """
 
     group: str
@@ -67,20 +71,22 @@ class ScoreGap:
     p_adjusted: float
     n_people: int
     n_pairs: int
-    n_favor_group: int
-    n_favor_reference: int
+    n_favor_group: int | None
+    n_favor_reference: int | None
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The gap in log-odds, in probability and in decisions, as plain data."""
+        """The gap in log-odds, in probability and in decisions, or in the unit of a value, as plain data."""
         total = asdict(self.total)
-        in_log_odds = total if self.unit == "log-odds" else {**dict.fromkeys(total), "note": "explained in probability"}
+        words = f"explained in {self.unit}"
+        in_log_odds = total if self.unit == "log-odds" else {**dict.fromkeys(total), "note": words}
         return {
             "group": self.group,
             "reference": self.reference,
             "logit": in_log_odds,
             "probability": asdict(self.probability),
             "decision": asdict(self.decision),
+            **({} if self.unit in _UNITS else {"value": total}),
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,7 +163,7 @@ def _between(
     return ScoreGap(
         group=names[group],
         reference=names[reference_group],
-        unit=reference.model.output,
+        unit=reference.settings.unit or reference.model.output,
         total=columns[n],
         probability=columns[n + 1],
         decision=columns[n + 2],

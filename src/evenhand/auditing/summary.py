@@ -138,6 +138,8 @@ class PairMetrics:
         Share of pairs in each regime.
     distributions
         Histograms: see `auditing.distributions.pair_distributions`.
+    flips
+        Share of pairs whose two people get different decisions.
     """
 
     n_pairs: int
@@ -152,6 +154,7 @@ class PairMetrics:
     shared_reasons_by_group: Mapping[str, float]
     regimes: Mapping[str, float]
     distributions: Mapping[str, Any]
+    flips: float = math.nan
 
     @classmethod
     def of(
@@ -186,6 +189,7 @@ class PairMetrics:
             shared_reasons_by_group={name: group[3] for name, group in by_group.items()},
             regimes=dict(zip(REGIMES, regimes, strict=True)),
             distributions=distributions,
+            flips=regimes[2] + regimes[3],
         )
 
 

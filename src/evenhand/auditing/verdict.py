@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from evenhand.auditing.findings import NAMES, Finding, headline_of
-from evenhand.report.formatting import count, decimal, percent
+from evenhand.report.formatting import count, decimal, is_number, percent
 
 __all__ = ["Verdict", "verdict"]
 
@@ -44,7 +44,8 @@ def verdict(summary: Mapping[str, Any], findings: Sequence[Finding]) -> Verdict:
 
     Decisions that hardly vary are named in the headline and the last sentence, whatever was found.
     """
-    is_constant = bool(summary["outcome"]["notes"].get("positive_rate"))
+    outcome = summary["outcome"]
+    is_constant = is_number(outcome["positive_rate"]) and bool(outcome["notes"].get("positive_rate"))
     headline = headline_of(findings) if findings else "Not compared with noise"
     return Verdict(
         headline=headline + ("; decisions hardly vary" if is_constant else ""),
@@ -78,7 +79,9 @@ def _limits(summary: Mapping[str, Any], *, has_findings: bool, is_constant: bool
             "between people follows from that alone and says nothing good of the model."
         )
     n = len(summary["settings"]["financial_features"])
-    scope = f"people are comparable here by {n} financial feature{'' if n == 1 else 's'} and the label, and by no other"
+    has_labels = "scope" not in summary or summary["scope"]["has_labels"]
+    label = " and the label, and by no other" if has_labels else ", and by no other"
+    scope = f"people are comparable here by {n} financial feature{'' if n == 1 else 's'}{label}"
     if not has_findings:
         return f"This is a description and supports no conclusion about groups: {scope}."
     return f"None of this shows that anyone was treated lawfully or unlawfully: {scope}."

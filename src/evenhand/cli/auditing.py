@@ -39,10 +39,11 @@ def audit(
           --financial LIMIT_BAL,BILL_AMT1,PAY_AMT1,PAY_0 --out report
     """
     from evenhand.cli.gates import crossed_gates, parse_gate
-    from evenhand.cli.jobs import audit_table, stream_table
+    from evenhand.cli.jobs import audit_table, is_without_model, stream_table
 
     begun = time.perf_counter()
-    check_given(plan, "label", "group", "financial_features")
+    needs_label = not is_without_model(plan) and plan.unit is None
+    check_given(plan, *(["label"] if needs_label else []), "group", "financial_features")
     gates = [parse_gate(text) for text in plan.fail_on]
     if plan.stream or data.is_dir():
         result = stream_table(data, plan, out)

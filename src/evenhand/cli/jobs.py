@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +14,10 @@ import pandas as pd
 from evenhand import load_model
 from evenhand.auditing.audit import audit
 from evenhand.auditing.direction import notes_on_label
-from evenhand.auditing.options import AuditOptions, AuditSettings, RoleOptions, StreamOptions
+from evenhand.auditing.given import audit_given
+from evenhand.auditing.options import AuditOptions, AuditSettings, GivenOptions, RoleOptions, StreamOptions
 from evenhand.auditing.streaming import audit_stream
+from evenhand.cli.given import read_given
 from evenhand.cli.options import AuditPlan, TablePlan
 from evenhand.datasets import load_dataset
 from evenhand.exceptions import InvalidInputError
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
     from evenhand.searching import SearchResult
 
-__all__ = ["audit_demo", "audit_table", "search_table", "stream_table", "train_table"]
+__all__ = ["audit_demo", "audit_table", "is_without_model", "search_table", "stream_table", "train_table"]
 
 _TRAIN_SHARE = 0.7
 _QUICK_PEOPLE = 2_000
@@ -55,8 +59,11 @@ def audit_demo(random_state: int = 0) -> AuditResult:
 def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
     """Audit the applicants of a file.
 
-    Without a model a plain network is fitted on 70 % of the people and audited on the rest, matched in the 70 %.
+    Without a model, and without scores or decisions in its place, a plain network is fitted on 70 % of the people and
+    audited on the rest, matched in the 70 %.
     """
+    if is_without_model(plan):
+        return _audit_given_table(path, plan)
     with progress("reading", 2, after=PATIENCE) as advance:
         fitted = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
         advance("model")
@@ -69,8 +76,6 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
     if fitted is None:
         if plan.reference is not None:
             raise InvalidInputError("--reference goes with --model: without a model, people are split by themselves.")
-        if plan.decisions is not None:
-            raise InvalidInputError("--decision goes with --model: a network fitted here has decided about no one.")
         result = _fit_and_audit(
             people.table,
             people.labels,
@@ -87,7 +92,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
         result = audit(
             fitted,
             people.table,
-            people.labels,
+            people.labels if plan.label else None,
             sensitive_features=_names(people),
             financial_features=plan.financial_features,
             reference=None if pool is None else _as_reference(pool),
@@ -99,14 +104,75 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             **_audit_options(plan),
         )
     files = {"data file": path, "model file": plan.model, "reference file": plan.reference}
+    return _finished(result, people, len(everyone), notes, files)
+
+
+def _finished(
+    result: AuditResult,
+    people: Rows,
+    n_everyone: int,
+    notes: Sequence[str],
+    files: Mapping[str, Path | str | None],
+) -> AuditResult:
+    """The result with the files it is from, the rows that were left out of them, and what was said of them."""
     hashes = {what: fingerprint_file(file) for what, file in files.items() if file is not None}
     provenance = replace(result.provenance, exclusions=people.exclusions, hashes={**result.provenance.hashes, **hashes})
     looked = (
-        f"A quick look at {len(people):,} of {len(everyone):,} people, drawn at random with the shares of label and "
+        f"A quick look at {len(people):,} of {n_everyone:,} people, drawn at random with the shares of label and "
         "group: audit everyone before anything is decided on it.",
     )
-    is_part = len(people) < len(everyone)
+    is_part = len(people) < n_everyone
     return replace(result, provenance=provenance, warnings=(*(looked if is_part else ()), *notes, *result.warnings))
+
+
+def is_without_model(plan: AuditPlan) -> bool:
+    """Whether scores, attributions, reasons or decisions take the place of a model.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is a model as well.
+    """
+    given = [name for name in _values(plan, GivenOptions) if getattr(plan, name)]
+    if plan.model is not None and given:
+        shown = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise InvalidInputError(f"{shown} take the place of a model, and --model names one too: leave one of them out.")
+    return plan.model is None and (bool(given) or plan.decisions is not None)
+
+
+def _audit_given_table(path: Path, plan: AuditPlan) -> AuditResult:
+    """Audit the scores, decisions and attributions that a file holds."""
+    if plan.reference is not None:
+        raise InvalidInputError("--reference goes with --model: without a model, people are matched among themselves.")
+    if not plan.evidence:
+        raise InvalidInputError("--no-evidence goes with --model: without a model, the evidence is all there is.")
+    with progress("reading", 2, after=PATIENCE) as advance:
+        everyone, given, notes = read_given(path, plan, partial(_applicants, path))
+        advance("people")
+        people = _drawn(everyone, plan.random_state) if plan.quick else everyone
+        columns = given.of(people)
+        advance("columns")
+    options = _audit_options(plan)
+    settings = options.pop("settings")
+    for name in ("attribution", "evidence"):
+        del options[name]
+    result = audit_given(
+        people.table,
+        people.labels if plan.label else None,
+        sensitive_features=_names(people),
+        financial_features=plan.financial_features,
+        decisions=people.decisions,
+        ids=people.ids,
+        by=pd.DataFrame(people.by) if people.by else None,
+        clusters=people.clusters,
+        unit=settings.unit,
+        output=settings.output,
+        progress=True,
+        **columns,
+        **options,
+    )
+    files = {"data file": path, "attributions file": plan.attributions_file}
+    return _finished(result, people, len(everyone), notes, files)
 
 
 def _drawn(everyone: Rows, random_state: int) -> Rows:
@@ -122,6 +188,10 @@ def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
     """Audit a model file on the applicants of files of any size, in batches: see `evenhand.audit_stream`."""
     if plan.quick:
         raise InvalidInputError("--quick draws people of a table in memory: leave it or --stream out.")
+    if is_without_model(plan):
+        raise InvalidInputError(
+            "An audit without the model is made in memory: leave --stream out, and pass one file rather than a folder."
+        )
     if plan.model is None:
         raise InvalidInputError("An audit in batches needs --model: fit one first, for example with `evenhand train`.")
     fitted = load_model(plan.model, trust_pickle=plan.trust_pickle)
@@ -204,13 +274,13 @@ def _applicants(
         features=features,
         by=getattr(plan, "by", ()),
         financial=plan.financial_features,
-        favorable=getattr(plan, "favorable", None),
+        favorable=None if getattr(plan, "unit", None) else getattr(plan, "favorable", None),
         **roles,
     )
     file = typed(raw, columns.needed, reading)
     notes = tuple(file.notes)
     if not is_checked:
-        if plan.positive_label is None:
+        if plan.positive_label is None and plan.label:
             notes = (*notes_on_label(plan.label, getattr(plan, "favorable", None)), *notes)
         inputs = file.table.select(list(columns.features)).to_pandas()
         columns, left_out = without_unfit(columns, inputs, asked=asked, is_named=features is not None)

@@ -38,7 +38,8 @@ class Columns:
     Attributes
     ----------
     label, group, features, by
-        Column of the outcome; of the protected attribute; those the model takes; those to split metrics by.
+        Column of the outcome, empty where there is none; of the protected attribute; those the model takes; those to
+        split metrics by.
     positive_label
         Value of the label that is the favorable outcome; None where it is 0 or 1.
     drop_missing
@@ -81,7 +82,8 @@ class Columns:
         financial: Sequence[str] = (),
     ) -> Columns:
         """Check names against the columns that there are; features are by default all that play no other part."""
-        (label,) = check_columns([label], available, "`label` (--label)")
+        if label:
+            (label,) = check_columns([label], available, "`label` (--label)")
         groups = check_columns(group, available, "`group` (--group)")
         dropped = check_columns(drop, available, "`drop` (--drop)") if drop else []
         splits = check_columns(by, available, "`by` (--by)") if by else []
@@ -110,7 +112,11 @@ class Columns:
     @property
     def needed(self) -> list[str]:
         """Every column that is read, each once."""
-        return list(dict.fromkeys([*self.features, self.label, *self.group, *self.by, *self._named]))
+        return list(dict.fromkeys([*self.features, *self._label, *self.group, *self.by, *self._named]))
+
+    @property
+    def _label(self) -> list[str]:
+        return [self.label] if self.label else []
 
     @property
     def _named(self) -> list[str]:
@@ -127,13 +133,15 @@ class Columns:
         kept = np.arange(len(table))
         exclusions: dict[str, int] = {}
         if self.drop_missing:
-            table, kept, exclusions = _without_missing(table, kept, [self.label, *self.group])
+            table, kept, exclusions = _without_missing(table, kept, [*self._label, *self.group])
         if not len(table):
             return Rows(None, np.zeros(0, dtype=np.int64), None, {}, kept, exclusions)
         try:
-            columns = list(dict.fromkeys([*self.features, self.label, *self.group, *self._named]))
+            columns = list(dict.fromkeys([*self.features, *self._label, *self.group, *self._named]))
             frame = table.select(columns).to_pandas(use_threads=False)
-            labels = as_labels(self._labels(frame), len(frame), self.label, is_part=True)
+            labels = np.ones(len(frame), dtype=np.int64)
+            if self.label:
+                labels = as_labels(self._labels(frame), len(frame), self.label, is_part=True)
             groups = as_groups(frame[list(self.group)], len(frame), " & ".join(self.group), is_part=True)
             by = {name: _texts(table.column(name)) for name in self.by}
             features = as_table(frame[list(self.features)]) if self.features else None

@@ -137,6 +137,8 @@ def score_function(
     names = None if column_names is None else tuple(column_names)
     score = partial(Score, column_names=names, coded=coded)
     explained: Output = output or "probability"
+    if output == "value":
+        return score(_prediction(model), f"predict of {name}", False), output
     if callable(getattr(model, "predict_proba", None)):
         return score(model.predict_proba, f"predict_proba of {name}", True, wants_log_odds), explained
     if callable(getattr(model, "decision_function", None)):
@@ -157,6 +159,17 @@ def score_function(
         f"Cannot audit a {name}: expected a torch module, a fitted classifier with `predict_proba`, "
         "`decision_function` or `predict`, or a function from a matrix or a table to one number per row."
     )
+
+
+def _prediction(model: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a regressor or a function
+    predict = getattr(model, "predict", model)
+    if not callable(predict):
+        raise InvalidTypeError(
+            f"Cannot audit a {type(model).__name__}: expected a fitted regressor with `predict`, or a function from a "
+            "matrix or a table to one number per row."
+        )
+    found: Callable[[Any], Any] = predict
+    return found
 
 
 def check_margin(name: str, output: Output | None) -> None:

@@ -25,6 +25,7 @@ from evenhand.models.onnx import OnnxModel, onnx_model
 from evenhand.models.optbinning import ScorecardBins, is_scorecard
 from evenhand.models.pmml import PmmlModel, pmml_model
 from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, OffersAuditedModel, Output
+from evenhand.models.regression import value_model
 from evenhand.models.shapley import ShapleyModel
 from evenhand.models.sklearn import is_kind, linear_model, network_model, unwrapped
 from evenhand.models.statsmodels import is_statsmodels, statsmodels_model
@@ -34,8 +35,8 @@ from evenhand.models.trees.adapter import tree_model
 
 __all__ = ["ATTRIBUTIONS", "AttributionChoice", "as_audited_model"]
 
-AttributionChoice = Literal["auto", "integrated_gradients", "linear", "additive", "tree_shap", "sampled_shapley"]
-ATTRIBUTIONS: tuple[str, ...] = get_args(AttributionChoice)
+AttributionChoice = Literal["auto"] | AttributionName
+ATTRIBUTIONS: tuple[str, ...] = ("auto", *(name for name in get_args(AttributionName) if name != "given"))
 
 
 @dataclass(frozen=True)
@@ -104,10 +105,10 @@ def as_audited_model(
     if attribution not in ATTRIBUTIONS:
         raise InvalidInputError(f"`attribution` must be one of {list(ATTRIBUTIONS)}, got {attribution!r}.")
     if output not in (None, *get_args(Output)):
-        raise InvalidInputError(f"`output` must be one of {list(get_args(Output))} or None, got {output!r}.")
+        raise InvalidInputError(f"`output` must be one of {['log-odds', 'probability']} or None, got {output!r}.")
     sampling = {"output": output, "n_permutations": n_permutations, "random_state": random_state}
     options = _Options(attribution, sampling, table)
-    found = _chosen(model, options)
+    found = _value(model, options) if output == "value" else _chosen(model, options)
     if not options.allows(found.attribution):
         raise InvalidInputError(
             f'attribution="{attribution}" does not apply to a {found.kind}, which is explained by '
@@ -119,6 +120,12 @@ def as_audited_model(
             'attribution="sampled_shapley" (--attribution sampled_shapley).'
         )
     return found
+
+
+def _value(model: Any, options: _Options) -> AuditedModel:  # noqa: ANN401
+    """A regressor, which may be inside a search."""
+    settings = {name: options.sampling[name] for name in ("n_permutations", "random_state")}
+    return value_model(unwrapped(model), options.attribution, options.table, **settings)
 
 
 def _chosen(model: Any, options: _Options) -> AuditedModel:  # noqa: ANN401

@@ -10,7 +10,7 @@ from torch import Tensor
 from evenhand.attribution import Attribution
 from evenhand.attribution.gradients import Method
 from evenhand.exceptions import InvalidInputError
-from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, check_finite
+from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, Output, check_finite
 
 __all__ = ["LinearModel"]
 
@@ -42,6 +42,7 @@ class LinearModel(AuditedModel):
     kind: str
     encoder: EncodesTables | None = None
     attribution: AttributionName = "linear"
+    output: Output = "log-odds"
 
     @property
     def dtype(self) -> torch.dtype:

@@ -19,10 +19,10 @@ from evenhand.inputs.validation import as_matrix, is_number_column
 
 __all__ = ["AttributionName", "AuditedModel", "EncodesTables", "OffersAuditedModel", "Output"]
 
-# What the explained score is: log-odds of the favorable outcome, or its probability.
-Output = Literal["log-odds", "probability"]
+# What the explained score is: log-odds of the favorable outcome, its probability, or a value in any unit.
+Output = Literal["log-odds", "probability", "value"]
 
-AttributionName = Literal["integrated_gradients", "linear", "additive", "tree_shap", "sampled_shapley"]
+AttributionName = Literal["integrated_gradients", "linear", "additive", "tree_shap", "sampled_shapley", "given"]
 
 
 @runtime_checkable
@@ -102,12 +102,21 @@ class AuditedModel(ABC):
         """The explained score of encoded people, of shape (n,)."""
 
     @property
+    def needs_labels(self) -> bool:
+        """Whether people are compared within a label; a value may be compared without."""
+        return self.output != "value"
+
+    @property
     def accepts_missing(self) -> bool:
         """Whether a value of the table may be missing."""
         return self.takes_missing or self.encoder is not None
 
+    def identifying(self, table: pd.DataFrame) -> NDArray[np.float64] | None:
+        """Numbers by which rows alike are known, of shape (n, k); None where the encoded rows tell."""
+        return None
+
     def probability(self, logit: Tensor) -> Tensor:
-        """Probability of the favorable outcome from the explained score, in float64."""
+        """Probability of the favorable outcome from the explained score, or the value that it is, in float64."""
         return torch.sigmoid(logit.double()) if self.output == "log-odds" else logit.double()
 
     def favorable_labels(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -87,6 +88,11 @@ class RiskModel(AuditedModel):
         self.categorical_inputs = risk.categorical_inputs
 
     @property
+    def needs_labels(self) -> bool:
+        """Whether people are compared within a label."""
+        return self.risk.needs_labels
+
+    @property
     def dtype(self) -> torch.dtype:
         """Type of the matrix that the model sees."""
         return self.risk.dtype
@@ -106,8 +112,24 @@ class RiskModel(AuditedModel):
         return 1 - risk if self.output == "probability" else -risk
 
     def favorable_labels(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-        """1 for the favorable outcome, from labels that are 1 for the unfavorable one."""
-        return 1 - labels
+        """1 for the favorable outcome, from labels that are 1 for the unfavorable one; labels of a value stay."""
+        return labels if self.output == "value" else 1 - labels
+
+    def identifying(self, table: pd.DataFrame) -> NDArray[np.float64] | None:
+        """Numbers by which rows alike are known."""
+        return self.risk.identifying(table)
+
+    def encode(self, table: pd.DataFrame, name: str = "X") -> Tensor:
+        """The table as the model sees it."""
+        return self.risk.encode(table, name)
+
+    def join_matrix(self) -> Tensor | None:
+        """Matrix that sums inputs into the table's columns."""
+        return self.risk.join_matrix()
+
+    def is_financial(self, columns: list[str], financial_features: list[str]) -> NDArray[np.bool_]:
+        """Which inputs of the model belong to financial features."""
+        return self.risk.is_financial(columns, financial_features)
 
     def _turned(self, risk: Explanation) -> Explanation:
         return _Turned(risk, self.output == "probability")

@@ -8,6 +8,7 @@ from typing import Any
 
 from evenhand.metrics.regimes import REGIMES
 from evenhand.report.formatting import is_number
+from evenhand.report.scope import lacking
 from evenhand.report.tables import FLAGGED, NOTE, Column, Highlight, Record, Table, estimate, flag, joined, text
 
 __all__ = [
@@ -24,12 +25,12 @@ __all__ = [
     "matching_table",
     "plane_table",
     "proxy_table",
+    "regime_meaning",
     "regime_table",
     "score_histogram",
     "sensitivity_table",
     "significance_flag",
     "split_table",
-    "summary_table",
     "threshold_table",
     "verdict_table",
     "weight_table",
@@ -65,64 +66,10 @@ def significance_flag(value: float | None, word: str) -> str:
 # --- what was audited, and the verdict ---
 
 
-def summary_table(summary: Summary) -> Table:
-    """The metrics of the audit: those that `AuditResult.summary` has."""
-    columns = (text("metric"), estimate("value", lambda r: r), NOTE)
-    return Table("Summary", "The metrics of the audit with 95 % intervals.", columns, _summary_records(summary))
-
-
-def _summary_records(summary: Summary) -> list[Record]:
-    cec, found, outcome = summary["cec"], summary["evidence"], summary["outcome"]
-    tau = summary["settings"]["consistency_threshold"]
-    rows: list[tuple[str, Any, str]] = [
-        ("CEC score, mean", cec["mean"], "0 identical reasoning, 1 opposed"),
-        ("input gap, mean", cec["input_gap"], "other inputs under the same weights"),
-        ("reasoning gap, mean", cec["reasoning_gap"], "the same inputs under other weights"),
-    ]
-    if found:
-        gap = summary["score_gap"]
-        side = f"{gap['group']} minus {gap['reference']}, at equal finances"
-        rows += [
-            ("score gap, log-odds", gap["logit"], gap["logit"]["note"] or side),
-            ("score gap, probability", gap["probability"], gap["probability"]["note"] or side),
-            ("score gap, favorable decisions", gap["decision"], gap["decision"]["note"] or side),
-        ]
-        p = found["cec"]["p_value"]
-        words = "" if not is_number(p) else "one-sided p < 0.001" if p < 0.001 else f"one-sided p = {p:.3f}"
-        rows += [
-            ("compared pairs, CEC mean", found["compared_mean"], "pairs that have a placebo pair"),
-            ("placebo pairs, CEC mean", found["placebo_mean"], "within a group, at the same distance"),
-            ("excess", found["cec"], ", ".join(x for x in ("over placebo pairs", words, found["cec"]["note"]) if x)),
-            ("excess, groups weighing equally", found["balanced"], found["balanced"]["note"]),
-            ("weighing", found["reasoning_gap"], found["reasoning_gap"]["note"] or "excess of the reasoning gap"),
-            ("excess, regime B share", found["regime_b"], found["regime_b"]["note"]),
-            ("excess, shared principal reasons", found["reason_overlap"], found["reason_overlap"]["note"]),
-        ]
-    rows += [(f"regime {r}, share", summary["regimes"][r], _regime_meaning(r, tau)) for r in REGIMES]
-    rows.append(("prediction flip rate", outcome["pfr"], "matched people who get different decisions"))
-    for name, metric, note in (
-        ("auc", "AUC", ""),
-        ("f1", "F1", ""),
-        ("accuracy", "accuracy", ""),
-        ("positive_rate", "positive rate", "share of favorable decisions"),
-        ("eo_gap", "equalized odds gap", "larger of the gaps in true and false positive rate"),
-        ("sp_gap", "statistical parity gap", "gap in the positive rate"),
-    ):
-        found_gap = outcome["gaps"].get(name)
-        value = outcome[name] if found_gap is None else {**found_gap, "value": outcome[name]}
-        rows.append((metric, value, outcome["notes"].get(name, "") or note))
-    rows.append(("coverage", summary["matching"]["coverage"], "people who have a match in another group"))
-    return [{**_as_estimate(value), "metric": metric, "note": note} for metric, value, note in rows]
-
-
 def _flat(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Names and values; those of a mapping in a mapping beside the rest."""
     for key, value in found.items():
         yield from _flat(value) if isinstance(value, Mapping) else [(key, value)]
-
-
-def _as_estimate(value: Any) -> Mapping[str, Any]:  # noqa: ANN401 - an estimate, or a number alone
-    return value if isinstance(value, Mapping) else {"value": value}
 
 
 def audited_table(summary: Summary) -> Table:
@@ -165,7 +112,8 @@ def verdict_table(summary: Summary, left_out: str = "") -> Table:
 # --- reasoning ---
 
 
-def _regime_meaning(regime: str, threshold: float) -> str:
+def regime_meaning(regime: str, threshold: float) -> str:
+    """What a regime is, at a consistency threshold."""
     return f"{_REGIME_WORDS[regime]} (CEC {'above' if regime in 'BD' else 'up to'} {threshold:g})"
 
 
@@ -187,7 +135,7 @@ def regime_table(summary: Summary) -> Table:
             "regime": regime,
             "pairs": counts[regime],
             "share": summary["regimes"][regime] if group == _EVERYONE else _share(counts[regime], sum(counts.values())),
-            "meaning": _regime_meaning(regime, threshold),
+            "meaning": regime_meaning(regime, threshold),
         }
         for group, counts in _regime_counts(summary).items()
         for regime in REGIMES
@@ -201,7 +149,8 @@ def regime_table(summary: Summary) -> Table:
         Column("meaning", "long text"),
     )
     highlights = [Highlight("regime", "equals", "B"), Highlight("regime", "equals", "D", "strong")]
-    return Table("Regimes", "Share of pairs in each regime, by group of the person", columns, records, highlights)
+    caption = "Share of pairs in each regime, by group of the person"
+    return Table("Regimes", caption, columns, records, highlights, needs=("regimes",))
 
 
 def plane_table(summary: Summary) -> Table:
@@ -226,7 +175,7 @@ def plane_table(summary: Summary) -> Table:
         Column("principal reasons shared", "share", "shared"),
         Column("pairs", "whole"),
     )
-    return Table("Plane", "Decisions and reasoning of pairs", columns, records)
+    return Table("Plane", "Decisions and reasoning of pairs", columns, records, needs=("regimes",))
 
 
 def density_table(summary: Summary) -> Table:
@@ -245,20 +194,21 @@ def density_table(summary: Summary) -> Table:
         Column(f"CEC up to about {tau:g}", "whole", "low"),
         Column(f"CEC above about {tau:g}", "whole", "high"),
     )
-    return Table("Density", "Pairs by difference of scores and CEC score", columns, records)
+    caption = "Pairs by difference of scores and CEC score"
+    return Table("Density", caption, columns, records, needs=("regimes", "probability"))
 
 
 def cec_table(summary: Summary) -> Table:
     """Pairs by CEC score and group."""
-    return _histogram(summary["distributions"]["cec"], "Pairs by CEC score and group")
+    return _histogram(summary["distributions"]["cec"], "Pairs by CEC score and group", "excess")
 
 
 def score_histogram(summary: Summary) -> Table:
     """People by score and group."""
-    return _histogram(summary["distributions"]["score"], "People by score and group")
+    return _histogram(summary["distributions"]["score"], "People by score and group", "scores")
 
 
-def _histogram(found: Mapping[str, Any], caption: str) -> Table:
+def _histogram(found: Mapping[str, Any], caption: str, need: str) -> Table:
     """Counts in a few wide bins, by group."""
     edges = found["edges"]
     step = max(1, (len(edges) - 1) // _BINS)
@@ -273,7 +223,7 @@ def _histogram(found: Mapping[str, Any], caption: str) -> Table:
         text("from, to", "bin"),
         *(Column(str(group), "whole", _in("counts", group)) for group in found["counts"]),
     )
-    return Table("Histogram", caption, columns, records)
+    return Table("Histogram", caption, columns, records, needs=(need,))
 
 
 def _in(outer: str, inner: str) -> Callable[[Record], Any]:
@@ -288,6 +238,7 @@ _EXCESS_WORDS = {
     "regime_b": "share in Regime B (a description, not a test)",
     "reason_overlap": "shared principal reasons (below 0: fewer in common)",
 }
+_EXCESS_NEEDS = {"input_gap": ("weighing",), "reasoning_gap": ("weighing",), "regime_b": ("regimes",)}
 _CHOICES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "max_distance": ("cec", lambda at: f"within a distance of {at:.2f}"),
     "n_matches": ("cec", lambda at: f"nearest {at} of each person"),
@@ -314,6 +265,7 @@ def _excess_records(summary: Summary) -> list[Record]:
     records: list[Record] = [
         {**found[name], "metric": words, "choice": "as audited", "at": "", "by": ""}
         for name, words in _EXCESS_WORDS.items()
+        if not lacking(summary, *_EXCESS_NEEDS.get(name, ()))
     ]
     for name, (metric, choice) in _CHOICES.items():
         records += [
@@ -334,21 +286,23 @@ def excess_table(summary: Summary, *, with_choices: bool = False) -> Table:
         flag(lambda r: significance_flag(r["p_value"], "p-value")),
         NOTE,
     )
-    return Table("Excess", "Excess over placebo pairs with 95 % intervals", columns, records, [FLAGGED], NO_EVIDENCE)
+    caption = "Excess over placebo pairs with 95 % intervals"
+    return Table("Excess", caption, columns, records, [FLAGGED], NO_EVIDENCE, needs=("excess",))
 
 
 def sensitivity_table(summary: Summary) -> Table:
     """The excess of the CEC score with nearer or fewer matches."""
     records = [r for r in _excess_records(summary) if r["metric"] == _EXCESS_WORDS["cec"]]
     columns = (text("choice"), *_excess_columns(), NOTE)
-    return Table("Sensitivity", "Excess of the CEC score under other choices", columns, records)
+    return Table("Sensitivity", "Excess of the CEC score under other choices", columns, records, needs=("excess",))
 
 
 def threshold_table(summary: Summary) -> Table:
     """The excess share in regime B at other thresholds."""
     records = [r for r in _excess_records(summary) if r["by"] == "consistency_threshold"]
     columns = (text("choice"), estimate("excess share", lambda r: r, "share"), NOTE)
-    return Table("Thresholds", "Excess share in regime B at other consistency thresholds", columns, records)
+    caption = "Excess share in regime B at other consistency thresholds"
+    return Table("Thresholds", caption, columns, records, needs=("regimes",))
 
 
 def split_table(summary: Summary) -> Table:
@@ -363,7 +317,7 @@ def split_table(summary: Summary) -> Table:
     )
     caption = "Excess of the CEC score within parts of the people; p-values adjusted (Holm) within a column"
     records = (summary["evidence"] or {"splits": []})["splits"]
-    return Table("Splits", caption, columns, records, [FLAGGED], NO_EVIDENCE)
+    return Table("Splits", caption, columns, records, [FLAGGED], NO_EVIDENCE, needs=("excess",))
 
 
 def feature_table(summary: Summary) -> Table:
@@ -393,7 +347,7 @@ def feature_table(summary: Summary) -> Table:
         Column("note", "long text", note).detail(),
     )
     caption = "Each feature's part of the CEC score and of the excess, and its mean attribution in each group"
-    return Table("Features", caption, columns, records, [FLAGGED])
+    return Table("Features", caption, columns, records, [FLAGGED], needs=("excess",))
 
 
 def weight_table(summary: Summary) -> Table:
@@ -412,7 +366,8 @@ def weight_table(summary: Summary) -> Table:
     evidence = summary["evidence"]
     caption = "How differently a feature is weighed in comparable people of two groups, over placebo pairs"
     missing = "No feature has a weight: the model takes all as categories." if evidence else NO_EVIDENCE
-    return Table("Weights", caption, columns, (evidence or {"weights": []})["weights"], (), missing)
+    records = (evidence or {"weights": []})["weights"]
+    return Table("Weights", caption, columns, records, (), missing, needs=("weighing",))
 
 
 def proxy_table(summary: Summary) -> Table:

@@ -226,11 +226,14 @@ def score_gap(data: Data) -> alt.Chart:
     """The score gap at equal finances and what runs through each input, with 95 % intervals; the largest in size."""
     gap = largest_gap(data)
     inputs = sorted(gap["features"], key=lambda f: -_size(f["value"]))[:MOST_FEATURES]
-    rows = [_estimate_row("all inputs together", gap["total"]), *(_estimate_row(f["feature"], f) for f in inputs)]
+    rows = [
+        _estimate_row("all inputs together" if inputs else "in all", gap["total"]),
+        *(_estimate_row(f["feature"], f) for f in inputs),
+    ]
     group, reference = shortened(gap["group"], 16), shortened(gap["reference"], 16)
     return forest(
         rows,
-        f"Score of {group} minus {reference}, {gap['unit']}",
+        f"{group} minus {reference}, {gap['unit']}",
         "Points with 95 % intervals: score gap at equal finances, in all and through each input.",
     )
 
@@ -442,7 +445,9 @@ def score_distribution(data: Data) -> alt.Chart:
     check_any(rows, "no one has a score")
     lines = chart_of(rows).mark_line(interpolate="step-after", strokeWidth=2)
     lines = lines.encode(
-        x=quantity(alt.X, "score", "Score", domain=[0, 1]),
+        x=quantity(
+            alt.X, "score", data["settings"].get("unit") or "Score", domain=[found["edges"][0], found["edges"][-1]]
+        ),
         y=quantity(alt.Y, "share", "Share of the group", percent=True),
         **_line_of_each(label_of(name) for name in found["counts"]),
         tooltip=tooltips("group", ("score", ".3f"), ("share", ".1%")),
@@ -454,8 +459,10 @@ def score_distribution(data: Data) -> alt.Chart:
     )
 
 
-def _threshold_guides(threshold: float | Mapping[str, Any]) -> list[alt.Chart]:
-    """A line at the threshold, or at each of the cut-offs of segments."""
+def _threshold_guides(threshold: float | Mapping[str, Any] | None) -> list[alt.Chart]:
+    """A line at the threshold, or at each of the cut-offs of segments; none where the outcome is a value."""
+    if threshold is None:
+        return []
     if not isinstance(threshold, Mapping):
         return guide_x(threshold, f"decision threshold {threshold:g}")
     cut_offs = threshold["cut_offs"]

@@ -7,6 +7,7 @@ from typing import Any
 
 from evenhand.report.audit_tables import NO_EVIDENCE
 from evenhand.report.drawing import NothingToDrawError
+from evenhand.report.scope import lacking
 from evenhand.report.tables import NOTE, Column, Record, Table, estimate, text
 
 __all__ = ["finding_table", "largest_gap", "score_gap_table"]
@@ -47,8 +48,13 @@ def finding_table(summary: Summary) -> Table:
         *(limits if summary["settings"]["limits"] else ()),
         Column("sentence", "long text", where="workbook"),
     )
-    caption = "Four questions about the model, with 95 % intervals; p-values are adjusted over the four (Holm)."
-    return Table("Findings", caption, columns, summary["findings"], if_empty=NO_EVIDENCE)
+    asked = [one for one in summary["findings"] if one["answer"] != "not possible"]
+    is_whole = len(asked) == len(summary["findings"])
+    what, tested = (
+        ("Four questions about the model", "the four") if is_whole else ("What could be asked", "those asked")
+    )
+    caption = f"{what}, with 95 % intervals; p-values are adjusted over {tested} (Holm)."
+    return Table("Findings", caption, columns, asked, if_empty=NO_EVIDENCE)
 
 
 def score_gap_table(summary: Summary) -> Table:
@@ -57,13 +63,14 @@ def score_gap_table(summary: Summary) -> Table:
     for gap in summary.get("score_gaps", ()):
         named = {"group": gap["group"], "reference": gap["reference"]}
         parts = (
-            ("all inputs together", "total", gap["unit"], gap["p_adjusted"]),
-            ("in probability", "probability", "probability", None),
-            ("in favorable decisions", "decision", "share", None),
+            ("all inputs together" if gap["features"] else "in all", "total", gap["unit"], gap["p_adjusted"], ""),
+            ("in probability", "probability", "probability", None, "probability"),
+            ("in favorable decisions", "decision", "share", None, "decisions"),
         )
         records += [
             {**gap[key], **named, "part": part, "unit": unit, "p_adjusted": p_adjusted}
-            for part, key, unit, p_adjusted in parts
+            for part, key, unit, p_adjusted, need in parts
+            if not lacking(summary, need)
         ]
         records += [{**row, **named, "part": row["feature"], "unit": gap["unit"]} for row in gap["features"]]
     columns = (

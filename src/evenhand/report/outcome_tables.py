@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from evenhand.report.audit_tables import SIGNIFICANT, significance_flag
+from evenhand.report.scope import lacking
 from evenhand.report.tables import FLAGGED, NOTE, Column, Highlight, Kind, Record, Table, estimate, flag, joined, text
 
 __all__ = [
@@ -26,6 +27,8 @@ def group_table(summary: Summary) -> Table:
     """Decisions, errors and reasoning of each group."""
 
     def note(record: Record) -> str:
+        if record["n_positive_label"] is None:
+            return lacking(summary, "labels")
         n = {1: record["n_positive_label"], 0: record["n"] - record["n_positive_label"]}
         return joined(*(f"no one with label {label}" for label in n if not n[label]))
 
@@ -53,7 +56,8 @@ def utility_table(summary: Summary) -> Table:
         {"metric": words, "value": outcome[name], "note": outcome["notes"].get(name, "")}
         for name, words in names.items()
     ]
-    return Table("Utility", "Utility", (text("metric"), Column("value"), NOTE), records)
+    columns = (text("metric"), Column("value"), NOTE)
+    return Table("Utility", "Utility", columns, records, needs=("labels", "decisions"))
 
 
 def gap_table(summary: Summary) -> Table:
@@ -77,7 +81,7 @@ def gap_table(summary: Summary) -> Table:
         text("highest in", "group_high"),
         NOTE,
     )
-    return Table("Gaps", "The widest spread of a rate over groups", columns, records)
+    return Table("Gaps", "The widest spread of a rate over groups", columns, records, needs=("decisions",))
 
 
 def _beside(key: str) -> Callable[[Record], Any]:
@@ -129,7 +133,8 @@ def approval_table(summary: Summary) -> Table:
         Column("note", "long text", lambda r: joined(r["note"], found["note"])),
     )
     caption = f"Favorable decisions of each group beside the reference group, {found['reference']}"
-    return Table("Approvals", caption, columns, found["groups"], _approval_highlights(threshold))
+    highlights = _approval_highlights(threshold)
+    return Table("Approvals", caption, columns, found["groups"], highlights, needs=("decisions",))
 
 
 def score_table(summary: Summary) -> Table:
@@ -148,7 +153,7 @@ def score_table(summary: Summary) -> Table:
         Column("note", "long text", lambda r: joined(r["note"], r["mean_score"]["note"], r[difference]["note"])),
     )
     caption = "Scores of each group beside the reference group"
-    return Table("Scores", caption, columns, summary["outcome"]["scores"], [FLAGGED])
+    return Table("Scores", caption, columns, summary["outcome"]["scores"], [FLAGGED], needs=("scores",))
 
 
 def _small_group(record: Record) -> str:
@@ -182,7 +187,8 @@ def error_table(summary: Summary) -> Table:
         Column("note", "long text", note),
     )
     caption = "Decisions and errors of each group with 95 % intervals"
-    return Table("Error rates", caption, columns, summary["outcome"]["error_rates"], [FLAGGED])
+    records = summary["outcome"]["error_rates"]
+    return Table("Error rates", caption, columns, records, [FLAGGED], needs=("labels", "decisions"))
 
 
 def cutoff_table(summary: Summary) -> Table:
@@ -204,7 +210,8 @@ def cutoff_table(summary: Summary) -> Table:
         NOTE.detail(),
     )
     caption = "Approvals as they would be with the cut-off at each decile of the score; p-values not adjusted over rows"
-    return Table("Cutoffs", caption, columns, records, _approval_highlights(threshold))
+    highlights = _approval_highlights(threshold)
+    return Table("Cutoffs", caption, columns, records, highlights, needs=("decisions", "probability"))
 
 
 def segment_table(summary: Summary, column: str | None = None) -> Table:
@@ -256,7 +263,8 @@ def segment_table(summary: Summary, column: str | None = None) -> Table:
     )
     caption = f"Approvals within values of {column or 'each column of `by`'}, and their common odds ratio"
     highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence")]
-    return Table("Segments", caption, columns, records, highlights, "Not there: no column was named in `by`.")
+    missing = "Not there: no column was named in `by`."
+    return Table("Segments", caption, columns, records, highlights, missing, needs=("decisions",))
 
 
 _OF_SEGMENTS = (

@@ -11,6 +11,7 @@ from evenhand.report.formatting import count, decimal, estimate_interval, is_num
 from evenhand.report.frame import Finding, KeyMetric, Section, environment, render
 from evenhand.report.glossary import GLOSSARY
 from evenhand.report.registry import panels_of
+from evenhand.report.scope import is_shown, lacking, scope_table
 from evenhand.report.tables import Table
 
 __all__ = ["audit_card", "audit_page", "audit_sections", "key_metrics"]
@@ -47,6 +48,7 @@ _SETTING_WORDS = {
     "random_state": "Seed",
 }
 
+_ATTRIBUTION_FACTS = ("attribution_method", "completeness_gap", "attribution_error")
 _PRINTS = ("fingerprint", "column_prints", "hashes")  # shown apart, or of use to no reader
 
 _PROSE = {
@@ -81,6 +83,17 @@ _PROSE = {
     "sensitivity": (
         "The same question with other choices. A verdict that changes with a choice nobody can defend is not much "
         "of a verdict."
+    ),
+}
+
+_WITHOUT_ATTRIBUTIONS = {
+    "score-gap": (
+        "Each person is compared with the nearest people of another group. What is left of the difference in finances "
+        "between them is held equal by a regression; the rest is a difference between groups at equal finances."
+    ),
+    "drivers": (
+        "Which features predict the group. A feature that does can stand in for it; whether it does is a question for "
+        "someone who knows the product."
     ),
 }
 
@@ -126,6 +139,20 @@ _LIMITS_OF_ALL = {
 }
 
 
+_LIMITS_WITHOUT_MODEL = {
+    "Scores are taken as given": (
+        "Whether they are the scores that people were judged by, and attributions those of the same model from one "
+        "background, is for whoever handed them in to say; only that attributions sum to the scores was checked."
+    ),
+}
+_OF_EXPLANATIONS = (
+    "Matches are near, not equal",
+    "The excess has assumptions",
+    "Many looks",
+    "Attributions are one way to explain",
+)
+
+
 def audit_page(
     summary: Mapping[str, Any], sample: Mapping[str, Any], *, title: str | None = None, pairs_file: str | None = None
 ) -> str:
@@ -144,12 +171,14 @@ def audit_page(
     """
     heading = title or f"Audit of {shortened(summary['data']['model'])}"
     sections = audit_sections(summary, sample["how"], pairs_file)
-    return render("audit report", heading, sections, pairs=explorer_data(summary, sample))
+    pairs = explorer_data(summary, sample) if _has_explorer(summary) else None
+    return render("audit report", heading, sections, pairs=pairs)
 
 
 def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | None = None) -> list[Section]:
     """The sections of the page; `sampled` says in words how the pairs of the explorer were drawn."""
-    data = {name: value for name, value in summary["data"].items() if name not in _PRINTS}
+    hidden = (*_PRINTS, *(_ATTRIBUTION_FACTS if lacking(summary, "excess") else ()))
+    data = {name: value for name, value in summary["data"].items() if name not in hidden}
     details = [
         ("Settings", _facts(summary["settings"], _SETTING_WORDS)),
         ("Hashes (SHA-256)", _hashes(summary["data"])),
@@ -168,8 +197,8 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
         outcome_tables.gap_table,
     )
     segments = [outcome_tables.segment_table(summary, column) for column in summary["outcome"]["segments"]]
-    more_limits = _LIMITS_WITHOUT_EVIDENCE if summary["evidence"] is None else _LIMITS_OF_EVIDENCE
-    return [
+    outcomes = [table for table in (*(table(summary) for table in outcome), *segments) if is_shown(summary, table)]
+    sections = [
         Section(
             "audited",
             "What was audited",
@@ -189,16 +218,42 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
             facts=_matching(summary),
             tables=[audit_tables.coverage_table(summary)],
         ),
-        _charts(summary, "outcome", "Outcomes", tables=[*(table(summary) for table in outcome), *segments]),
+        _charts(summary, "outcome", "Outcomes", tables=outcomes),
         _charts(summary, "sensitivity", "Sensitivity"),
         Section("explorer", "Pair explorer", (explorer,), is_explorer=True),
-        Section("limitations", "Limitations", points=tuple({**_LIMITS, **more_limits, **_LIMITS_OF_ALL}.items())),
+        Section("limitations", "Limitations", points=tuple(_limits(summary).items())),
         Section("glossary", "Glossary", words=_glossary()),
     ]
+    return [section for section in sections if _is_possible(section, summary)]
+
+
+_OF_CHARTS = ("regimes", "excess", "drivers", "sensitivity")  # left out where none of them is possible
+
+
+def _is_possible(section: Section, summary: Mapping[str, Any]) -> bool:
+    if section.is_explorer:
+        return _has_explorer(summary)
+    return section.id not in _OF_CHARTS or bool(section.panels)
+
+
+def _has_explorer(summary: Mapping[str, Any]) -> bool:
+    """Whether pairs can be shown with decisions, scores and reasons."""
+    return not lacking(summary, "regimes", "probability", "labels")
+
+
+def _limits(summary: Mapping[str, Any]) -> dict[str, str]:
+    """What none of the metrics shows, by name."""
+    more = _LIMITS_WITHOUT_EVIDENCE if summary["evidence"] is None else _LIMITS_OF_EVIDENCE
+    found = {**_LIMITS, **more, **_LIMITS_OF_ALL}
+    if "scope" in summary and "model" not in summary["scope"]["given"]:
+        found |= _LIMITS_WITHOUT_MODEL
+    gone = _OF_EXPLANATIONS if lacking(summary, "excess") else ()
+    return {name: words for name, words in found.items() if name not in gone}
 
 
 def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:  # noqa: ANN401 - of `Section`
-    return Section(section, title, (_PROSE[section],), panels=panels_of(summary, section), **more)
+    prose = (_WITHOUT_ATTRIBUTIONS if lacking(summary, "inputs") else {}).get(section, _PROSE[section])
+    return Section(section, title, (prose,), panels=panels_of(summary, section), **more)
 
 
 def _finding(summary: Mapping[str, Any]) -> Finding:
@@ -208,7 +263,8 @@ def _finding(summary: Mapping[str, Any]) -> Finding:
 
 
 def _finding_tables(summary: Mapping[str, Any]) -> tuple[Table, ...]:
-    return (finding_tables.finding_table(summary),) if summary["findings"] else ()
+    found = (finding_tables.finding_table(summary),) if summary["findings"] else ()
+    return (*found, scope_table(summary)) if "scope" in summary else found
 
 
 def audit_card(summary: Mapping[str, Any]) -> str:
@@ -280,7 +336,9 @@ def key_metrics(data: Mapping[str, Any]) -> tuple[KeyMetric, ...]:
     if is_number(over):
         beside = f"{decimal(abs(100 * over), 1)} points {'over' if over >= 0 else 'under'} placebo pairs"
         regime_b = KeyMetric(regime_b.name, regime_b.value, beside)
-    return (*(_finding_metric(one) for one in data["findings"]), regime_b, flips)
+    asked = tuple(_finding_metric(one) for one in data["findings"] if one["answer"] != "not possible")
+    more = ((regime_b, "regimes"), (flips, "decisions"))
+    return (*asked, *(metric for metric, need in more if not lacking(data, need)))
 
 
 def _finding_metric(found: Mapping[str, Any]) -> KeyMetric:

@@ -82,7 +82,7 @@ class Plots:
         written = []
         for name, chart in CHARTS.items():
             try:
-                drawn = chart.draw(self.summary)
+                drawn = chart.drawn(self.summary)
             except NothingToDrawError:
                 continue
             for kind in formats:
@@ -94,7 +94,7 @@ class Plots:
 
 def _method(chart: AuditChart) -> Callable[[Plots], alt.Chart]:
     def draw(self: Plots) -> alt.Chart:
-        return chart.draw(self.summary)
+        return chart.drawn(self.summary)
 
     draw.__name__, draw.__qualname__, draw.__doc__ = chart.name, f"Plots.{chart.name}", chart.draw.__doc__
     return draw

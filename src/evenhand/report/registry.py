@@ -12,6 +12,7 @@ from evenhand.report import audit_tables, charts, finding_tables, outcome_tables
 from evenhand.report.drawing import NothingToDrawError
 from evenhand.report.formatting import decimal, estimate_interval, interval, is_number, listed, percent, shortened
 from evenhand.report.frame import Panel, panel_of
+from evenhand.report.scope import is_shown, lacking
 from evenhand.report.tables import Table
 
 __all__ = ["CHARTS", "AuditChart", "panels_of"]
@@ -48,6 +49,19 @@ class AuditChart:
         """As in `result.plot`."""
         return self.draw.__name__
 
+    def drawn(self, summary: Data) -> alt.Chart:
+        """The chart.
+
+        Raises
+        ------
+        NothingToDrawError
+            If there is nothing to draw, or what was given cannot tell.
+        """
+        why = lacking(summary, *self.table(summary).needs)
+        if why:
+            raise NothingToDrawError(why)
+        return self.draw(summary)
+
     def panel(self, summary: Data) -> Panel:
         """The chart on a page, or why there is nothing to draw."""
         table = self.table(summary)
@@ -60,17 +74,19 @@ class AuditChart:
 
 
 def panels_of(summary: Data, section: str) -> tuple[Panel, ...]:
-    """The charts of a section of the page."""
-    return tuple(chart.panel(summary) for chart in _SECTIONS[section])
+    """The charts of a section of the page; those that what was given cannot tell are left out."""
+    return tuple(chart.panel(summary) for chart in _SECTIONS[section] if is_shown(summary, chart.table(summary)))
 
 
 def _score_gap(data: Data) -> str:
     gap = finding_tables.largest_gap(data)
     total = gap["total"]
+    label = "" if lacking(data, "labels") else " and label"
+    parts = "" if lacking(data, "inputs") else "; the inputs below sum to it"
+    side = "; below 0 the group is worse off" if lacking(data, "probability") else ""
     return (
-        f"At equal finances and label, {shortened(gap['group'], 40)} minus {shortened(gap['reference'], 40)} is "
-        f"{decimal(total['value'])} {gap['unit']} ({interval(total['ci_low'], total['ci_high'])}); the inputs below "
-        "sum to it."
+        f"At equal finances{label}, {shortened(gap['group'], 40)} minus {shortened(gap['reference'], 40)} is "
+        f"{decimal(total['value'])} {gap['unit']} ({interval(total['ci_low'], total['ci_high'])}){side}{parts}."
     )
 
 
@@ -196,7 +212,10 @@ def _approvals(data: Data) -> str:
 _RATIOS = "1 is equal rates. 0.8 is a rule of thumb from US employment selection, not a limit of credit law."
 
 
-_SCORES = "Scores of everyone audited, in bins of 0.025; what lies right of the threshold is approved."
+def _scores(data: Data) -> str:
+    if lacking(data, "probability"):
+        return f"Everyone audited, in {data['scope']['unit']}."
+    return "Scores of everyone audited, in bins of 0.025; what lies right of the threshold is approved."
 
 
 _CUTOFFS = "A ratio that moves a lot says that the finding on outcomes depends on where the cut-off is."
@@ -228,7 +247,7 @@ _SECTIONS: dict[str, tuple[AuditChart, ...]] = {
     "score-gap": (
         AuditChart(
             charts.score_gap,
-            "Score gap at equal finances, by input",
+            "Score gap at equal finances",
             _score_gap,
             finding_tables.score_gap_table,
             is_wide=True,
@@ -273,7 +292,7 @@ _SECTIONS: dict[str, tuple[AuditChart, ...]] = {
     "outcome": (
         AuditChart(charts.approvals, "Favorable decisions", _approvals, outcome_tables.approval_table),
         AuditChart(charts.ratios, "Approval ratios", _RATIOS, outcome_tables.approval_table),
-        AuditChart(charts.score_distribution, "Scores", _SCORES, audit_tables.score_histogram),
+        AuditChart(charts.score_distribution, "Scores", _scores, audit_tables.score_histogram),
         AuditChart(charts.error_rates, "Error rates", _error_rates, outcome_tables.error_table),
         AuditChart(charts.cutoffs, "Other cut-offs", _CUTOFFS, outcome_tables.cutoff_table, is_wide=True),
     ),

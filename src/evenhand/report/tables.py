@@ -133,6 +133,8 @@ class Table:
         Cells to color in a workbook.
     if_empty
         What stands in a workbook where there is no record.
+    needs
+        What must have been given for it to mean anything: see `report.scope.lacking`.
     """
 
     name: str
@@ -141,6 +143,7 @@ class Table:
     records: Sequence[Record]
     highlights: Sequence[Highlight] = ()
     if_empty: str = ""
+    needs: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evenhand.report.audit_tables import summary_table
 from evenhand.report.formatting import ends_of
+from evenhand.report.summary_table import summary_table
 
 __all__ = ["summary_rows", "terminal_summary"]
 
@@ -44,7 +44,7 @@ def terminal_summary(summary: Mapping[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{people['model']}, {people['n_people']:,} people ({groups})")]
     parts += [Text(f"Left out: {count:,} rows, {reason}.") for reason, count in people["exclusions"].items()]
     parts.append(Text())
-    parts += [metrics, Text(), drivers]
+    parts += [metrics, Text(), drivers] if summary["features"] else [metrics]
     found = summary["verdict"]
     parts = [Text(found["headline"], style="bold"), Text(), *parts, Text()]
     parts += [Text(f"{name}: {sentence}") for name, sentence in found["sentences"]]

@@ -17,6 +17,8 @@ from evenhand.report import audit_tables, finding_tables, outcome_tables
 from evenhand.report.audit_tables import significance_flag
 from evenhand.report.formatting import ends_of, shortened
 from evenhand.report.glossary import GLOSSARY
+from evenhand.report.scope import is_shown, scope_table
+from evenhand.report.summary_table import summary_table
 from evenhand.report.tables import Column, Highlight, Kind, Record, Table, value_of
 from evenhand.system.files import write_atomically
 from evenhand.system.optional import optional_module
@@ -144,16 +146,18 @@ def write_workbook(
         raise InvalidInputError(f"`pairs` must have at most {MAX_PAIRS:,} rows, those of a sheet, got {len(pairs):,}.")
     left_out = _left_out(len(pairs), n_left_out) if n_left_out else ""
     tables = [
-        audit_tables.summary_table(summary),
+        summary_table(summary),
         audit_tables.audited_table(summary),
         audit_tables.verdict_table(summary, left_out),
+        *([scope_table(summary)] if "scope" in summary else []),
         finding_tables.finding_table(summary),
         finding_tables.score_gap_table(summary),
         audit_tables.regime_table(summary),
         audit_tables.excess_table(summary, with_choices=True),
         *(table(summary) for table in _TABLES),
     ]
-    sheets = [*map(sheet_of, tables), *([] if cases is None else [_cases(cases)]), _pairs(pairs, left_out)]
+    shown = [table for table in tables if is_shown(summary, table)]
+    sheets = [*map(sheet_of, shown), *([] if cases is None else [_cases(cases)]), _pairs(pairs, left_out)]
     glossary = _glossary(sheets)
     write_sheets([*sheets, glossary], path, title="evenhand audit", subject=summary["data"]["model"])
 

@@ -266,6 +266,14 @@ def compare_audits(
 # --- what was given ---
 
 
+def _lacks_people(data: Mapping[str, Any]) -> bool:
+    """Whether an audit knows no labels, decisions or probabilities, by which people could be compared one by one."""
+    scope = data.get("scope")
+    if scope is None:
+        return False
+    return not (scope["has_labels"] and scope["has_decisions"] and scope["outcome"] == "score")
+
+
 @dataclass(frozen=True, eq=False)
 class _Source:
     name: str
@@ -275,6 +283,8 @@ class _Source:
     @classmethod
     def of(cls, name: object, audit: Audit) -> _Source:
         data = summary_of(name, audit)
+        if _lacks_people(data):
+            return cls(str(name), data, None)
         if isinstance(audit, AuditResult):
             return cls(str(name), data, sorted_pairs(audit.pairs))
         pairs = None if isinstance(audit, Mapping) else pairs_beside(audit, data)

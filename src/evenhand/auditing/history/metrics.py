@@ -241,7 +241,7 @@ def _share_error(value: float, n: float) -> float:
 
 
 def _n_of(row: Mapping[str, Any], rate: str) -> int:
-    n, n_positive = int(row["n"]), int(row["n_positive_label"])
+    n, n_positive = int(row["n"]), int(row["n_positive_label"] or 0)
     return {"positive rate": n, "true positive rate": n_positive, "false positive rate": n - n_positive}[rate]
 
 
@@ -252,7 +252,7 @@ def _rate(row: Mapping[str, Any], rate: str) -> tuple[float, float]:
 
 def _utility(outcome: Mapping[str, Any]) -> list[AuditMetric]:
     n = sum(row["n"] for row in outcome["groups"])
-    n_positive = sum(row["n_positive_label"] for row in outcome["groups"])
+    n_positive = sum(row["n_positive_label"] or 0 for row in outcome["groups"])  # None without labels
     area, accuracy, rate = (_number(outcome[name]) for name in ("auc", "accuracy", "positive_rate"))
     return [
         AuditMetric("auc", "outcome", "AUC", area, hanley_mcneil(area, n_positive, n - n_positive)),
@@ -336,7 +336,9 @@ def people_of(data: Mapping[str, Any], pairs: pd.DataFrame) -> People:
     return People(
         label=rows["label"].to_numpy(dtype=np.int64),
         group=rows["group"].to_numpy(dtype=str),
-        score=own_score(rows["score"].to_numpy(dtype=np.float64), data["settings"]["favorable"]),
+        score=own_score(
+            rows["score"].to_numpy(dtype=np.float64), data["settings"]["favorable"], data["settings"].get("unit")
+        ),
         decision=rows["decision"].to_numpy(dtype=np.int64),
     )
 

@@ -300,7 +300,7 @@ def _plan(
     rows = columns.rows_of(table, "The reference")
     assert rows.table is not None
     assert rows.groups is not None
-    audited = audited_model(_on_device(model, how.device), options, rows.table)
+    audited = audited_model(_on_device(model, how.device), _of_probabilities(options), rows.table)
     pool = people_of(rows, audited, rows.groups.names, "The reference")
     pool = _checked_pool(with_cut_offs(pool, options, rows.by, "the reference"))
     check_finances_apart(pool, financial)
@@ -476,6 +476,16 @@ def _checked_pool(pool: People) -> People:
     if len(labels) < 2:
         raise InvalidInputError(f"The reference holds only the label {labels[0]}; both 0 and 1 are needed.")
     return pool
+
+
+def _of_probabilities(options: AuditOptions) -> AuditOptions:
+    """Refuse an outcome that is a value."""
+    if options.unit is None:
+        return options
+    raise InvalidInputError(
+        f"An outcome in {options.unit!r} is audited in memory: use `audit` or `audit_given`, or leave `unit` (--unit) "
+        "out."
+    )
 
 
 def _on_device(model: Any, device: str | None) -> Any:  # noqa: ANN401

@@ -1,0 +1,243 @@
+"""The audit without the model: scores, decisions and attributions that were given take its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.auditing.assemble import FINISHING_STEPS
+from evenhand.auditing.audit import assembled, by_columns, checked_people
+from evenhand.auditing.batch import BATCH_STEPS, audit_batch
+from evenhand.auditing.cut_offs import SegmentThresholds
+from evenhand.auditing.direction import check_direction, notes_on_label
+from evenhand.auditing.options import AuditOptions, Favorable, check_value
+from evenhand.auditing.people import People, check_finances_apart
+from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.result import AuditResult
+from evenhand.auditing.scope import DECISION_UNIT, Scope
+from evenhand.datasets.dataset import reservations_on
+from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.alignment import in_row_order
+from evenhand.inputs.given import (
+    Explained,
+    as_attributions,
+    as_base_value,
+    as_reason_codes,
+    as_scores,
+    explained_scores,
+)
+from evenhand.inputs.validation import as_decisions, as_table, check_columns
+from evenhand.models.given import GivenModel
+from evenhand.models.protocol import AuditedModel, Output
+from evenhand.models.risk import RiskModel
+from evenhand.system.progress import PATIENCE
+from evenhand.system.progress import progress as shown_progress
+
+__all__ = ["audit_given"]
+
+_HALF = 0.5  # probability from which a decision is favorable, where no one says otherwise
+
+
+def audit_given(
+    X: Any,  # noqa: ANN401 - any table
+    y: Any = None,  # noqa: ANN401 - any column
+    *,
+    sensitive_features: Any,  # noqa: ANN401 - any column or table
+    financial_features: Sequence[str],
+    scores: Any = None,  # noqa: ANN401 - any column
+    decisions: Any = None,  # noqa: ANN401 - any column
+    attributions: Any = None,  # noqa: ANN401 - any table
+    base_values: Any = None,  # noqa: ANN401 - a number or any column
+    reason_codes: Any = None,  # noqa: ANN401 - any column or table
+    unit: str | None = AuditOptions.unit,
+    output: Output | None = AuditOptions.output,
+    ids: Any = None,  # noqa: ANN401 - any column
+    favorable: Favorable | None = AuditOptions.favorable,
+    decision_threshold: float | SegmentThresholds | None = AuditOptions.decision_threshold,
+    consistency_threshold: float = AuditOptions.consistency_threshold,
+    max_distance: float | None = AuditOptions.max_distance,
+    by: Any = None,  # noqa: ANN401 - any column or table
+    clusters: Any = None,  # noqa: ANN401 - any column
+    limits: Mapping[str, float] | None = AuditOptions.limits,
+    random_state: int = AuditOptions.random_state,
+    progress: bool = False,
+) -> AuditResult:
+    """Audit scores, decisions or prices without the model that made them.
+
+    What can be found depends on what is given. Scores or decisions alone give the gap between comparable people of
+    different groups, at equal finances. Attributions from one common background, such as SHAP values, give besides it
+    through which inputs the gap runs, and the excess of the CEC score. Whether the same inputs are weighed differently
+    cannot be found without the model. The result names what it could not find, and why.
+
+    Parameters
+    ----------
+    X
+        People to audit: a pandas, polars or pyarrow table, or an array (columns are then named x0, x1, ...).
+    y
+        True labels, 1 for the favorable outcome; with ``favorable="low"`` and no `unit`, 1 for the unfavorable one.
+        People are then compared within a label. None where there are none.
+    sensitive_features, financial_features, ids, decision_threshold, consistency_threshold, max_distance, by, clusters
+        As in `audit`.
+    limits, random_state, progress
+        As in `audit`.
+    scores
+        Probabilities of the favorable outcome; log-odds with ``output="log-odds"``; or, with a `unit`, an outcome on
+        any scale, such as a price, a rate spread, an amount or points.
+    decisions
+        Decisions that were made, 1 for a favorable one. Without, they are those of probabilities at the threshold.
+    attributions
+        What each column of `X` added to the score of each person: a table whose columns are named like those of `X`,
+        an array in their order, or what an explainer of shap returns. All from one background.
+    base_values
+        What attributions start from, a number or a column of it. None for the number that makes their sums the scores.
+    reason_codes
+        Principal reasons of each person, a column for each, first reason first; empty for no reason.
+    unit
+        Of an outcome that is a value and not a probability, such as ``"percentage points"``.
+    output
+        Whether attributions, and scores outside 0 to 1, are ``"log-odds"`` or a ``"probability"``; None for what makes
+        attributions sum to the scores, and for log-odds without attributions.
+    favorable
+        Which scores are good; needed with a `unit`: ``"low"`` for a price.
+
+    Returns
+    -------
+    AuditResult
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If the input cannot be audited; the message says what was expected, what came and what to do.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> data = eh.load_dataset("synthetic", n=500)
+    >>> price = 5 - data.X["income"] + 0.5 * (data.group == "B")
+    >>> result = eh.audit_given(data.X, sensitive_features=data.group, financial_features=data.financial_features,
+    ...                         scores=price, unit="percentage points", favorable="low")
+    >>> result.to_dict()["findings"][0]["key"], result.to_dict()["scope"]["given"]
+    ('score_gap', ['scores'])
+    """
+    table = as_table(X)
+    financial = check_columns(financial_features, list(table.columns), "`financial_features`")
+    given = {"attributions": attributions, "scores": scores, "decisions": decisions, "reason_codes": reason_codes}
+    rows = {name: in_row_order(values, X, name) for name, values in given.items()}
+    options = AuditOptions(
+        financial_features=tuple(financial),
+        unit=unit,
+        output=output,
+        favorable=favorable,
+        decision_threshold=decision_threshold,
+        consistency_threshold=consistency_threshold,
+        max_distance=max_distance,
+        limits=limits,
+        random_state=random_state,
+    )
+    check_value(options)
+    model, explained = _given_model(table, rows, in_row_order(base_values, X, "base_values"), options)
+    codes = None if reason_codes is None else as_reason_codes(rows["reason_codes"], len(table))
+    columns = {"X": X, "y": y, "sensitive_features": sensitive_features, "ids": ids, "clusters": clusters}
+    people, pool = checked_people(model, table, {**columns, "decisions": decisions, "by": by}, None, options)
+    check_finances_apart(pool, financial)
+    scope = Scope(
+        model=False,
+        attributions=attributions is not None,
+        scores=scores is not None or attributions is not None,
+        decisions=unit is None or decisions is not None,
+        labels=people.has_labels,
+        unit=unit,
+        n_reason_codes=0 if codes is None else codes.shape[1],
+    )
+    notes = (*_on_sums(explained, len(people)), *_on_direction(model, people, scope, y, favorable), *reservations_on(X))
+    fitted = AuditReference.of(model, _settled(options, scope), pool, len(people), scope)
+    with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS, is_shown=progress, after=PATIENCE) as advance:
+        found = audit_batch(fitted, people, by_columns(in_row_order(by, X, "by"), len(people)), advance=advance)
+        return replace(assembled(fitted, found, notes, advance), given_codes=codes)
+
+
+def _given_model(
+    table: pd.DataFrame,
+    rows: Mapping[str, Any],
+    base_values: Any,  # noqa: ANN401 - a number or any column
+    options: AuditOptions,
+) -> tuple[AuditedModel, Explained]:
+    """What was given as the audit sees a model, turned round where it is a risk or a price."""
+    n, features = len(table), [str(name) for name in table.columns]
+    attributions, decisions = rows["attributions"], rows["decisions"]
+    base = getattr(attributions, "base_values", None) if base_values is None else base_values
+    if attributions is None and rows["scores"] is None:
+        explained, kind = _of_decisions(decisions, n, options), "decisions, without a model"
+    else:
+        explained = explained_scores(
+            None if rows["scores"] is None else as_scores(rows["scores"], n),
+            None if attributions is None else as_attributions(attributions, features, n),
+            None if base is None else as_base_value(base, n),
+            options.output,
+            options.unit,
+        )
+        kind = f"{'scores' if attributions is None else 'scores and attributions'}, without a model"
+    model = GivenModel.of(explained.parts, explained.base, len(features), explained.scale, kind)
+    return (RiskModel(model) if options.favorable == "low" else model), explained
+
+
+def _of_decisions(decisions: Any, n: int, options: AuditOptions) -> Explained:  # noqa: ANN401 - any column
+    """Decisions as a score of 0 or 1."""
+    if decisions is None:
+        raise InvalidInputError(
+            "An audit without the model needs `scores` (--scores) or `decisions` (--decision), and neither was given; "
+            "pass one of them, or a model to `audit`."
+        )
+    if options.unit is not None or options.favorable == "low":
+        raise InvalidInputError(
+            "`unit` (--unit) and `favorable` (--favorable low) are of scores, and only decisions were given, 1 for a "
+            "favorable one; leave them out."
+        )
+    values = as_decisions(decisions, n).astype(np.float64)
+    if n and (values == values[0]).all():
+        raise InvalidInputError(
+            f"`decisions` is {values[0]:g} for everyone, so that there is nothing to compare; pass those of everyone "
+            "who applied."
+        )
+    return Explained(values[:, None], 0.0, "value")
+
+
+def _settled(options: AuditOptions, scope: Scope) -> AuditOptions:
+    """Options with what the audit takes for what was left open."""
+    given = options.decision_threshold
+    return replace(
+        options,
+        attribution="given",
+        favorable=options.favorable or "high",
+        decision_threshold=_HALF if scope.outcome == "score" and given is None else given,
+        unit=DECISION_UNIT if scope.outcome == "decision" else options.unit,
+    )
+
+
+def _on_sums(explained: Explained, n: int) -> tuple[str, ...]:
+    """What to say of attributions that do not quite sum to the scores."""
+    if not explained.n_off:
+        return ()
+    return (
+        f"Attributions of {explained.n_off:,} of {n:,} people do not quite sum to the score, by up to "
+        f"{explained.largest_gap:.3g}: the audit goes by the attributions.",
+    )
+
+
+def _on_direction(
+    model: AuditedModel,
+    people: People,
+    scope: Scope,
+    y: Any,  # noqa: ANN401 - any column
+    favorable: Favorable | None,
+) -> tuple[str, ...]:
+    """What to say of the name of the label; scores that rank people against it are refused."""
+    if not scope.labels or scope.unit is not None:
+        return ()
+    if favorable is None and scope.outcome == "score":
+        check_direction(model, people)
+    return notes_on_label(getattr(y, "name", None), favorable)

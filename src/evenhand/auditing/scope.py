@@ -1,0 +1,132 @@
+"""What an audit can find from what it was given, and what it cannot, each with the sentence why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evenhand.exceptions import InvalidInputError
+
+__all__ = ["DECISION_UNIT", "Scope"]
+
+Outcome = Literal["score", "value", "decision"]
+
+DECISION_UNIT = "share of favorable decisions"
+"""Unit of the gap where decisions are all that is known."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What an audit was given.
+
+    Attributes
+    ----------
+    model
+        Whether there is a model that can be asked.
+    attributions, scores, decisions, labels
+        Whether there are attributions of the scores, scores, decisions (made, or of scores at a threshold) and labels.
+    unit
+        Of an outcome that is a value; None for probabilities.
+    n_reason_codes
+        Columns of reason codes.
+
+    Examples
+    --------
+    >>> Scope(model=False, attributions=False).outcome
+    'score'
+    >>> sorted(Scope(model=False).not_possible)
+    ['weighing']
+    >>> sorted(Scope(model=False, attributions=False, decisions=False, labels=False, unit="percent").not_possible)
+    ['decisions', 'errors', 'excess', 'inputs', 'regimes', 'weighing']
+    """
+
+    model: bool = True
+    attributions: bool = True
+    scores: bool = True
+    decisions: bool = True
+    labels: bool = True
+    unit: str | None = None
+    n_reason_codes: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything can be found."""
+        return not self.not_possible
+
+    @property
+    def outcome(self) -> Outcome:
+        """What is compared: a probability, a value in a unit, or decisions alone."""
+        if not self.scores:
+            return "decision"
+        return "score" if self.unit is None else "value"
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """What there is, in words."""
+        words = {
+            "model": self.model,
+            "scores": self.scores and not self.model,
+            "attributions": self.attributions and not self.model,
+            "decisions": self.decisions,
+            "labels": self.labels,
+            "reason codes": self.n_reason_codes > 0,
+        }
+        return tuple(word for word, is_there in words.items() if is_there)
+
+    @property
+    def not_possible(self) -> dict[str, str]:
+        """What cannot be found, by question or metric, with the sentence why."""
+        found: dict[str, str] = {}
+        alone = "scores" if self.scores else "decisions"
+        if not self.attributions:
+            found["inputs"] = (
+                f"Through which inputs a gap runs cannot be said from {alone} alone: attributions would tell."
+            )
+        if not self.model:
+            found["weighing"] = (
+                "Whether the same inputs are weighed differently cannot be said without the model: it takes the score "
+                "of people with inputs that they do not have."
+            )
+        if not self.attributions:
+            found["excess"] = (
+                f"Whether explanations are further apart across groups than within cannot be said from {alone} alone: "
+                "there is no explanation without attributions."
+            )
+        if not self.attributions or not self.decisions:
+            lacking = "attributions" if not self.attributions else "decisions"
+            found["regimes"] = f"Regimes hold decisions against explanations, and there are no {lacking}."
+        if not self.decisions:
+            found["decisions"] = (
+                "Rates of favorable decisions are not computed: no decisions were given, and a value has no threshold."
+            )
+        errors = self._without_errors()
+        if errors:
+            found["errors"] = errors
+        return found
+
+    def _without_errors(self) -> str:
+        if not self.labels:
+            return "AUC and error rates are not computed: there are no labels to hold scores or decisions against."
+        if self.outcome == "value":
+            return "AUC and calibration are not computed: the outcome is a value, not a probability of the label."
+        if self.outcome == "decision":
+            return "AUC and calibration are not computed: there are no scores."
+        return ""
+
+    def check_has_attributions(self, what: str) -> None:
+        """Refuse what needs attributions and labels."""
+        if not self.attributions or not self.labels:
+            lacking = "attributions" if not self.attributions else "labels"
+            raise InvalidInputError(f"{what} needs {lacking}, which were not given; pass them to `audit_given`.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for the summary."""
+        return {
+            "given": list(self.given),
+            "outcome": self.outcome,
+            "unit": self.unit,
+            "has_labels": self.labels,
+            "has_decisions": self.decisions,
+            "n_reason_codes": self.n_reason_codes,
+            "not_possible": self.not_possible,
+        }

@@ -1,0 +1,276 @@
+"""Scores, attributions and reason codes that users hand in without the model, turned into checked arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.validation import as_table, category_text, is_number_column
+
+__all__ = ["Explained", "as_attributions", "as_base_value", "as_reason_codes", "as_scores", "explained_scores"]
+
+Floats = NDArray[np.float64]
+Scale = Literal["log-odds", "probability", "value"]
+
+_TOLERANCE = 0.01  # of the standard deviation of the scores: what rounding in a file makes of a sum
+_MOST_OFF = 0.01  # share of people whose sums may be off: rounded probabilities near 0 and 1 have coarse log-odds
+_SAID = {"log-odds": "the log-odds of `scores`", "probability": "`scores`", "value": "`scores`"}
+
+
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """What is known of the scores of people, in the scale in which they are explained.
+
+    Attributes
+    ----------
+    parts
+        Attributions by feature, of shape (n, d), or the scores alone, of shape (n, 1).
+    base
+        What is added to the sum of a person's parts.
+    scale
+        Of the sum.
+    n_off, largest_gap
+        People whose attributions do not quite sum to their score, and the largest difference.
+    """
+
+    parts: Floats
+    base: float
+    scale: Scale
+    n_off: int = 0
+    largest_gap: float = 0.0
+
+
+def as_scores(scores: Any, n: int, name: str = "scores") -> Floats:  # noqa: ANN401 - any column
+    """Scores of n people, who do not all have the same.
+
+    Examples
+    --------
+    >>> as_scores([0.2, 0.7], 2)
+    array([0.2, 0.7])
+    """
+    values = _numbers(scores, n, name)
+    if values.shape[1] != 1:
+        raise InvalidInputError(f"`{name}` must be one column, got {values.shape[1]}; pass the one to audit.")
+    if n and (values == values[0]).all():
+        raise InvalidInputError(
+            f"`{name}` is {values[0, 0]:g} for everyone, so that there is nothing to compare; pass the model's scores."
+        )
+    return values[:, 0]
+
+
+def as_attributions(attributions: Any, features: Sequence[str], n: int) -> Floats:  # noqa: ANN401 - any table
+    """Attributions of n people in the order of the features.
+
+    Parameters
+    ----------
+    attributions
+        A table whose columns are named like the features, in any order; an array with a column for each feature; or
+        what an explainer of shap returns.
+    features
+        Columns of the people's table.
+    n
+        Number of people.
+
+    Examples
+    --------
+    >>> as_attributions(pd.DataFrame({"debt": [-0.5], "income": [0.25]}), ["income", "debt"], 1)
+    array([[ 0.25, -0.5 ]])
+    """
+    values: Any = attributions.values if hasattr(attributions, "base_values") else attributions
+    if np.ndim(values) == 3:
+        raise InvalidInputError(
+            f"`attributions` has {np.shape(values)[2]} outputs for each feature; pass those of one, such as "
+            "`explanation[..., 1]` of the favorable class."
+        )
+    if isinstance(values, np.ndarray) or not hasattr(values, "columns"):
+        found = _numbers(values, n, "attributions")
+        if found.shape[1] != len(features):
+            raise InvalidInputError(
+                f"`attributions` has {found.shape[1]} columns for the {len(features)} columns of `X`; pass one for "
+                "each, in their order, or a table whose columns have the same names."
+            )
+        return found
+    table = as_table(values, "attributions")
+    named = [str(column) for column in table.columns]
+    absent, extra = [f for f in features if f not in named], [c for c in named if c not in features]
+    if absent:
+        raise InvalidInputError(
+            f"Attributions are missing for {len(absent)} of the {len(features)} columns of `X`: {absent[:5]}; pass "
+            "them, 0 for a column that the model does not take, or leave the columns out of `X` (--drop)."
+        )
+    if extra:
+        raise InvalidInputError(
+            f"`attributions` has {len(extra)} columns that are no columns of `X`: {extra[:5]}; add those of encoded "
+            "columns up to the column they come from."
+        )
+    return _numbers(table[list(features)], n, "attributions")
+
+
+def as_base_value(base_values: Any, n: int) -> float:  # noqa: ANN401 - a number or any column
+    """The one base value that attributions start from, from a number or a column of it.
+
+    Examples
+    --------
+    >>> as_base_value([0.5, 0.5], 2)
+    0.5
+    """
+    if np.ndim(base_values) == 0:
+        base_values = [base_values] * max(n, 1)
+    values = _numbers(base_values, n, "base_values")
+    low, high = float(values.min()), float(values.max())
+    if values.shape[1] != 1 or high - low > 1e-6 * max(1.0, abs(low), abs(high)):
+        raise InvalidInputError(
+            f"`base_values` goes from {low:g} to {high:g}, but attributions must all start from one background: "
+            "explain everyone from the same people again."
+        )
+    return float(values[0, 0])
+
+
+def as_reason_codes(reason_codes: Any, n: int) -> pd.DataFrame:  # noqa: ANN401 - any column or table
+    """Principal reasons of n people as text, first reason first; an empty cell is no reason.
+
+    Examples
+    --------
+    >>> as_reason_codes(pd.DataFrame({"first": ["R1", None], "second": ["R4", None]}), 2)["first"].tolist()
+    ['R1', None]
+    """
+    table = _columns(reason_codes, "reason_codes")
+    _check_length(len(table), n, "reason_codes")
+    text = table.astype(object).map(category_text, na_action="ignore")
+    text = text.map(str.strip, na_action="ignore")
+    text = text.where(text.notna() & (text != ""), None)
+    if not text.notna().any(axis=None):
+        raise InvalidInputError("`reason_codes` holds no reason of anyone; pass the columns of the codes.")
+    return text
+
+
+def explained_scores(
+    scores: Floats | None, attributions: Floats | None, base: float | None, output: Scale | None, unit: str | None
+) -> Explained:
+    """Scores in the scale in which they are explained, with what they consist of.
+
+    Probabilities become log-odds, unless attributions sum to the probabilities themselves, or `output` says so.
+
+    Parameters
+    ----------
+    scores
+        Probabilities, log-odds where `output` says so, or values in a unit; None where attributions and base tell.
+    attributions, base
+        Of shape (n, d), and what is added to their sum; None for what makes the sums the scores.
+    output, unit
+        As in `evenhand.audit_given`.
+
+    Raises
+    ------
+    InvalidInputError
+        If the scores are no probabilities, or attributions do not sum to them.
+    """
+    if unit is not None and output not in (None, "value"):
+        raise InvalidInputError(
+            f"`output` (--output) is {output!r}, but a score with a `unit` (--unit), {unit!r}, is neither log-odds nor "
+            "a probability; leave one of them out."
+        )
+    if scores is None:
+        assert attributions is not None
+        if base is None:
+            raise InvalidInputError(
+                "Attributions without `scores` (--scores) tell the score only with `base_values` (--base-values); pass "
+                "one of them."
+            )
+        return Explained(attributions, base, "value" if unit else output or "log-odds")
+    linked = _linked(scores, output, unit, has_parts=attributions is not None)
+    if attributions is None:
+        ((scale, found),) = linked.items()
+        return Explained(found[:, None], 0.0, scale)
+    return _summed(linked, attributions, base)
+
+
+def _linked(scores: Floats, output: Scale | None, unit: str | None, *, has_parts: bool) -> dict[Scale, Floats]:
+    """The scores in every scale in which they may be explained."""
+    if unit is not None:
+        return {"value": scores}
+    low, high = float(scores.min()), float(scores.max())
+    if low < 0 or high > 1:
+        if output == "log-odds":
+            return {"log-odds": scores}
+        raise InvalidInputError(
+            f'`scores` goes from {low:g} to {high:g}, which are no probabilities: say `output="log-odds"` (--output '
+            'log-odds) for log-odds, or name the `unit` (--unit) of a value, such as "percentage points" or "points".'
+        )
+    if output == "probability":
+        return {"probability": scores}
+    n_sure = int(((scores == 0) | (scores == 1)).sum())
+    if n_sure and (output == "log-odds" or not has_parts):
+        raise InvalidInputError(
+            f"{n_sure} of {len(scores)} scores are exactly 0 or 1, whose log-odds are infinite; pass "
+            '`output="probability"` (--output probability) to compare probabilities.'
+        )
+    found: dict[Scale, Floats] = {} if n_sure else {"log-odds": logit(scores)}
+    return {**found, "probability": scores} if has_parts and output is None else found
+
+
+def _summed(linked: dict[Scale, Floats], parts: Floats, base: float | None) -> Explained:
+    """The scale in which attributions sum to the scores."""
+    candidates = []
+    for scale, scores in linked.items():
+        apart = scores - parts.sum(axis=1)
+        start = float(np.median(apart)) if base is None else base
+        gap, limit = np.abs(apart - start), max(_TOLERANCE * float(scores.std()), 1e-9)
+        found = Explained(parts, start, scale, int((gap > limit).sum()), float(gap.max()))
+        candidates.append((found.n_off, float(gap.max()) / limit, limit, found))
+    n_off, _, limit, best = min(candidates, key=lambda one: one[:2])
+    if n_off > _MOST_OFF * len(parts):
+        raise InvalidInputError(
+            f"Attributions do not sum to the score: {'a base value' if base is None else 'the base value'} plus a "
+            f"person's attributions differs from {_SAID[best.scale]} by up to {best.largest_gap:.3g}, for {n_off} of "
+            f"{len(parts)} people by more than {limit:.2g}; pass attributions of the same model and people, in "
+            "log-odds or in probability, all from one background."
+        )
+    return best
+
+
+def score_of(explained: Floats, scale: Scale) -> Floats:
+    """The score, a probability or a value, from the explained score."""
+    found: Floats = expit(explained) if scale == "log-odds" else explained
+    return found
+
+
+def _numbers(values: Any, n: int, name: str) -> Floats:  # noqa: ANN401 - any column or table
+    """Finite numbers of n people, of shape (n, k)."""
+    table = _columns(values, name)
+    _check_length(len(table), n, name)
+    text = [str(column) for column in table.columns if not is_number_column(table[column])]
+    if text:
+        shown = table[text[0]].dropna()
+        example = f", such as {shown.iloc[0]!r}" if len(shown) else ""
+        where = f" in {text[:5]}" if len(table.columns) > 1 else ""
+        raise InvalidInputError(f"`{name}` must be numbers, got text{where}{example}; pass the columns of numbers.")
+    numbers = table.to_numpy(dtype=np.float64, na_value=np.nan)
+    n_bad = int((~np.isfinite(numbers)).any(axis=1).sum())
+    if n_bad:
+        raise InvalidInputError(
+            f"`{name}` is missing or infinite for {n_bad} of {n} people; fill those values or leave the people out."
+        )
+    return numbers
+
+
+def _columns(values: Any, name: str) -> pd.DataFrame:  # noqa: ANN401 - any column or table
+    """A table of one column or of several."""
+    if isinstance(values, pd.Series):
+        values = values.to_frame(str(values.name or name))
+    elif len(getattr(values, "shape", ())) != 2:  # a list, or a column of any library
+        array = np.asarray(values)
+        values = array[:, None] if array.ndim == 1 else array
+    return as_table(values, name)
+
+
+def _check_length(given: int, n: int, name: str) -> None:
+    if given != n:
+        raise InvalidInputError(f"`{name}` has {given} rows for {n} people; pass one for each, in the order of `X`.")
