@@ -139,7 +139,7 @@ def score_function(
     explained: Output = output or "probability"
     if callable(getattr(model, "predict_proba", None)):
         return score(model.predict_proba, f"predict_proba of {name}", True, wants_log_odds), explained
-    if callable(getattr(model, "decision_function", None)):
+    if _gives_margin(model):
         check_margin(name, output)
         return score(model.decision_function, f"decision_function of {name}", False), "log-odds"
     if callable(getattr(model, "predict", None)):
@@ -157,6 +157,11 @@ def score_function(
         f"Cannot audit a {name}: expected a torch module, a fitted classifier with `predict_proba`, "
         "`decision_function` or `predict`, or a function from a matrix or a table to one number per row."
     )
+
+
+def _gives_margin(model: Any) -> bool:  # noqa: ANN401
+    """Whether the score is a margin, as of a support vector machine."""
+    return not hasattr(model, "predict_proba") and callable(getattr(model, "decision_function", None))
 
 
 def check_margin(name: str, output: Output | None) -> None:
@@ -245,6 +250,7 @@ def black_box_model(
         takes_missing=takes_missing,
         attribution="sampled_shapley",
         categorical_inputs=() if coded is None else coded.categorical,
+        has_probabilities=not _gives_margin(model),
     )
 
 
@@ -313,4 +319,5 @@ def sampled_model(
         takes_missing=known.takes_missing,
         attribution="sampled_shapley",
         categorical_inputs=known.categorical_inputs,
+        has_probabilities=known.has_probabilities,
     )
