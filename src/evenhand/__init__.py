@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from evenhand.auditing.checking import CheckResult, check
     from evenhand.auditing.history import Change, Comparison, History, Monitoring, compare_audits, monitor, read_history
     from evenhand.auditing.options import AuditSettings
+    from evenhand.auditing.regressions import Regressions, regressions
     from evenhand.auditing.result import AuditResult
     from evenhand.auditing.streaming import audit_stream
     from evenhand.datasets import Dataset, load_dataset, make_planted_bias, make_synthetic
@@ -47,6 +48,7 @@ __all__ = [
     "History",
     "Monitoring",
     "ReadOptions",
+    "Regressions",
     "SearchResult",
     "TableEncoder",
     "__version__",
@@ -68,6 +70,7 @@ __all__ = [
     "monitor",
     "read_history",
     "read_table",
+    "regressions",
     "search",
     "sensitivity",
 ]
@@ -86,6 +89,7 @@ _HOME = {
     "History": "evenhand.auditing.history",
     "Monitoring": "evenhand.auditing.history",
     "ReadOptions": "evenhand.inputs.read_options",
+    "Regressions": "evenhand.auditing.regressions",
     "SearchResult": "evenhand.searching",
     "TableEncoder": "evenhand.inputs.encoding",
     "assign_regimes": "evenhand.metrics.regimes",
@@ -106,6 +110,7 @@ _HOME = {
     "monitor": "evenhand.auditing.history",
     "read_history": "evenhand.auditing.history",
     "read_table": "evenhand.inputs.tables",
+    "regressions": "evenhand.auditing.regressions",
     "search": "evenhand.searching",
     "sensitivity": "evenhand.auditing.audit",
 }

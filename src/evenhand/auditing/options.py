@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from evenhand.models.dispatch import AttributionChoice
     from evenhand.models.protocol import Output
 
-__all__ = ["AuditOptions", "AuditSettings", "Engine", "Favorable", "FindingKey", "RoleOptions", "StreamOptions"]
+__all__ = [
+    "AuditOptions",
+    "AuditSettings",
+    "Engine",
+    "Favorable",
+    "FindingKey",
+    "RegressionOptions",
+    "RoleOptions",
+    "StreamOptions",
+]
 
 Engine = Literal["local", "dask"]
 Favorable = Literal["high", "low"]
@@ -199,6 +208,20 @@ class StreamOptions:
             raise InvalidInputError(
                 f'A scheduler, {self.scheduler!r}, is only used by Dask: pass `engine="dask"` (--engine dask) with it.'
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegressionOptions:
+    """What an audit in memory regresses on the group."""
+
+    regressions: bool = field(
+        default=False,
+        metadata=_help("Regress decisions, scores and --outcomes on the group, alone and at equal inputs."),
+    )
+    outcomes: tuple[str, ...] = field(
+        default=(),
+        metadata=_help("Columns of further outcomes to regress, such as a price, which are not inputs: a,b."),
+    )
 
 
 def _checked_limits(limits: Mapping[str, float] | None) -> dict[str, float] | None:

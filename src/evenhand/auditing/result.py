@@ -21,6 +21,7 @@ from rich.console import Console, RenderableType
 
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.findings import findings_of
+from evenhand.auditing.regressions import Regressions
 from evenhand.auditing.sample import (
     MAX_PAIRS,
     PairSample,
@@ -79,6 +80,8 @@ class AuditResult:
         Of a streamed audit: how it was cut into batches, and how the reference was chosen.
     folder
         Of a streamed audit: where everything was written.
+    regressions
+        Of decisions, scores and further outcomes on the group; None if they were not asked for.
     """
 
     features: pd.DataFrame
@@ -93,6 +96,7 @@ class AuditResult:
     source: PairSource
     stream: Mapping[str, Any] | None = None
     folder: Path | None = None
+    regressions: Regressions | None = None
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -210,6 +214,8 @@ class AuditResult:
             summary["score_gap"] = evidence.largest_score_gap.metrics
             if evidence.influences is not None:
                 summary["influences"] = evidence.influences.to_dict()
+        if self.regressions is not None:
+            summary["regressions"] = self.regressions.to_dict()
         findings = findings_of(summary)
         return {
             **summary,
