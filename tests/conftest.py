@@ -107,6 +107,8 @@ def result(with_people):
         sensitive_features=people.group,
         financial_features=people.financial_features,
         by=pd.Series([f"branch {i % 3}" for i in range(len(people.y))], name="branch"),
+        regressions=True,
+        outcomes={"price": np.random.default_rng(0).normal(size=len(people.y))},
     )
     table = found.table.copy()
     first = table.columns[0]

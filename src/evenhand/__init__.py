@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evenhand.auditing.given import audit_given
     from evenhand.auditing.history import Change, Comparison, History, Monitoring, compare_audits, monitor, read_history
     from evenhand.auditing.options import AuditSettings
+    from evenhand.auditing.regressions import Regressions, regressions
     from evenhand.auditing.result import AuditResult
     from evenhand.auditing.streaming import audit_stream
     from evenhand.datasets import Dataset, load_dataset, make_planted_bias, make_synthetic
@@ -49,6 +50,7 @@ __all__ = [
     "History",
     "Monitoring",
     "ReadOptions",
+    "Regressions",
     "SearchResult",
     "SegmentThresholds",
     "TableEncoder",
@@ -72,6 +74,7 @@ __all__ = [
     "monitor",
     "read_history",
     "read_table",
+    "regressions",
     "search",
     "sensitivity",
 ]
@@ -90,6 +93,7 @@ _HOME = {
     "History": "evenhand.auditing.history",
     "Monitoring": "evenhand.auditing.history",
     "ReadOptions": "evenhand.inputs.read_options",
+    "Regressions": "evenhand.auditing.regressions",
     "SearchResult": "evenhand.searching",
     "SegmentThresholds": "evenhand.auditing.cut_offs",
     "TableEncoder": "evenhand.inputs.encoding",
@@ -112,6 +116,7 @@ _HOME = {
     "monitor": "evenhand.auditing.history",
     "read_history": "evenhand.auditing.history",
     "read_table": "evenhand.inputs.tables",
+    "regressions": "evenhand.auditing.regressions",
     "search": "evenhand.searching",
     "sensitivity": "evenhand.auditing.audit",
 }

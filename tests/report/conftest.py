@@ -37,6 +37,8 @@ def hostile(with_people):
         sensitive_features=group,
         financial_features=[*HOSTILE[:3], "feature_0"],
         by=pd.Series(np.resize(HOSTILE[:3], n), name=HOSTILE[0]),
+        regressions=True,
+        outcomes={f"{HOSTILE[0]} price": rng.normal(size=n)},
     )
     table = found.table.astype({names[0]: object, "feature_1": object})
     table[names[0]] = np.resize(np.asarray(HOSTILE, dtype=object), n)

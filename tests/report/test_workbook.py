@@ -23,7 +23,7 @@ HOSTILE = ["=cmd|' /C calc'!A0", "+1+1", "-2-2", "@SUM(A1)", "\t=1", "\r=1", "ht
 SHEETS = [
     "Summary", "Audited", "Verdict and warnings", "Findings", "Score gap", "Regimes", "Excess", "Splits", "Features",
     "Weights", "Proxies", "Matching", "Coverage", "Distances", "Balance", "Groups", "Gaps", "Approvals", "Scores",
-    "Error rates", "Cutoffs", "Segments", "Cases", "Pairs", "Glossary",
+    "Error rates", "Cutoffs", "Segments", "Calibration", "Reliability", "Regressions", "Cases", "Pairs", "Glossary",
 ]  # fmt: skip
 
 
@@ -44,6 +44,8 @@ def audited(*, evidence=True, n=160, max_distance=None):
         evidence=evidence,
         max_distance=max_distance,
         by=pd.Series(np.resize(HOSTILE[:5], n), name="=by") if evidence else None,
+        regressions=evidence,
+        outcomes={"=price": rng.normal(size=n)} if evidence else None,
     )
 
 
@@ -288,6 +290,20 @@ def test_the_sheets_hold_the_numbers_of_the_json(result, workbook, tmp_path):
     document = json.loads((tmp_path / "audit.json").read_text("utf-8"))
     gaps = table_of(workbook["Gaps"])
     assert gaps["value"].tolist() == pytest.approx([gap["value"] for gap in document["outcome"]["gaps"].values()])
+    regressed = table_of(workbook["Regressions"])
+    rows = document["regressions"]["rows"]
+    for heading, key in (("group minus reference", "value"), ("lower", "low"), ("p-value, two-sided", "p_value")):
+        theirs = [math.nan if row["effect"][key] is None else row["effect"][key] for row in rows]
+        assert regressed[heading].astype(float).tolist() == pytest.approx(theirs, nan_ok=True)
+    assert regressed["segment"].fillna("").tolist() == [row["segment"] for row in rows]
+    points = [part for group in document["outcome"]["calibration"]["groups"] for part in group["bins"]]
+    reliability = table_of(workbook["Reliability"])
+    assert reliability["observed rate"].tolist() == pytest.approx([part["observed_rate"]["value"] for part in points])
+    assert reliability["upper"].tolist() == pytest.approx([part["observed_rate"]["high"] for part in points])
+    calibration = table_of(workbook["Calibration"])
+    groups = document["outcome"]["calibration"]["groups"]
+    assert calibration["slope"].tolist() == pytest.approx([group["slope"]["value"] for group in groups])
+    assert calibration["calibration error by chance"].tolist() == pytest.approx([g["error_by_chance"] for g in groups])
     audited_items = table_of(workbook["Audited"]).set_index("item")["value"]
     assert audited_items["n_people"] == document["data"]["n_people"]
     assert audited_items["consistency_threshold"] == 0.3

@@ -16,7 +16,6 @@ from evenhand.auditing.direction import own_score
 from evenhand.auditing.evidence import Evidence, gather_evidence
 from evenhand.auditing.finished import FinishedBatches, Merged
 from evenhand.auditing.identities import fingerprint_of, shown_prints
-from evenhand.auditing.options import AuditOptions
 from evenhand.auditing.q_values import write_q_values
 from evenhand.auditing.quantiles import quantiles_of_parts
 from evenhand.auditing.reference import AuditReference
@@ -24,13 +23,15 @@ from evenhand.auditing.reservations import reservations_of
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairSource
 from evenhand.auditing.summary import Outcome, PairMetrics, Provenance
-from evenhand.auditing.sums import AuditSums
+from evenhand.auditing.sums import AuditSums, ScoreCounts
 from evenhand.matching import MatchDiagnostics
 from evenhand.matching.diagnostics import QUANTILES
 from evenhand.metrics.disparity import (
+    CalibrationTable,
     approval_disparity,
     approval_disparity_by_cutoff,
     error_rates,
+    group_calibration,
     outcome_gaps,
     score_disparity,
     segmented_approvals,
@@ -94,7 +95,7 @@ def assemble(
     matching = _matching(reference, batches, merged)
     quantiles = quantiles_of_parts(lambda: _scores(batches, merged.numbers), (0.5, 0.9))
     advance("quantiles")
-    outcome = _outcome(sums, names, settings)
+    outcome = _outcome(sums, reference)
     advance("outcomes")
     evidence = screen = None
     if sums.evidence is not None:
@@ -148,9 +149,9 @@ def _scores(batches: FinishedBatches, numbers: Sequence[int]) -> Iterator[Floats
         yield cec[~np.isnan(cec)]
 
 
-def _outcome(sums: AuditSums, names: tuple[str, ...], settings: AuditOptions) -> Outcome:
+def _outcome(sums: AuditSums, reference: AuditReference) -> Outcome:
     """What the model decides, by group."""
-    rows = sums.scores
+    rows, settings, names = sums.scores, reference.settings, reference.pool.groups.names
     favorable = settings.favorable or "high"
     labels, decision, score, codes, times = rows.label, rows.decision, rows.score, rows.group, rows.count
     outcomes = group_outcomes(labels, decision, score, codes, names, times)
@@ -166,7 +167,28 @@ def _outcome(sums: AuditSums, names: tuple[str, ...], settings: AuditOptions) ->
             for found in approval_disparity_by_cutoff(score, codes, names=names, frequency=times)
         ),
         segments={column: _segments(counts, names) for column, counts in sums.approvals.items()},
+        calibration=_calibration(rows, reference),
     )
+
+
+def _calibration(rows: ScoreCounts, reference: AuditReference) -> CalibrationTable:
+    """Calibration of the model's own scores; where low ones are good, they promise the unfavorable outcome."""
+    favorable = reference.settings.favorable or "high"
+    outcome = "unfavorable outcome" if favorable == "low" else "favorable outcome"
+    why = reference.scope.not_possible.get("errors", "")
+    if not reference.model.has_probabilities:
+        why = f"The {reference.model.kind} gives a margin, not a probability: calibrate it to compare it with labels."
+    if why:
+        return CalibrationTable(outcome, (), why)
+    found = group_calibration(
+        1 - rows.label if favorable == "low" else rows.label,
+        own_score(rows.score, favorable),
+        rows.group,
+        names=reference.pool.groups.names,
+        frequency=rows.count,
+        random_state=reference.settings.random_state,
+    )
+    return CalibrationTable(outcome, tuple(found))
 
 
 def _segments(counts: Mapping[str, NDArray[np.int64]], names: tuple[str, ...]) -> tuple[Any, ...]:

@@ -18,9 +18,10 @@ from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.limited import limited
-from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable
+from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable, RegressionOptions
 from evenhand.auditing.people import People, check_finances_apart, check_known_groups, with_cut_offs
 from evenhand.auditing.reference import AuditReference, audited_model, settled_threshold
+from evenhand.auditing.regressed import wanted_outcomes, with_regressions
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
 from evenhand.auditing.sampling_progress import shown_sampling
@@ -66,6 +67,8 @@ def audit(
     clusters: Any = None,  # noqa: ANN401 - any column
     evidence: bool = AuditOptions.evidence,
     limits: Mapping[str, float] | None = AuditOptions.limits,
+    regressions: bool = RegressionOptions.regressions,
+    outcomes: Any = None,  # noqa: ANN401 - any table, or columns by name
     random_state: int = AuditOptions.random_state,
     settings: AuditSettings | None = None,
     progress: bool = False,
@@ -128,6 +131,12 @@ def audit(
         Sizes up to which findings are small to you, such as ``{"score_gap": 0.1}``: of ``"score_gap"``, ``"inputs"``,
         ``"weighing"`` and ``"excess"``, in the unit of the finding. Each finding then says whether it is below. None
         for no limits.
+    regressions
+        Whether to regress decisions and scores on the group: alone, with the financial features held equal, and with
+        all inputs. Within the values of `by`, too.
+    outcomes
+        Further outcomes to regress, by name or as a table: a price, a rate spread, an amount; missing where someone has
+        none. They are not inputs of the model.
     random_state
         Seed of everything drawn at random.
     settings
@@ -195,12 +204,14 @@ def audit(
     on_scales = notes_on_scales(model, audited, people.table, pool.table)
     on_label = notes_on_label(getattr(y, "name", None), favorable)
     notes = (*on_scales, *on_threshold, *on_label, *reservations_on(X))
+    splits = by_columns(in_row_order(by, X, "by"), len(people))
+    further = wanted_outcomes(outcomes, X, table, is_wanted=regressions)
     fitted = AuditReference.of(audited, options, pool, len(people))
     with shown_sampling(fitted, len(people), is_shown=progress) as watched:
         is_shown = progress and watched is fitted  # otherwise sampling shows how far it is
         with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS, is_shown=is_shown, after=PATIENCE) as advance:
-            found = audit_batch(watched, people, by_columns(in_row_order(by, X, "by"), len(people)), advance=advance)
-            return assembled(fitted, found, notes, advance)
+            found = audit_batch(watched, people, splits, advance=advance)
+            return with_regressions(assembled(fitted, found, notes, advance), fitted, found, splits, further)
 
 
 def sensitivity(

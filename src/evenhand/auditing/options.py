@@ -27,6 +27,7 @@ __all__ = [
     "Favorable",
     "FindingKey",
     "GivenOptions",
+    "RegressionOptions",
     "RoleOptions",
     "StreamOptions",
     "check_value",
@@ -251,6 +252,20 @@ class StreamOptions:
             raise InvalidInputError(
                 f'A scheduler, {self.scheduler!r}, is only used by Dask: pass `engine="dask"` (--engine dask) with it.'
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegressionOptions:
+    """What an audit in memory regresses on the group."""
+
+    regressions: bool = field(
+        default=False,
+        metadata=_help("Regress decisions, scores and --outcomes on the group, alone and at equal inputs."),
+    )
+    outcomes: tuple[str, ...] = field(
+        default=(),
+        metadata=_help("Columns of further outcomes to regress, such as a price, which are not inputs: a,b."),
+    )
 
 
 def _checked_limits(limits: Mapping[str, float] | None) -> dict[str, float] | None:

@@ -21,6 +21,7 @@ from rich.console import Console, RenderableType
 
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.findings import findings_of
+from evenhand.auditing.regressions import Regressions
 from evenhand.auditing.sample import (
     MAX_PAIRS,
     PairSample,
@@ -84,6 +85,8 @@ class AuditResult:
         What could and could not be found from what was given; None where a model was audited on labels.
     given_codes
         Principal reasons that were given, a row per person, first reason first.
+    regressions
+        Of decisions, scores and further outcomes on the group; None if they were not asked for.
     """
 
     features: pd.DataFrame
@@ -100,6 +103,7 @@ class AuditResult:
     folder: Path | None = None
     scope: Scope | None = None
     given_codes: pd.DataFrame | None = None
+    regressions: Regressions | None = None
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -219,6 +223,8 @@ class AuditResult:
                 summary["influences"] = evidence.influences.to_dict()
         if self.scope is not None:
             summary["scope"] = self.scope.to_dict()
+        if self.regressions is not None:
+            summary["regressions"] = self.regressions.to_dict()
         findings = findings_of(summary)
         return {
             **summary,

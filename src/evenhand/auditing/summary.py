@@ -17,6 +17,7 @@ from evenhand._version import __version__
 from evenhand.auditing.sums import AuditSums
 from evenhand.metrics.disparity import (
     ApprovalTable,
+    CalibrationTable,
     CutoffApprovals,
     GapEstimate,
     GroupErrorRates,
@@ -96,6 +97,8 @@ class Outcome:
         Approvals if the cut-off were at each decile of the score.
     segments
         For each column asked for, approvals within its values and their common odds ratio.
+    calibration
+        What the model's own scores promise beside what was observed, by group.
     """
 
     metrics: Mapping[str, Metric]
@@ -106,6 +109,7 @@ class Outcome:
     error_rates: tuple[GroupErrorRates, ...]
     cutoffs: tuple[CutoffApprovals, ...]
     segments: Mapping[str, tuple[SegmentedApproval, ...]]
+    calibration: CalibrationTable
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: metrics by name, and the tables."""
@@ -119,6 +123,7 @@ class Outcome:
             "error_rates": [row.to_dict() for row in self.error_rates],
             "cutoffs": [row.to_dict() for row in self.cutoffs],
             "segments": {name: [row.to_dict() for row in rows] for name, rows in self.segments.items()},
+            "calibration": self.calibration.to_dict(),
         }
 
 

@@ -81,10 +81,11 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             people.labels,
             _names(people),
             plan.financial_features,
-            _audit_options(plan),
+            {**_audit_options(plan), "regressions": plan.regressions},
             by,
             people.ids,
             people.clusters,
+            people.outcomes,
         )
     else:
         columns = [str(name) for name in people.table.columns]
@@ -100,6 +101,8 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             ids=people.ids,
             by=by,
             clusters=people.clusters,
+            regressions=plan.regressions,
+            outcomes=people.outcomes,
             progress=True,
             **_audit_options(plan),
         )
@@ -194,6 +197,11 @@ def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
         )
     if plan.model is None:
         raise InvalidInputError("An audit in batches needs --model: fit one first, for example with `evenhand train`.")
+    if plan.regressions or plan.outcomes:
+        raise InvalidInputError(
+            "--regressions needs the people in memory: leave it and --outcomes out of an audit in batches, or give one "
+            "file without --stream."
+        )
     fitted = load_model(plan.model, trust_pickle=plan.trust_pickle)
     return audit_stream(
         fitted,
@@ -273,6 +281,7 @@ def _applicants(
         raw.schema.names,
         features=features,
         by=getattr(plan, "by", ()),
+        outcomes=getattr(plan, "outcomes", ()),
         financial=plan.financial_features,
         favorable=None if getattr(plan, "unit", None) else getattr(plan, "favorable", None),
         **roles,
@@ -326,6 +335,7 @@ def _fit_and_audit(
     by: pd.DataFrame | None = None,
     ids: Any = None,  # noqa: ANN401
     clusters: np.ndarray[Any, Any] | None = None,
+    outcomes: pd.DataFrame | None = None,
 ) -> AuditResult:
     labels, groups = as_labels(y, len(X)), as_groups(group, len(X))
     random_state = options["random_state"]
@@ -357,6 +367,7 @@ def _fit_and_audit(
         ids=None if ids is None else ids[test],
         by=None if by is None else by.iloc[test],
         clusters=None if clusters is None else clusters[test],
+        outcomes=None if outcomes is None else outcomes.iloc[test],
         progress=True,
         **options,
     )

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from evenhand.auditing.options import AuditOptions, GivenOptions, RoleOptions, StreamOptions
+from evenhand.auditing.options import AuditOptions, GivenOptions, RegressionOptions, RoleOptions, StreamOptions
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.read_options import ReadOptions
 
@@ -60,7 +60,7 @@ class TablePlan(ReadOptions, RoleOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditPlan(ReadOptions, StreamOptions, GivenOptions, AuditOptions, RoleOptions):
+class AuditPlan(ReadOptions, StreamOptions, GivenOptions, RegressionOptions, AuditOptions, RoleOptions):
     """Everything `evenhand audit` can be told, by options or by a TOML file."""
 
     by: tuple[str, ...] = field(default=(), metadata={"help": "Columns within whose values the excess is wanted: a,b."})

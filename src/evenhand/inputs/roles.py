@@ -49,6 +49,8 @@ class Columns:
     decisions, ids, clusters
         Columns of the decisions made, of people's own ids, and of what says which rows are the same applicant or
         household; None where there are none.
+    outcomes
+        Columns of further outcomes, numbers where someone has one.
     """
 
     label: str
@@ -61,6 +63,7 @@ class Columns:
     decisions: str | None = None
     ids: str | None = None
     clusters: str | None = None
+    outcomes: tuple[str, ...] = ()
 
     @classmethod
     def among(
@@ -80,6 +83,7 @@ class Columns:
         ids: str | None = None,
         clusters: str | None = None,
         financial: Sequence[str] = (),
+        outcomes: Sequence[str] = (),
     ) -> Columns:
         """Check names against the columns that there are; features are by default all that play no other part."""
         if label:
@@ -87,13 +91,14 @@ class Columns:
         groups = check_columns(group, available, "`group` (--group)")
         dropped = check_columns(drop, available, "`drop` (--drop)") if drop else []
         splits = check_columns(by, available, "`by` (--by)") if by else []
+        further = check_columns(outcomes, available, "`outcomes` (--outcomes)") if outcomes else []
         asked = {"decisions": decisions, "ids": ids, "clusters": clusters}
         options = {"decisions": "--decision", "ids": "--id", "clusters": "--clusters"}
         named = {
             name: None if column is None else check_columns([column], available, f"`{name}` ({options[name]})")[0]
             for name, column in asked.items()
         }
-        hidden = {label, *named.values(), *dropped, *(() if keep_group else groups)}
+        hidden = {label, *named.values(), *dropped, *further, *(() if keep_group else groups)}
         finances = check_columns(financial, available, "`financial_features`") if financial else []
         _check_apart(finances, label, groups, dropped)
         chosen = [c for c in available if c not in hidden] if features is None else features
@@ -107,12 +112,13 @@ class Columns:
             drop_missing,
             favorable,
             **named,
+            outcomes=tuple(further),
         )
 
     @property
     def needed(self) -> list[str]:
         """Every column that is read, each once."""
-        return list(dict.fromkeys([*self.features, *self._label, *self.group, *self.by, *self._named]))
+        return list(dict.fromkeys([*self.features, *self._label, *self.group, *self.by, *self._named, *self.outcomes]))
 
     @property
     def _label(self) -> list[str]:
@@ -137,7 +143,7 @@ class Columns:
         if not len(table):
             return Rows(None, np.zeros(0, dtype=np.int64), None, {}, kept, exclusions)
         try:
-            columns = list(dict.fromkeys([*self.features, *self._label, *self.group, *self._named]))
+            columns = list(dict.fromkeys([*self.features, *self._label, *self.group, *self._named, *self.outcomes]))
             frame = table.select(columns).to_pandas(use_threads=False)
             labels = np.ones(len(frame), dtype=np.int64)
             if self.label:
@@ -150,7 +156,8 @@ class Columns:
             )
             ids = None if self.ids is None else as_ids(frame[self.ids], len(frame), self.ids)
             clusters = None if self.clusters is None else as_clusters(frame[self.clusters], len(frame), self.clusters)
-            return Rows(features, labels, groups, by, kept, exclusions, decided, ids, clusters)
+            further = frame[list(self.outcomes)] if self.outcomes else None
+            return Rows(features, labels, groups, by, kept, exclusions, decided, ids, clusters, further)
         except (InvalidInputError, InvalidTypeError) as error:
             raise type(error)(f"{where}: {error}") from None
 
@@ -193,6 +200,7 @@ class Rows:
     decisions: NDArray[np.int64] | None = None
     ids: NDArray[np.object_] | None = None
     clusters: NDArray[np.uint64] | None = None
+    outcomes: pd.DataFrame | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -211,6 +219,7 @@ class Rows:
             None if self.decisions is None else self.decisions[rows],
             None if self.ids is None else self.ids[rows],
             None if self.clusters is None else self.clusters[rows],
+            None if self.outcomes is None else self.outcomes.iloc[rows].reset_index(drop=True),
         )
 
 

@@ -141,7 +141,7 @@ def score_function(
         return score(_prediction(model), f"predict of {name}", False), output
     if callable(getattr(model, "predict_proba", None)):
         return score(model.predict_proba, f"predict_proba of {name}", True, wants_log_odds), explained
-    if callable(getattr(model, "decision_function", None)):
+    if _gives_margin(model):
         check_margin(name, output)
         return score(model.decision_function, f"decision_function of {name}", False), "log-odds"
     if callable(getattr(model, "predict", None)):
@@ -170,6 +170,11 @@ def _prediction(model: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a regress
         )
     found: Callable[[Any], Any] = predict
     return found
+
+
+def _gives_margin(model: Any) -> bool:  # noqa: ANN401
+    """Whether the score is a margin, as of a support vector machine."""
+    return not hasattr(model, "predict_proba") and callable(getattr(model, "decision_function", None))
 
 
 def check_margin(name: str, output: Output | None) -> None:
@@ -258,6 +263,7 @@ def black_box_model(
         takes_missing=takes_missing,
         attribution="sampled_shapley",
         categorical_inputs=() if coded is None else coded.categorical,
+        has_probabilities=not _gives_margin(model),
     )
 
 
@@ -326,4 +332,5 @@ def sampled_model(
         takes_missing=known.takes_missing,
         attribution="sampled_shapley",
         categorical_inputs=known.categorical_inputs,
+        has_probabilities=known.has_probabilities,
     )

@@ -23,7 +23,7 @@ class CatBoostScore:
 
     model: Any
 
-    def decision_function(self, table: pd.DataFrame) -> np.ndarray[Any, Any]:
+    def __call__(self, table: pd.DataFrame) -> np.ndarray[Any, Any]:
         """Log-odds of each row."""
         return np.asarray(self.model.predict(table, prediction_type="RawFormulaVal"))
 

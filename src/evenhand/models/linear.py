@@ -28,6 +28,8 @@ class LinearModel(AuditedModel):
         One per encoded column, of shape (d,), in float64.
     intercept
         The score where every input is 0.
+    has_probabilities
+        Whether the score is log-odds, and not a margin that is read as such.
 
     Examples
     --------
@@ -43,6 +45,7 @@ class LinearModel(AuditedModel):
     encoder: EncodesTables | None = None
     attribution: AttributionName = "linear"
     output: Output = "log-odds"
+    has_probabilities: bool = True
 
     @property
     def dtype(self) -> torch.dtype:

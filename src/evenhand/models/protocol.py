@@ -71,6 +71,8 @@ class AuditedModel(ABC):
         Which attribution explains it.
     takes_missing
         Whether the score is defined where an input is missing.
+    has_probabilities
+        Whether `probability` means what it says; not where a margin is read as log-odds.
     """
 
     kind: str
@@ -79,6 +81,7 @@ class AuditedModel(ABC):
     takes_missing: bool = False
     output: Output = "log-odds"
     categorical_inputs: tuple[int, ...] = ()
+    has_probabilities: bool = True
 
     @property
     @abstractmethod

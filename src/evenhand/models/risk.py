@@ -85,7 +85,7 @@ class RiskModel(AuditedModel):
         self.risk = risk
         self.kind, self.encoder, self.attribution = risk.kind, risk.encoder, risk.attribution
         self.takes_missing, self.output = risk.takes_missing, risk.output
-        self.categorical_inputs = risk.categorical_inputs
+        self.categorical_inputs, self.has_probabilities = risk.categorical_inputs, risk.has_probabilities
 
     @property
     def needs_labels(self) -> bool:

@@ -30,6 +30,8 @@ class ShapleyModel(AuditedModel):
         Whether the score is defined where an input is missing.
     categorical_inputs
         Positions of the inputs that are codes of categories.
+    has_probabilities
+        Whether the score is log-odds or a probability, and not a margin that is read as log-odds.
     """
 
     game: Game
@@ -39,6 +41,7 @@ class ShapleyModel(AuditedModel):
     takes_missing: bool = False
     attribution: AttributionName = "sampled_shapley"
     categorical_inputs: tuple[int, ...] = ()
+    has_probabilities: bool = True
 
     @property
     def dtype(self) -> torch.dtype:

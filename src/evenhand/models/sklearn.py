@@ -103,7 +103,8 @@ def linear_model(
     _check_binary(model, "coef_")
     weights = torch.as_tensor(np.array(_densified(model.coef_), dtype=np.float64).reshape(-1))
     intercept = float(np.ravel(model.intercept_)[0])
-    return LinearModel(weights, intercept, f"scikit-learn {name}", encoder or _named_columns(model))
+    columns = encoder or _named_columns(model)
+    return LinearModel(weights, intercept, f"scikit-learn {name}", columns, has_probabilities=is_logistic)
 
 
 def network_model(model: Any, encoder: EncodesTables | None = None) -> AuditedModel | None:  # noqa: ANN401

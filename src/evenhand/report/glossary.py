@@ -36,6 +36,14 @@ GLOSSARY: dict[str, str] = {
     "shortfall of approvals": "Further approvals with which the group's rate would reach that of the reference group.",
     "AUC": "How often the score ranks a person with label 1 above one with label 0: 0.5 chance, 1 always.",
     "Brier score": "Mean squared difference of score and label; 0 is perfect.",
+    "calibration error": "Mean distance of score and observed rate over bins of the score; chance alone makes it "
+    "positive, by as much as the column beside it says.",
+    "intercept": "Log-odds to be added to everyone's score, so that it promises what was observed; below 0 it promises "
+    "too much.",
+    "slope": "Factor of the log-odds that fits the labels best; below 1 scores are too extreme.",
+    "held equal": "What a regression controls for.",
+    "average marginal effect": "By how much the share of favorable decisions would change, were everyone of the group "
+    "rather than of the reference group, all else equal.",
     "KS distance": "Largest difference between two cumulative score distributions: 0 the same, 1 disjoint.",
     "standardized difference": "A difference of means in units of the standard deviation.",
     "coverage": "How often a person has a match in another group.",

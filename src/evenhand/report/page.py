@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenhand.report import audit_tables, finding_tables, outcome_tables
+from evenhand.report import audit_tables, calibration, finding_tables, outcome_tables, regressions
 from evenhand.report.explorer import explorer_data
 from evenhand.report.formatting import count, decimal, estimate_interval, is_number, percent, shortened
 from evenhand.report.frame import Finding, KeyMetric, Section, environment, render
@@ -79,6 +79,12 @@ _PROSE = {
     "outcome": (
         "What the model decides, by group, without matching: the tables of a fair-lending file. Differences in "
         "outcomes can have many reasons and are no finding about reasoning, nor the other way round."
+    ),
+    "regressions": (
+        "The same outcomes by regression, as a fair-lending file has them: on the group alone, with the financial "
+        "features held equal, and with all inputs held equal, without those that are the group. What is left with all "
+        "inputs held equal does not run through them one by one; decisions that follow from the inputs by a linear "
+        "score leave nothing to estimate. Matched pairs hold finances and label equal."
     ),
     "sensitivity": (
         "The same question with other choices. A verdict that changes with a choice nobody can defend is not much "
@@ -195,6 +201,7 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
         outcome_tables.error_table,
         outcome_tables.utility_table,
         outcome_tables.gap_table,
+        calibration.calibration_table,
     )
     segments = [outcome_tables.segment_table(summary, column) for column in summary["outcome"]["segments"]]
     outcomes = [table for table in (*(table(summary) for table in outcome), *segments) if is_shown(summary, table)]
@@ -219,6 +226,7 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
             tables=[audit_tables.coverage_table(summary)],
         ),
         _charts(summary, "outcome", "Outcomes", tables=outcomes),
+        *_regressions(summary),
         _charts(summary, "sensitivity", "Sensitivity"),
         Section("explorer", "Pair explorer", (explorer,), is_explorer=True),
         Section("limitations", "Limitations", points=tuple(_limits(summary).items())),
@@ -254,6 +262,16 @@ def _limits(summary: Mapping[str, Any]) -> dict[str, str]:
 def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:  # noqa: ANN401 - of `Section`
     prose = (_WITHOUT_ATTRIBUTIONS if lacking(summary, "inputs") else {}).get(section, _PROSE[section])
     return Section(section, title, (prose,), panels=panels_of(summary, section), **more)
+
+
+def _regressions(summary: Mapping[str, Any]) -> tuple[Section, ...]:
+    """The section on regressions, where there are some."""
+    if "regressions" not in summary:
+        return ()
+    columns = dict.fromkeys(row["column"] for row in summary["regressions"]["rows"])  # "" for everyone first
+    tables = [regressions.regression_table(summary, column) for column in columns]
+    notes = regressions.regression_notes(summary)
+    return (_charts(summary, "regressions", "Regressions", tables=tables, notes=notes),)
 
 
 def _finding(summary: Mapping[str, Any]) -> Finding:

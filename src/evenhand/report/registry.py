@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from evenhand.report import audit_tables, charts, finding_tables, outcome_tables
+from evenhand.report import audit_tables, calibration, charts, finding_tables, outcome_tables, regressions
 from evenhand.report.drawing import NothingToDrawError
 from evenhand.report.formatting import decimal, estimate_interval, interval, is_number, listed, percent, shortened
 from evenhand.report.frame import Panel, panel_of
@@ -295,6 +295,22 @@ _SECTIONS: dict[str, tuple[AuditChart, ...]] = {
         AuditChart(charts.score_distribution, "Scores", _scores, audit_tables.score_histogram),
         AuditChart(charts.error_rates, "Error rates", _error_rates, outcome_tables.error_table),
         AuditChart(charts.cutoffs, "Other cut-offs", _CUTOFFS, outcome_tables.cutoff_table, is_wide=True),
+        AuditChart(
+            calibration.reliability,
+            "Calibration by group",
+            calibration.caption,
+            calibration.reliability_table,
+            is_wide=True,
+        ),
+    ),
+    "regressions": (
+        AuditChart(
+            regressions.coefficients,
+            "Effect of the group as more is held equal",
+            regressions.caption,
+            lambda data: regressions.regression_table(data, ""),
+            is_wide=True,
+        ),
     ),
     "sensitivity": (
         AuditChart(charts.sensitivity, "Nearer or fewer matches", _sensitivity, audit_tables.sensitivity_table),

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.report import audit_tables, finding_tables, outcome_tables
+from evenhand.report import audit_tables, calibration, finding_tables, outcome_tables, regressions
 from evenhand.report.audit_tables import significance_flag
 from evenhand.report.formatting import ends_of, shortened
 from evenhand.report.glossary import GLOSSARY
@@ -178,6 +178,9 @@ _TABLES: tuple[Callable[[Mapping[str, Any]], Table], ...] = (
     outcome_tables.error_table,
     outcome_tables.cutoff_table,
     outcome_tables.segment_table,
+    calibration.calibration_table,
+    calibration.reliability_table,
+    regressions.regression_table,
 )
 
 _KINDS: dict[str, Kind] = {

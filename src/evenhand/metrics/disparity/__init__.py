@@ -12,6 +12,12 @@ from evenhand.metrics.disparity.approvals import (
     approval_disparity,
     approval_disparity_by_cutoff,
 )
+from evenhand.metrics.disparity.calibration import (
+    CalibrationBin,
+    CalibrationTable,
+    GroupCalibration,
+    group_calibration,
+)
 from evenhand.metrics.disparity.errors import GroupErrorRates, error_rates
 from evenhand.metrics.disparity.gaps import GapEstimate, outcome_gaps
 from evenhand.metrics.disparity.scores import ScoreDisparity, score_disparity
@@ -21,10 +27,13 @@ from evenhand.metrics.estimate import Estimate
 __all__ = [
     "FOUR_FIFTHS",
     "ApprovalTable",
+    "CalibrationBin",
+    "CalibrationTable",
     "CutoffApprovals",
     "Estimate",
     "GapEstimate",
     "GroupApproval",
+    "GroupCalibration",
     "GroupErrorRates",
     "ScoreDisparity",
     "SegmentApproval",
@@ -32,6 +41,7 @@ __all__ = [
     "approval_disparity",
     "approval_disparity_by_cutoff",
     "error_rates",
+    "group_calibration",
     "outcome_gaps",
     "score_disparity",
     "segmented_approvals",

@@ -1,0 +1,125 @@
+"""The regressions of an audit: its decisions, its scores and further outcomes, beside what its matched pairs say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from evenhand.auditing.batch import BatchFindings
+from evenhand.auditing.controls import control_sets
+from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.regressions import RegressedPeople, RegressionRow, further_outcomes, regress
+from evenhand.auditing.result import AuditResult
+from evenhand.auditing.score_gaps import ScoreGap
+from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.validation import is_number_column
+from evenhand.metrics.regressions import GroupEffect
+
+__all__ = ["wanted_outcomes", "with_regressions"]
+
+_DECISION, _PROBABILITY, _LOG_ODDS = "decision", "score, probability", "score, log-odds"
+_UNITS = {_DECISION: "share", _PROBABILITY: "probability", _LOG_ODDS: "log-odds"}
+_PAIRS = "matched pairs"
+
+
+def wanted_outcomes(
+    outcomes: Any,  # noqa: ANN401 - any table, or columns by name
+    X: Any,  # noqa: ANN401 - any table
+    table: pd.DataFrame,
+    *,
+    is_wanted: bool,
+) -> dict[str, NDArray[np.float64]] | None:
+    """Further outcomes of the people of `X`, whose inputs are `table`; None where no regressions are wanted.
+
+    Raises
+    ------
+    InvalidInputError
+        If an outcome cannot be used, or is given though no regressions are wanted.
+    """
+    if not is_wanted:
+        if outcomes is not None:
+            raise InvalidInputError(
+                "`outcomes` (--outcomes) are regressed on the group: pass `regressions=True` (--regressions) with them."
+            )
+        return None
+    found = further_outcomes(outcomes, X, len(table), inputs=[str(name) for name in table.columns])
+    taken = [name for name in found if name in _UNITS]
+    if taken:
+        raise InvalidInputError(f"{taken} are names of the audit's own outcomes; give those of `outcomes` others.")
+    return found
+
+
+def with_regressions(
+    result: AuditResult,
+    reference: AuditReference,
+    found: BatchFindings,
+    by: Mapping[str, NDArray[np.str_]],
+    outcomes: Mapping[str, NDArray[np.float64]] | None,
+) -> AuditResult:
+    """The result of an audit with regressions of decisions, scores and further outcomes on the group.
+
+    Parameters
+    ----------
+    result, reference, found
+        Of the audit.
+    by
+        Columns within whose values there are regressions, too.
+    outcomes
+        Further outcomes by name, NaN where one is missing; None where no regressions are wanted.
+    """
+    if outcomes is None:
+        return result
+    people, model = found.people, reference.model
+    scores = {_PROBABILITY: found.score}
+    if model.output == "log-odds":
+        scores[_LOG_ODDS] = found.own.logit.double().cpu().numpy()
+    categories = model.category_columns(list(people.table.columns))
+    table = people.table.astype({c: "category" for c in categories if is_number_column(people.table[c])})
+    sets, left_out = control_sets(table, result.settings["financial_features"], result.provenance.group_columns)
+    names, same = people.groups.names, people.identity.first_rows()
+    regressed = RegressedPeople(
+        {_DECISION: found.decision.astype(np.float64), **scores, **outcomes},
+        people.groups.codes,
+        names,
+        names.index(result.outcome.approvals.reference),
+        None if len(np.unique(same)) == len(same) else same,
+    )
+    table_of_all = regress(regressed, sets, left_out, by, units=_UNITS)
+    gaps = () if result.evidence is None else result.evidence.score_gaps
+    pairs = _of_matched_pairs(gaps, table_of_all.reference, list(scores))
+    return replace(result, regressions=replace(table_of_all, rows=_beside(table_of_all.rows, pairs)))
+
+
+def _beside(rows: Sequence[RegressionRow], pairs: Sequence[RegressionRow]) -> tuple[RegressionRow, ...]:
+    """Rows with those of matched pairs after the regressions of the same outcome, group and people."""
+    found: dict[tuple[str, ...], list[RegressionRow]] = {}
+    for row in (*rows, *pairs):
+        found.setdefault((row.column, row.segment, row.outcome, row.group), []).append(row)
+    return tuple(row for part in found.values() for row in part)
+
+
+def _of_matched_pairs(gaps: Sequence[ScoreGap], reference: str, scores: Sequence[str]) -> list[RegressionRow]:
+    """What the matched pairs of the audit say about the same differences."""
+    rows = []
+    for gap in (gap for gap in gaps if gap.reference == reference):
+        of_outcome = {_DECISION: gap.decision, _PROBABILITY: gap.probability, _LOG_ODDS: gap.total}
+        for outcome in (_DECISION, *scores):
+            found = of_outcome[outcome]
+            effect = GroupEffect(
+                value=found.value,
+                low=found.ci_low,
+                high=found.ci_high,
+                standard_error=found.standard_error,
+                p_value=found.p_value,
+                n_people=gap.n_people,
+                n_group=None,
+                n_controls=None,
+                note=found.note,
+            )
+            rows.append(RegressionRow(outcome, _PAIRS, gap.group, "", "", effect, float("nan")))
+    return rows

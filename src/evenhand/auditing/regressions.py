@@ -1,0 +1,407 @@
+"""Regressions of decisions, scores and further outcomes on the group: from people to a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from evenhand.auditing.controls import NO_CONTROLS, columns_that_are, control_sets
+from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.alignment import in_row_order
+from evenhand.inputs.validation import as_clusters, as_groups, as_table, check_columns, is_number_column
+from evenhand.metrics.adjustment import holm
+from evenhand.metrics.checks import check_open_fraction
+from evenhand.metrics.disparity.membership import membership_of, reference_code_of
+from evenhand.metrics.estimate import Plain
+from evenhand.metrics.regressions import Controls, GroupEffect, Method, group_effect, is_binary
+
+__all__ = [
+    "RegressedOutcome",
+    "RegressedPeople",
+    "RegressionRow",
+    "Regressions",
+    "further_outcomes",
+    "regress",
+    "regressions",
+]
+
+Floats = NDArray[np.float64]
+Texts = NDArray[np.str_]
+
+MOST_SEGMENTS = 20
+"""Values of a column of `by` within which there are regressions: those with most people."""
+
+
+@dataclass(frozen=True)
+class RegressedOutcome(Plain):
+    """An outcome that was regressed.
+
+    Attributes
+    ----------
+    method
+        ``"logit"`` of zeros and ones, of which average marginal effects are given; ``"ols"`` of anything else.
+    unit
+        Of the differences.
+    n_people, n_missing
+        People with the outcome, who are regressed, and without.
+    mean, standard_deviation
+        Of everyone with the outcome.
+    """
+
+    outcome: str
+    method: Method
+    unit: str
+    n_people: int
+    n_missing: int
+    mean: float
+    standard_deviation: float
+
+
+@dataclass(frozen=True)
+class RegressionRow(Plain):
+    """A group beside the reference group in one outcome, with one set of controls.
+
+    Attributes
+    ----------
+    controls
+        What is held equal: ``"none"``, ``"financial features"`` or ``"all inputs"``; ``"matched pairs"`` for what the
+        pairs of the audit say about the same.
+    column, segment
+        Where the people are those of one value of a column of `by`; else empty.
+    effect
+        The group minus the reference group.
+    p_adjusted
+        Over groups, outcomes and segments with the same controls and the same column (Holm); NaN for matched pairs,
+        which the table of score gaps adjusts.
+    """
+
+    outcome: str
+    controls: str
+    group: str
+    column: str
+    segment: str
+    effect: GroupEffect
+    p_adjusted: float
+
+
+@dataclass(frozen=True)
+class Regressions(Plain):
+    """Regressions of outcomes on the group.
+
+    Attributes
+    ----------
+    reference
+        The group that the others are held against.
+    confidence
+        Of the intervals.
+    errors
+        ``"robust"``, or ``"clustered"`` where people repeat.
+    outcomes, rows
+        What was regressed, and what was found.
+    controls
+        Names of the columns of each set of controls.
+    left_out
+        Inputs that are not among the controls, and why.
+    notes
+        What else to mind.
+    """
+
+    reference: str
+    confidence: float
+    errors: str
+    outcomes: tuple[RegressedOutcome, ...]
+    rows: tuple[RegressionRow, ...]
+    controls: Mapping[str, tuple[str, ...]]
+    left_out: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The rows as a table."""
+        plain = [{**asdict(row), **asdict(row.effect)} for row in self.rows]
+        return pd.DataFrame(plain).drop(columns="effect")
+
+
+@dataclass(frozen=True, eq=False)
+class RegressedPeople:
+    """Who is regressed.
+
+    Attributes
+    ----------
+    outcomes
+        By name, NaN where one is missing.
+    codes, names, reference
+        Groups, and the code of the one that the others are held against.
+    clusters
+        A number for each person, equal for rows of the same; None where no one repeats.
+    """
+
+    outcomes: Mapping[str, Floats]
+    codes: NDArray[np.int64]
+    names: tuple[str, ...]
+    reference: int
+    clusters: NDArray[np.int64] | None
+
+
+def regressions(
+    outcomes: Any,  # noqa: ANN401 - any table, or columns by name
+    *,
+    sensitive_features: Any,  # noqa: ANN401 - any column or table
+    X: Any = None,  # noqa: ANN401 - any table
+    financial_features: Sequence[str] = (),
+    reference_group: str | None = None,
+    by: Mapping[str, Any] | None = None,
+    clusters: Any = None,  # noqa: ANN401 - any column
+    confidence: float = 0.95,
+) -> Regressions:
+    """Regress outcomes on the group: alone, with the financial features held equal, and with all columns of `X`.
+
+    An outcome of zeros and ones is regressed by a logit and given as average marginal effect, any other by ordinary
+    least squares. Each group is held against the reference group in a regression of the people of the two. Errors are
+    robust to unequal variances, and clustered where `clusters` says that people repeat. No model is needed; `audit` has
+    the same for a model's decisions and scores.
+
+    Parameters
+    ----------
+    outcomes
+        Columns by name, or a table: decisions, scores, prices. People without an outcome are left out of its
+        regressions.
+    sensitive_features
+        The protected attribute of each person. Several columns: their intersection.
+    X
+        What may be held equal: numbers and categories. A missing number is the mean, with a column that says so; a
+        missing category is a category.
+    financial_features
+        Columns of `X` that are held equal first.
+    reference_group
+        The group that the others are held against; by default the largest.
+    by
+        Columns by name within whose values everything is wanted, too.
+    clusters
+        Which rows are the same applicant, or the same household.
+    confidence
+        Of the intervals.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If the input cannot be used.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> people = eh.make_planted_bias(400, random_state=0).dataset
+    >>> found = eh.regressions({"repaid": people.y}, sensitive_features=people.group, X=people.X,
+    ...                        financial_features=people.financial_features)
+    >>> found.table[["outcome", "controls", "group"]].to_dict("records")[0]
+    {'outcome': 'repaid', 'controls': 'none', 'group': 'group 1'}
+    """
+    check_open_fraction(confidence, "confidence")
+    named = in_row_order(sensitive_features, X, "sensitive_features")
+    groups = as_groups(named, len(next(iter(named.values())) if isinstance(named, Mapping) else named))
+    n = len(groups.codes)
+    if reference_group is not None and reference_group not in groups.names:
+        raise InvalidInputError(
+            f"`reference_group` must be one of the groups {list(groups.names)}, got {reference_group!r}."
+        )
+    table = pd.DataFrame(index=range(n)) if X is None else as_table(X)
+    columns = further_outcomes(outcomes, X, n, inputs=[str(name) for name in table.columns])
+    if not columns:
+        raise InvalidInputError("`outcomes` must name at least one outcome, got none.")
+    sets: dict[str, Controls] = {NO_CONTROLS: Controls.none(n)}
+    left_out: dict[str, str] = {}
+    if X is not None:
+        if len(table) != n:
+            raise InvalidInputError(f"`X` has {len(table)} rows for {n} people of `sensitive_features`.")
+        available = list(table.columns)
+        financial = check_columns(financial_features, available, "`financial_features`") if financial_features else []
+        sets, left_out = control_sets(table, financial, columns_that_are(table, groups.codes))
+    elif financial_features:
+        raise InvalidInputError(f"`financial_features` names {list(financial_features)}, but there is no `X`; pass it.")
+    members = membership_of(groups.codes, n, groups.names, None)
+    same = None if clusters is None else _same_people(as_clusters(in_row_order(clusters, X, "clusters"), n))
+    people = RegressedPeople(columns, groups.codes, groups.names, reference_code_of(members, reference_group), same)
+    splits = in_row_order(by or {}, X, "by")
+    segments = {str(name): _segment_texts(values, n, str(name)) for name, values in splits.items()}
+    return regress(people, sets, left_out, segments, confidence=confidence)
+
+
+def further_outcomes(
+    outcomes: Any,  # noqa: ANN401 - any table, or columns by name
+    X: Any,  # noqa: ANN401 - any table
+    n: int,
+    *,
+    inputs: Sequence[str],
+) -> dict[str, Floats]:
+    """Outcomes by name as numbers of the `n` people of `X`, NaN where one is missing.
+
+    Raises
+    ------
+    InvalidInputError
+        If a column does not hold numbers, is an input as well, or is not of `n` people.
+    """
+    if outcomes is None:
+        return {}
+    rows = in_row_order(outcomes, X, "outcomes")
+    columns = rows if isinstance(rows, Mapping) else {str(name): column for name, column in as_table(rows).items()}
+    return {str(name): _outcome_numbers(values, str(name), n, inputs) for name, values in columns.items()}
+
+
+def _outcome_numbers(values: Any, name: str, n: int, inputs: Sequence[str]) -> Floats:  # noqa: ANN401
+    if name in inputs:
+        raise InvalidInputError(
+            f"The outcome {name!r} is an input as well, and would explain itself: leave it out of one of them."
+        )
+    column = pd.Series(np.asarray(values)).convert_dtypes()
+    if pd.api.types.is_bool_dtype(column.dtype):
+        column = column.astype("Int64")
+    if not is_number_column(column):
+        known = column.dropna()
+        text = f"such as {str(known.iloc[0])!r}" if len(known) else "none"
+        raise InvalidInputError(f"The outcome {name!r} must be numbers, got {column.dtype} values, {text}.")
+    numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if len(numbers) != n:
+        raise InvalidInputError(f"The outcome {name!r} has {len(numbers)} values for {n} people.")
+    if np.isinf(numbers).any():
+        raise InvalidInputError(
+            f"The outcome {name!r} holds {int(np.isinf(numbers).sum())} infinite values; set them missing or correct "
+            "them."
+        )
+    if np.isnan(numbers).all():
+        raise InvalidInputError(f"The outcome {name!r} has no value at all; leave it out.")
+    return numbers
+
+
+# --- who is who ---
+
+
+def _same_people(clusters: NDArray[np.uint64]) -> NDArray[np.int64] | None:
+    """A number for each person; None where no one repeats. A row without a cluster is a person."""
+    _, codes = np.unique(clusters, return_inverse=True)
+    codes = np.where(clusters == 0, len(codes) + np.arange(len(codes)), codes)
+    return None if len(np.unique(codes)) == len(codes) else codes
+
+
+def _segment_texts(values: Any, n: int, name: str) -> Texts:  # noqa: ANN401
+    column = pd.Series(np.asarray(values, dtype=object))
+    if len(column) != n:
+        raise InvalidInputError(f"`by` has {len(column)} values of {name!r} for {n} people.")
+    return column.where(column.notna(), "(missing)").map(str).to_numpy(dtype=str)
+
+
+# --- the table ---
+
+
+def regress(
+    people: RegressedPeople,
+    sets: Mapping[str, Controls],
+    left_out: Mapping[str, str],
+    by: Mapping[str, Texts],
+    *,
+    confidence: float = 0.95,
+    units: Mapping[str, str] | None = None,
+) -> Regressions:
+    """Every outcome, group and set of controls, of everyone and within segments.
+
+    Parameters
+    ----------
+    people
+        Who is regressed.
+    sets, left_out
+        The sets of controls by name, and inputs that are in none, with the reasons.
+    by
+        Columns within whose values there are regressions, too.
+    confidence
+        Of the intervals.
+    units
+        Of the outcomes, where they are not shares of people or as given.
+    """
+    outcomes = tuple(_described(name, values, units or {}) for name, values in people.outcomes.items())
+    everyone = np.ones(len(people.codes), dtype=bool)
+    parts = [("", "", everyone)]
+    notes = []
+    for column, values in by.items():
+        segments, note = _largest(values, column)
+        notes.append(note)
+        parts += [(column, segment, values == segment) for segment in segments]
+    rows = [
+        RegressionRow(
+            described.outcome,
+            name,
+            people.names[code],
+            column,
+            segment,
+            _effect(people, described, controls, code, chosen, confidence),
+            float("nan"),
+        )
+        for column, segment, chosen in parts
+        for described in outcomes
+        for code in range(len(people.names))
+        if code != people.reference
+        for name, controls in sets.items()
+    ]
+    return Regressions(
+        reference=people.names[people.reference],
+        confidence=confidence,
+        errors="robust" if people.clusters is None else "clustered",
+        outcomes=outcomes,
+        rows=_adjusted(rows),
+        controls={name: controls.names for name, controls in sets.items()},
+        left_out=dict(left_out),
+        notes=tuple(note for note in notes if note),
+    )
+
+
+def _described(name: str, values: Floats, units: Mapping[str, str]) -> RegressedOutcome:
+    known = values[np.isfinite(values)]
+    method: Method = "logit" if is_binary(values) else "ols"
+    unit = units.get(name, "share" if method == "logit" else "as given")
+    n_missing = len(values) - len(known)
+    return RegressedOutcome(name, method, unit, len(known), n_missing, float(known.mean()), float(known.std()))
+
+
+def _effect(
+    people: RegressedPeople,
+    outcome: RegressedOutcome,
+    controls: Controls,
+    code: int,
+    chosen: NDArray[np.bool_],
+    confidence: float,
+) -> GroupEffect:
+    rows = chosen & ((people.codes == code) | (people.codes == people.reference))
+    return group_effect(
+        people.outcomes[outcome.outcome][rows],
+        people.codes[rows] == code,
+        controls.rows(rows),
+        method=outcome.method,
+        group=people.names[code],
+        reference=people.names[people.reference],
+        clusters=None if people.clusters is None else people.clusters[rows],
+        confidence=confidence,
+    )
+
+
+def _largest(values: Texts, column: str) -> tuple[list[str], str]:
+    """The values of a column with most people, in their order, and a note on the rest."""
+    names, counts = np.unique(values, return_counts=True)
+    if len(names) <= MOST_SEGMENTS:
+        return names.tolist(), ""
+    kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_SEGMENTS])
+    note = f"{column}: the {MOST_SEGMENTS} of {len(names)} values with most people have regressions"
+    return names[kept].tolist(), note
+
+
+def _adjusted(rows: Sequence[RegressionRow]) -> tuple[RegressionRow, ...]:
+    """p-values adjusted over rows with the same controls and the same column."""
+    families: dict[tuple[str, str], list[int]] = {}
+    for place, row in enumerate(rows):
+        families.setdefault((row.controls, row.column), []).append(place)
+    p_adjusted = np.full(len(rows), np.nan)
+    for places in families.values():
+        p_adjusted[places] = holm([rows[place].effect.p_value for place in places])
+    return tuple(replace(row, p_adjusted=float(p)) for row, p in zip(rows, p_adjusted, strict=True))

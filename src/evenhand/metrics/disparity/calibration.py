@@ -1,0 +1,297 @@
+"""Whether scores mean what they say, group by group: reliability curves, calibration error, intercept and slope."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
+from statsmodels.genmod.families import Binomial
+from statsmodels.genmod.generalized_linear_model import GLM
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.checks import binary_values, check_at_least, check_open_fraction, check_same_length, finite_scores
+from evenhand.metrics.disparity.intervals import wilson
+from evenhand.metrics.disparity.membership import membership_of, nobody_in
+from evenhand.metrics.estimate import Estimate, Plain, not_estimable
+
+__all__ = ["CalibrationBin", "CalibrationTable", "GroupCalibration", "group_calibration"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+_PEOPLE_PER_BIN = 30
+_DRAWS = 2_000
+_STEEPEST = 100.0  # a slope beyond it is that of scores that separate the labels
+
+
+@dataclass(frozen=True)
+class CalibrationBin(Plain):
+    """People of one group with scores in one range.
+
+    Attributes
+    ----------
+    lowest, highest
+        Scores of the people in it.
+    observed_rate
+        Share with label 1; Wilson interval.
+    """
+
+    lowest: float
+    highest: float
+    n_people: int
+    mean_score: float
+    observed_rate: Estimate
+
+
+@dataclass(frozen=True)
+class GroupCalibration(Plain):
+    """What the scores of one group promise, and what was observed.
+
+    Attributes
+    ----------
+    expected_calibration_error
+        Mean distance of mean score and observed rate over bins, weighted by their people; the interval is true at least
+        as often as it says.
+    error_by_chance
+        What it would be on average, for as many people, were the scores of every bin right.
+    intercept
+        Calibration in the large: log-odds to be added to everyone's, so that as many have label 1 as the scores say;
+        below 0 the scores promise more than was observed.
+    slope
+        Factor of the log-odds that fits the labels best, with a constant: 1 is right, below 1 scores are too extreme.
+    bins
+        Equal numbers of people, as far as ties allow; those without people are left out.
+    """
+
+    group: str
+    n_people: int
+    n_positive_label: int
+    mean_score: float
+    observed_rate: Estimate
+    expected_calibration_error: Estimate
+    error_by_chance: float
+    intercept: Estimate
+    slope: Estimate
+    bins: tuple[CalibrationBin, ...]
+    is_small_group: bool
+
+
+@dataclass(frozen=True)
+class CalibrationTable(Plain):
+    """Calibration of every group.
+
+    Attributes
+    ----------
+    outcome
+        What the scores are probabilities of, and label 1 is here: the favorable outcome, or the unfavorable one of a
+        model of risk.
+    groups
+        Empty where scores are not probabilities.
+    note
+        Why it is empty.
+    """
+
+    outcome: str
+    groups: tuple[GroupCalibration, ...]
+    note: str = ""
+
+
+def group_calibration(
+    y: ArrayLike,
+    score: ArrayLike,
+    group: ArrayLike,
+    *,
+    names: Sequence[str] | None = None,
+    frequency: ArrayLike | None = None,
+    n_bins: int = 10,
+    confidence: float = 0.95,
+    small_group: int = 30,
+    random_state: int = 0,
+) -> list[GroupCalibration]:
+    """Calibration of each group: what its scores promise beside what was observed.
+
+    Bins hold equal numbers of people of the group, at least 30 where it has as many: ten bins, or fewer for a small
+    group. The reliability curve is scikit-learn's `calibration_curve` with quantile bins.
+
+    Parameters
+    ----------
+    y, score
+        Labels, and probabilities of label 1, of shape (n,).
+    group
+        Integer codes of shape (n,).
+    names, frequency
+        A name for each code, and how many people each row stands for.
+    n_bins
+        Most bins of a group.
+    confidence
+        Of the intervals.
+    small_group
+        Groups of fewer people are flagged, and still shown.
+    random_state
+        Seed of the draws behind the interval of the calibration error.
+
+    Raises
+    ------
+    InvalidInputError
+        If scores are not within [0, 1], or membership is given as probabilities.
+
+    Examples
+    --------
+    >>> found = group_calibration([0, 1, 1, 0, 1, 0], [0.2, 0.8, 0.6, 0.1, 0.4, 0.3], [0, 0, 0, 1, 1, 1])
+    >>> [round(one.mean_score, 3) for one in found], found[0].observed_rate.value
+    ([0.533, 0.267], 0.6666666666666666)
+    """
+    labels, scores = binary_values(y, "y"), finite_scores(score)
+    check_same_length({"y": labels, "score": scores})
+    members = membership_of(group, len(labels), names, frequency)
+    check_open_fraction(confidence, "confidence")
+    check_at_least(n_bins, 1, "n_bins")
+    if members.codes is None:
+        raise InvalidInputError("Calibration by group needs known membership, got probabilities; give group codes.")
+    n_outside = int(((scores < 0) | (scores > 1)).sum())
+    if n_outside:
+        raise InvalidInputError(f"`score` must hold probabilities, got {n_outside} values outside [0, 1].")
+    times = members.times.round().astype(np.int64)
+
+    def row(code: int) -> GroupCalibration:
+        chosen = np.flatnonzero(members.codes == code)
+        chosen = chosen[np.argsort(scores[chosen], kind="stable")]
+        if not len(chosen):
+            return _nobody(members.names[code], nobody_in(members, code))
+        return _calibrated(
+            members.names[code],
+            labels[chosen],
+            scores[chosen],
+            times[chosen],
+            n_bins,
+            confidence,
+            small_group,
+            random_state,
+        )
+
+    return [row(code) for code in range(len(members.names))]
+
+
+def _nobody(name: str, why: str) -> GroupCalibration:
+    nothing = not_estimable(why)
+    return GroupCalibration(name, 0, 0, math.nan, nothing, nothing, math.nan, nothing, nothing, (), True)
+
+
+def _calibrated(
+    name: str,
+    labels: Ints,
+    scores: Floats,
+    times: Ints,
+    n_bins: int,
+    confidence: float,
+    small_group: int,
+    random_state: int,
+) -> GroupCalibration:
+    """Of people in order of score, rows of which stand for `times` people."""
+    n = int(times.sum())
+    bins = _bins(labels, scores, times, max(1, min(n_bins, n // _PEOPLE_PER_BIN)), confidence)
+    error, by_chance = _calibration_error(bins, confidence, random_state)
+    intercept, slope = _recalibration(labels, scores, times, confidence)
+    n_positive = int(times @ labels)
+    return GroupCalibration(
+        group=name,
+        n_people=n,
+        n_positive_label=n_positive,
+        mean_score=float(times @ scores) / n,
+        observed_rate=Estimate(n_positive / n, *wilson(n_positive, n, confidence)),
+        expected_calibration_error=error,
+        error_by_chance=by_chance,
+        intercept=intercept,
+        slope=slope,
+        bins=bins,
+        is_small_group=n < small_group,
+    )
+
+
+def _bins(labels: Ints, scores: Floats, times: Ints, n_bins: int, confidence: float) -> tuple[CalibrationBin, ...]:
+    edges = _quantiles(scores, times, np.arange(1, n_bins) / n_bins)
+    place = np.searchsorted(edges, scores)
+    n_people = np.bincount(place, times, minlength=n_bins).round().astype(np.int64)
+    promised = np.bincount(place, times * scores, minlength=n_bins)
+    observed = np.bincount(place, times * labels, minlength=n_bins).round().astype(np.int64)
+
+    def one(number: int) -> CalibrationBin:
+        n, x = int(n_people[number]), int(observed[number])
+        inside = scores[place == number]
+        rate = Estimate(x / n, *wilson(x, n, confidence))
+        return CalibrationBin(float(inside[0]), float(inside[-1]), n, float(promised[number]) / n, rate)
+
+    return tuple(one(number) for number in np.flatnonzero(n_people).tolist())
+
+
+def _quantiles(ordered: Floats, times: Ints, shares: Floats) -> Floats:
+    """Quantiles of people, as `np.quantile` has them, from ordered values and how many people have each."""
+    upto = np.cumsum(times)
+    position = shares * (upto[-1] - 1)
+    below = np.floor(position)
+    low, high = (
+        ordered[np.searchsorted(upto, np.minimum(at, upto[-1] - 1), side="right")] for at in (below, below + 1)
+    )
+    part, gap = position - below, high - low
+    # As numpy interpolates: from the nearer end, so that a tie gives the value itself.
+    return np.asarray(np.where(part < 0.5, low + gap * part, high - gap * (1 - part)), dtype=np.float64)
+
+
+def _calibration_error(bins: Sequence[CalibrationBin], confidence: float, random_state: int) -> tuple[Estimate, float]:
+    """The calibration error with its interval, and its mean were the scores right.
+
+    Chance moves the error up, so that bootstrap intervals miss the true one: of calibrated scores in half of all cases.
+    By the triangle inequality chance moves it by no more than the mean distance of observed and true rates, whose
+    quantile among draws from the observed rates is how far this interval reaches; it is true at least as often as it
+    says.
+    """
+    n = np.array([one.n_people for one in bins])
+    promised = np.array([one.mean_score for one in bins])
+    observed = np.array([one.observed_rate.value for one in bins])
+    weights = n / n.sum()
+    value = float(weights @ np.abs(promised - observed))
+    drawn = np.random.default_rng(random_state).binomial(n, observed, size=(_DRAWS, len(n))) / n
+    reach = float(np.quantile(np.abs(drawn - observed) @ weights, confidence))
+    low, high = max(value - reach, 0.0), min(value + reach, 1.0)
+    # The mean absolute deviation of a binomial (De Moivre 1730), exactly.
+    above = np.floor(n * promised) + 1
+    deviation = 2 * above * (1 - promised) * stats.binom.pmf(above, n, promised) / n
+    return Estimate(value, low, high), float(weights @ deviation)
+
+
+def _recalibration(labels: Ints, scores: Floats, times: Ints, confidence: float) -> tuple[Estimate, Estimate]:
+    """Intercept at a slope of 1, and slope beside an intercept, of log-odds: binomial regressions of statsmodels."""
+    n_sure = int(times[(scores <= 0) | (scores >= 1)].sum())
+    n_positive, n = int(times @ labels), int(times.sum())
+    if n_sure:
+        nothing = not_estimable(f"not estimable: {n_sure:,} people have a score of 0 or 1, whose log-odds are infinite")
+        return nothing, nothing
+    if n_positive in (0, n):
+        nothing = not_estimable(f"not estimable: everyone has label {labels[0]}")
+        return nothing, nothing
+    log_odds = special.logit(scores)
+    constant = np.ones((len(labels), 1))
+    intercept = _coefficient(labels, constant, times, confidence, offset=log_odds)
+    if np.ptp(log_odds) == 0:
+        return intercept, not_estimable("not estimable: everyone has the same score")
+    return intercept, _coefficient(labels, np.column_stack([constant, log_odds]), times, confidence)
+
+
+def _coefficient(
+    labels: Ints, design: Floats, times: Ints, confidence: float, offset: Floats | None = None
+) -> Estimate:
+    """The last coefficient of a binomial regression."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # separation is looked for below
+        fitted = GLM(labels, design, family=Binomial(), offset=offset, freq_weights=times).fit()
+        value = float(fitted.params[-1])
+        low, high = fitted.conf_int(alpha=1 - confidence)[-1]
+    if not math.isfinite(value) or abs(value) > _STEEPEST or not fitted.converged:
+        return not_estimable("not estimable: the scores separate the labels perfectly")
+    return Estimate(value, float(low), float(high))

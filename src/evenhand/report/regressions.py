@@ -1,0 +1,168 @@
+"""Regressions on the group: their table, and the chart of the group's coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import altair as alt
+
+from evenhand.report.audit_tables import SIGNIFICANT, significance_flag
+from evenhand.report.drawing import (
+    NothingToDrawError,
+    chart_of,
+    check_any,
+    finished,
+    label_of,
+    lines_of,
+    quantity,
+    tooltips,
+)
+from evenhand.report.formatting import is_number, shortened
+from evenhand.report.tables import FLAGGED, Column, Highlight, Record, Table, estimate, flag, joined, text
+
+__all__ = ["caption", "coefficients", "regression_notes", "regression_table"]
+
+Summary = Mapping[str, Any]
+
+_NOT_ASKED = "Not there: the audit was made without regressions (`regressions=True`, --regressions)."
+_CONTROLS = {
+    "none": "nothing",
+    "financial features": "finances",
+    "all inputs": "all inputs",
+    "matched pairs": "matched pairs",
+}
+_METHODS = {"logit": "logit, average marginal effect", "ols": "least squares"}
+_MOST_LINES = 12
+
+
+def regression_table(summary: Summary, column: str | None = None) -> Table:
+    """Regressions of everyone and within segments: all of them, or those of one column; "" for everyone."""
+    found = summary.get("regressions") or {"outcomes": (), "rows": (), "reference": "the reference group"}
+    described = {one["outcome"]: one for one in found["outcomes"]}
+    records = [
+        {**row, "of": described[row["outcome"]]} for row in found["rows"] if column is None or row["column"] == column
+    ]
+    columns = (
+        text("column").detail(),
+        text("segment") if column else text("segment").detail(),
+        text("outcome"),
+        text("group"),
+        Column("held equal", "text", lambda r: _CONTROLS[r["controls"]]),
+        estimate("group minus reference", "effect"),
+        Column("unit", "text", "of/unit").detail(),
+        Column("method", "text", _method).detail(),
+        Column("standard error", "number", "effect/standard_error").detail(),
+        Column("p-value, two-sided", "p", "effect/p_value").detail(),
+        Column("p-value, adjusted", "p", lambda r: "" if r["controls"] == "matched pairs" else r["p_adjusted"]),
+        Column("people", "whole", "effect/n_people"),
+        Column("people, group", "whole", "effect/n_group").detail(),
+        Column("columns held equal", "whole", "effect/n_controls").detail(),
+        flag(lambda r: significance_flag(r["p_adjusted"], "adjusted p-value")),
+        Column("note", "long text", lambda r: joined(r["effect"]["note"], _lacking(r))),
+    )
+    within = f" within values of {column}" if column else ""
+    words = f"Outcomes of each group minus those of {found['reference']} by regression{within}"
+    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"), FLAGGED]
+    return Table("Regressions", words, columns, records, highlights, _NOT_ASKED)
+
+
+def _method(record: Record) -> str:
+    return "pairs" if record["controls"] == "matched pairs" else _METHODS[record["of"]["method"]]
+
+
+def _lacking(record: Record) -> str:
+    """Who has no outcome, said where everyone is regressed on nothing but the group."""
+    n = record["of"]["n_missing"]
+    return f"{n:,} people without this outcome" if n and record["controls"] == "none" and not record["column"] else ""
+
+
+def regression_notes(summary: Summary) -> tuple[str, ...]:
+    """What is held equal, and what is not."""
+    found = summary["regressions"]
+    errors = {
+        "robust": "robust to unequal variances (HC1; of logits White's)",
+        "clustered": "clustered by applicant",
+    }
+    notes = [
+        "A decision is regressed by a logit and given as average marginal effect, in shares of people; anything else "
+        "by least squares, in its unit. "
+        f"Standard errors are {errors[found['errors']]}. p-values are adjusted (Holm) over groups and outcomes, and "
+        "over the segments of a column, with the same held equal; the table of score gaps adjusts those of matched "
+        "pairs.",
+    ]
+    finances = found["controls"].get("financial features", ())
+    if finances:
+        notes.append(f"Finances held equal: {', '.join(shortened(name, 40) for name in finances)}.")
+    notes += [f"Not held equal: {shortened(name, 40)}, since {why}." for name, why in found["left_out"].items()]
+    return (*notes, *(f"{note[:1].upper()}{note[1:]}." for note in found["notes"]))
+
+
+def coefficients(data: Summary) -> alt.Chart:
+    """The group's effect in every outcome as more is held equal, in standard deviations of the outcome."""
+    found = data.get("regressions")
+    if not found:
+        raise NothingToDrawError("There are no regressions: run `audit` with `regressions=True` for this chart.")
+    spread = {one["outcome"]: one["standard_deviation"] for one in found["outcomes"]}
+    several = len({row["group"] for row in found["rows"]}) > 1
+    rows = [_point(row, spread[row["outcome"]], several) for row in found["rows"] if not row["column"]]
+    rows = [row for row in rows if is_number(row["value"])]
+    check_any(rows, "no regression could be estimated")
+    names = list(dict.fromkeys(row["label"] for row in rows))[:_MOST_LINES]
+    rows = [row for row in rows if row["label"] in names]
+    sets = [words for words in _CONTROLS.values() if any(row["controls"] == words for row in rows)]
+    reference, group = shortened(found["reference"], 16), shortened(found["rows"][0]["group"], 16)
+    title = f"{'Group' if several else group} minus {reference}, standard deviations"
+    offset = alt.YOffset("controls:N", sort=None, scale=alt.Scale(domain=sets))
+    base = chart_of(rows)
+    tooltip = tooltips("label", "controls", "shown", ("people", ","))
+    legend, scale = alt.Legend(title="held equal", columns=2), alt.Scale(domain=sets)
+    color = alt.Color("controls:N", sort=None, scale=scale, legend=legend)
+    shape = alt.Shape("controls:N", sort=None, scale=scale, legend=legend)
+    x = quantity(alt.X, "low", title, zero=False)
+    layers = (
+        chart_of([{"at": 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q")),
+        base.mark_rule(strokeWidth=2).encode(
+            x=x, x2="high:Q", y=lines_of(names), yOffset=offset, color=color, tooltip=tooltip
+        ),
+        base.mark_point(size=60, filled=True, opacity=1).encode(
+            x=alt.X("value:Q", title=title),
+            y=lines_of(names),
+            yOffset=offset,
+            color=color,
+            shape=shape,
+            tooltip=tooltip,
+        ),
+    )
+    description = "Points with 95 % intervals: effect of the group on each outcome, with more and more held equal."
+    return finished(alt.layer(*layers), description, 18 * len(sets) * len(names) + 8 * len(names))
+
+
+def _point(row: Record, spread: float, several: bool) -> dict[str, Any]:
+    effect = row["effect"]
+    scale = 1 / spread if spread else 0.0
+    ends = {name: effect[name] * scale if is_number(effect[name]) else None for name in ("value", "low", "high")}
+    label = f"{row['outcome']}: {shortened(row['group'], 30)}" if several else row["outcome"]
+    return {
+        "label": label_of(label),
+        "controls": _CONTROLS[row["controls"]],
+        "shown": f"{effect['value']:.4g} ({effect['low']:.4g} to {effect['high']:.4g})"
+        if is_number(effect["low"])
+        else "",
+        "people": effect["n_people"],
+        **ends,
+    }
+
+
+def caption(data: Summary) -> str:
+    """Which groups differ, at equal inputs and without."""
+    found = data["regressions"]
+    rows = [row for row in found["rows"] if not row["column"] and is_number(row["p_adjusted"])]
+    parts = []
+    for controls, words in (("none", "alone"), ("all inputs", "with all inputs held equal")):
+        among = [row for row in rows if row["controls"] == controls]
+        clear = [row for row in among if row["p_adjusted"] <= SIGNIFICANT]
+        if among:
+            parts.append(f"{words}, {len(clear)} of {len(among)} differences are beyond chance after adjustment")
+    said = "; ".join(parts) or "no difference could be tested"
+    return f"{said[:1].upper()}{said[1:]}. What holding more equal takes away runs through what is held equal."
