@@ -23,6 +23,10 @@ class Pairs:
     score_gaps: np.ndarray
 
     @property
+    def pair_weight(self):
+        return np.ones(len(self.person))
+
+    @property
     def unit(self):
         return self.person
 

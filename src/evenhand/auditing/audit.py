@@ -17,7 +17,7 @@ from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable
-from evenhand.auditing.people import People, check_finances_apart, check_known_groups
+from evenhand.auditing.people import People, check_finances_apart, check_known_groups, weight_unit
 from evenhand.auditing.reference import AuditReference, audited_model, decision_threshold_of
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
@@ -33,6 +33,7 @@ from evenhand.inputs.validation import (
     as_ids,
     as_labels,
     as_table,
+    as_weights,
     check_columns,
 )
 from evenhand.models.dispatch import AttributionChoice
@@ -60,6 +61,7 @@ def audit(
     attribution: AttributionChoice = AuditOptions.attribution,
     by: Any = None,  # noqa: ANN401 - any column or table
     clusters: Any = None,  # noqa: ANN401 - any column
+    sample_weight: Any = None,  # noqa: ANN401 - any column
     evidence: bool = AuditOptions.evidence,
     limits: Mapping[str, float] | None = AuditOptions.limits,
     random_state: int = AuditOptions.random_state,
@@ -88,7 +90,8 @@ def audit(
         Columns of `X` on which people are comparable.
     reference
         `(X, y, sensitive_features)` of the people to match in and to take baselines from, usually the training data, or
-        the same by name, with `decisions`, `ids` and `clusters` if there are; by default the audited people themselves.
+        the same by name, with `decisions`, `ids`, `clusters` and `sample_weight` if there are; by default the audited
+        people themselves.
     decisions
         Decisions that were made, 1 for a favorable one: for cut-offs by segment, or a manual review. They take the
         place of scores at the threshold in regimes, approvals and outcome metrics, of people and of their matches.
@@ -115,6 +118,10 @@ def audit(
         Which rows are the same applicant, or the same household: one value per row. They are never compared with each
         other, and count as one in every standard error. By default rows alike in all inputs are taken for one
         applicant, up to four of them.
+    sample_weight
+        How many people of the population each row stands for, up to a common factor: of a survey, or of a file in which
+        a group is oversampled. Estimates are then those of the population, and standard errors those of the sample.
+        Rows with a weight of 0 are not counted. By default everyone weighs the same.
     evidence
         Whether to compare with placebo pairs and to screen for proxies. Without, the audit takes less than half the
         time and says nothing of noise.
@@ -172,6 +179,7 @@ def audit(
         "decisions": decisions,
         "ids": ids,
         "clusters": clusters,
+        "sample_weight": sample_weight,
     }
     people, pool = _checked_people(audited, table, given, reference)
     check_finances_apart(pool, financial)
@@ -247,7 +255,7 @@ def sensitivity(
     return pd.DataFrame([row(left_out) for left_out in ("none", *features)])
 
 
-_OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids", "clusters")
+_OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids", "clusters", "sample_weight")
 
 
 def _checked_people(
@@ -273,6 +281,7 @@ def _checked_people(
     for name, what, why in (
         ("decisions", "`decisions` are", "since matches come from there"),
         ("clusters", "`clusters` are", "since the same applicants may be in both"),
+        ("sample_weight", "`sample_weight` is", "since matches and baselines come from there"),
     ):
         if (getattr(people, name) is None) != (getattr(pool, name) is None):
             raise InvalidInputError(
@@ -287,7 +296,8 @@ def _people(model: AuditedModel, table: pd.DataFrame, given: Mapping[str, Any], 
     """People from what a user gave of them."""
     n = len(table)
     rows = {name: in_row_order(values, given["X"], f"{of}{name}") for name, values in given.items() if name != "X"}
-    decisions, ids, clusters = (rows.get(name) for name in ("decisions", "ids", "clusters"))
+    decisions, ids, clusters, weights = (rows.get(name) for name in _OF_REFERENCE[3:])
+    weights = None if weights is None else as_weights(weights, n, f"{of}sample_weight")
     return People(
         table,
         model.encode(table, f"{of}X"),
@@ -296,6 +306,7 @@ def _people(model: AuditedModel, table: pd.DataFrame, given: Mapping[str, Any], 
         decisions=None if decisions is None else as_decisions(decisions, n, f"{of}decisions"),
         ids=None if ids is None else as_ids(ids, n, f"{of}ids"),
         clusters=None if clusters is None else as_clusters(clusters, n, f"{of}clusters"),
+        sample_weight=None if weights is None else weights / weight_unit(weights, f"{of}sample_weight"),
     )
 
 
@@ -306,8 +317,8 @@ def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[st
         if not absent and not extra:
             return reference
         raise InvalidInputError(
-            "`reference` by name must have 'X', 'y' and 'sensitive_features', and may have 'decisions', 'ids' and "
-            f"'clusters', got {sorted(map(str, reference))}."
+            "`reference` by name must have 'X', 'y' and 'sensitive_features', and may have 'decisions', 'ids', "
+            f"'clusters' and 'sample_weight', got {sorted(map(str, reference))}."
         )
     if not isinstance(reference, (tuple, list)) or len(reference) != 3:
         raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")

@@ -80,6 +80,9 @@ class BatchFindings:
         if self.match_ids is not None:
             ids["match_id"] = self.match_ids[pairs.match]
             ids["match_id"][pairs.match < 0] = None
+        weight = self.people.sample_weight
+        if weight is not None:
+            ids["sample_weight"] = weight[pairs.person]
         return pd.DataFrame(
             {
                 "person": pairs.person,
@@ -204,7 +207,15 @@ def explained_by_label(reference: AuditReference, people: People) -> Callable[[]
     """
     pool, settings = reference.pool, reference.settings
     one_group = np.zeros(len(pool), dtype=np.int64)
-    explainer = Explainer.of(reference.model, pool.x, pool.labels, one_group, settings.n_steps, settings.method)
+    explainer = Explainer.of(
+        reference.model,
+        pool.x,
+        pool.labels,
+        one_group,
+        settings.n_steps,
+        settings.method,
+        sample_weight=pool.sample_weight,
+    )
     return partial(_explained, explainer, people)
 
 

@@ -17,8 +17,9 @@ from evenhand.inputs.validation import Groups
 from evenhand.matching.identity import Identity
 from evenhand.models.protocol import AuditedModel
 
-__all__ = ["People", "check_finances_apart", "check_known_groups", "people_of"]
+__all__ = ["People", "check_finances_apart", "check_known_groups", "people_of", "weight_unit"]
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
@@ -30,6 +31,8 @@ class People:
     ----------
     clusters
         A hash of who each row is, or of their household, 0 where that is not known; None where no one said.
+    sample_weight
+        How many people of the population each row stands for, up to a common factor; None where all weigh the same.
     """
 
     table: pd.DataFrame
@@ -39,6 +42,7 @@ class People:
     decisions: Ints | None = None
     ids: NDArray[np.object_] | None = None
     clusters: NDArray[np.uint64] | None = None
+    sample_weight: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -47,6 +51,11 @@ class People:
     def cells(self) -> Ints:
         """The (label, group) cell of each person."""
         return self.labels * len(self.groups.names) + self.groups.codes
+
+    @cached_property
+    def weight(self) -> Floats:
+        """What each row weighs: 1 where no one said."""
+        return np.ones(len(self)) if self.sample_weight is None else self.sample_weight
 
     @cached_property
     def identity(self) -> Identity:
@@ -87,8 +96,29 @@ def check_finances_apart(people: People, financial_features: Sequence[str]) -> N
             )
 
 
-def people_of(rows: Rows, model: AuditedModel, names: tuple[str, ...], where: str) -> People:
-    """Rows of a table as people, in the group codes of the reference.
+def weight_unit(sample_weight: Floats | None, name: str = "sample_weight") -> float:
+    """The largest weight, which weights are counted in, so that equal weights are exactly 1.
+
+    Raises
+    ------
+    InvalidInputError
+        If all weights are 0.
+    """
+    if sample_weight is None or not len(sample_weight):
+        return 1.0
+    largest = float(sample_weight.max())
+    if largest == 0:
+        raise InvalidInputError(
+            f"`{name}` is 0 for all {len(sample_weight):,} rows, so that no one is counted; name the column of the "
+            "weights, or leave it out."
+        )
+    return largest
+
+
+def people_of(
+    rows: Rows, model: AuditedModel, names: tuple[str, ...], where: str, unit_of_weight: float = 1.0
+) -> People:
+    """Rows of a table as people, in the group codes of the reference and the unit of its weights.
 
     Raises
     ------
@@ -108,6 +138,7 @@ def people_of(rows: Rows, model: AuditedModel, names: tuple[str, ...], where: st
             decisions=rows.decisions,
             ids=rows.ids,
             clusters=rows.clusters,
+            sample_weight=None if rows.sample_weight is None else rows.sample_weight / unit_of_weight,
         )
     except (InvalidInputError, InvalidTypeError) as error:
         raise type(error)(f"{where}: {error}") from None

@@ -88,7 +88,7 @@ def reservations_of(
     grave: list[str] = []
     other: list[str] = []
     rows = sums.scores
-    area = auc_interval(rows.label, rows.score, rows.count)
+    area = auc_interval(rows.label, rows.score, rows.weights)
     if is_wrong_way_round(area, int(np.bincount(rows.label, rows.count, minlength=2).min())):
         grave.append(
             f"The score ranks people against their labels, with an AUC of {area.value:.3f}: what is said of decisions, "

@@ -80,6 +80,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             by,
             people.ids,
             people.clusters,
+            people.sample_weight,
         )
     else:
         columns = [str(name) for name in people.table.columns]
@@ -95,6 +96,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             ids=people.ids,
             by=by,
             clusters=people.clusters,
+            sample_weight=people.sample_weight,
             progress=True,
             **_audit_options(plan),
         )
@@ -237,6 +239,7 @@ def _as_reference(pool: Rows) -> dict[str, Any]:
         "decisions": pool.decisions,
         "ids": pool.ids,
         "clusters": pool.clusters,
+        "sample_weight": pool.sample_weight,
     }
 
 
@@ -255,6 +258,7 @@ def _fit_and_audit(
     by: pd.DataFrame | None = None,
     ids: Any = None,  # noqa: ANN401
     clusters: np.ndarray[Any, Any] | None = None,
+    sample_weight: np.ndarray[Any, Any] | None = None,
 ) -> AuditResult:
     labels, groups = as_labels(y, len(X)), as_groups(group, len(X))
     random_state = options["random_state"]
@@ -281,10 +285,12 @@ def _fit_and_audit(
             "sensitive_features": names[train],
             "ids": None if ids is None else ids[train],
             "clusters": None if clusters is None else clusters[train],
+            "sample_weight": None if sample_weight is None else sample_weight[train],
         },
         ids=None if ids is None else ids[test],
         by=None if by is None else by.iloc[test],
         clusters=None if clusters is None else clusters[test],
+        sample_weight=None if sample_weight is None else sample_weight[test],
         progress=True,
         **options,
     )

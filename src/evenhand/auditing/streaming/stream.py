@@ -19,7 +19,7 @@ from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
-from evenhand.auditing.people import People, check_finances_apart, people_of
+from evenhand.auditing.people import People, check_finances_apart, people_of, weight_unit
 from evenhand.auditing.reference import AuditReference, audited_model, decision_threshold_of, input_columns
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sampling_progress import announce_sampling
@@ -77,6 +77,7 @@ def audit_stream(
     ids: str | None = None,
     drop_missing: bool = False,
     clusters: str | None = None,
+    sample_weight: str | None = None,
     by: Sequence[str] = (),
     reading: ReadOptions | None = None,
     evidence: bool = AuditOptions.evidence,
@@ -143,6 +144,8 @@ def audit_stream(
     clusters
         Column that says which rows are the same applicant or household: see `evenhand.audit`. Of people outside the
         reference, rows of one batch are recognized.
+    sample_weight
+        Column of how many people of the population each row stands for: see `evenhand.audit`.
     by
         Columns within whose values the excess is wanted.
     reading
@@ -227,6 +230,7 @@ def audit_stream(
         positive_label=positive_label,
         drop_missing=drop_missing,
         clusters=clusters,
+        sample_weight=sample_weight,
         favorable=favorable,
         decisions=decisions,
         ids=ids,
@@ -294,7 +298,8 @@ def _plan(
     assert rows.table is not None
     assert rows.groups is not None
     audited = audited_model(_on_device(model, how.device), options, rows.table)
-    pool = _checked_pool(people_of(rows, audited, rows.groups.names, "The reference"))
+    unit = weight_unit(rows.sample_weight, columns.sample_weight or "")
+    pool = _checked_pool(people_of(rows, audited, rows.groups.names, "The reference", unit))
     check_finances_apart(pool, financial)
     if options.favorable is None:
         check_direction(audited, pool)
@@ -315,6 +320,7 @@ def _plan(
         screened=lowest_rows(people.n_rows, PROXY_PEOPLE, seed) if options.evidence else np.zeros(0, dtype=np.int64),
         evidence_seed=seed + _EVIDENCE_SEED,
         evidence_below=None if n_compared is None else hash_limit(people.n_rows, n_compared, seed + _EVIDENCE_SEED),
+        unit_of_weight=unit,
     )
     return _Plan(context, fingerprint_table(table.to_pandas()), words, reference is not None)
 
