@@ -77,7 +77,9 @@ def label_group_baselines(
             found[column] = _most_common(members[:, column], weight)
         return found
 
-    weights = None if sample_weight is None else np.asarray(in_row_order(sample_weight, X, "sample_weight"), dtype=float)
+    weights = (
+        None if sample_weight is None else np.asarray(in_row_order(sample_weight, X, "sample_weight"), dtype=float)
+    )
     return _by_cell(row, X, in_row_order(y, X, "y"), in_row_order(group, X, "group"), weights, categorical)
 
 
@@ -113,7 +115,9 @@ def _by_cell(
     if absent:
         raise InvalidInputError(f"`categorical` must name columns 0..{values.shape[1] - 1} of `X`, got {absent}.")
     if weights is not None and weights.shape != labels.shape:
-        raise InvalidInputError(f"`sample_weight` has shape {weights.shape} for {len(labels)} rows; give one weight each.")
+        raise InvalidInputError(
+            f"`sample_weight` has shape {weights.shape} for {len(labels)} rows; give one weight each."
+        )
     n_groups = int(codes.max(initial=-1)) + 1
     cell = labels.astype(np.int64) * n_groups + codes
     found = np.full((2 * n_groups, values.shape[1]), np.nan)

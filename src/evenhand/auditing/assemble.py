@@ -13,8 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.auditing.direction import own_score
-from evenhand.auditing.evidence import Evidence, gather_evidence
 from evenhand.auditing.distributions import scaled_distributions
+from evenhand.auditing.evidence import Evidence, gather_evidence
 from evenhand.auditing.finished import FinishedBatches, Merged
 from evenhand.auditing.identities import fingerprint_of, shown_prints
 from evenhand.auditing.options import AuditOptions
@@ -147,9 +147,9 @@ def _matching(reference: AuditReference, batches: FinishedBatches, merged: Merge
 def _pair_quantiles(
     reference: AuditReference, batches: FinishedBatches, merged: Merged, column: str, shares: Sequence[float]
 ) -> list[float]:
-    """Quantiles of a column of the pair table over the pairs that have a value, weighted where people weigh unequally."""
+    """Quantiles of a column of the pair table, of pairs that have a value; weighted where people weigh unequally."""
     if reference.pool.sample_weight is None:
-        return quantiles_of_parts(lambda: (v[np.isfinite(v)] for v, in _columns(batches, merged, column)), shares)
+        return quantiles_of_parts(lambda: (v[np.isfinite(v)] for (v,) in _columns(batches, merged, column)), shares)
 
     def counted() -> Iterator[tuple[Floats, Floats]]:
         for values, weight in _columns(batches, merged, column, "sample_weight"):

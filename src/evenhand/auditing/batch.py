@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -74,15 +75,14 @@ class BatchFindings:
         pairs, scored = self.pairs, self.scored
         cell = (pairs.person, pairs.other_group)
         names = np.asarray(self.people.groups.names, dtype=object)
-        ids: dict[str, NDArray[np.object_]] = {}
+        further: dict[str, NDArray[Any]] = {}
         if self.people.ids is not None:
-            ids["person_id"] = self.people.ids[pairs.person]
+            further["person_id"] = self.people.ids[pairs.person]
         if self.match_ids is not None:
-            ids["match_id"] = self.match_ids[pairs.match]
-            ids["match_id"][pairs.match < 0] = None
-        weight = self.people.sample_weight
-        if weight is not None:
-            ids["sample_weight"] = weight[pairs.person]
+            further["match_id"] = self.match_ids[pairs.match]
+            further["match_id"][pairs.match < 0] = None
+        if self.people.sample_weight is not None:
+            further["sample_weight"] = self.people.sample_weight[pairs.person]
         return pd.DataFrame(
             {
                 "person": pairs.person,
@@ -103,7 +103,7 @@ class BatchFindings:
                 "shared_reasons": scored.shared_reasons,
                 "q_value": np.nan,
                 "is_negligible": scored.is_negligible,
-                **ids,
+                **further,
             }
         )
 

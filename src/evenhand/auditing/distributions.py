@@ -14,7 +14,15 @@ from evenhand.metrics.regimes import REGIMES
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["CEC_EDGES", "DISTANCE_EDGES", "PLANE_EDGES", "SCORE_EDGES", "merge_distributions", "pair_distributions", "scaled_distributions"]
+__all__ = [
+    "CEC_EDGES",
+    "DISTANCE_EDGES",
+    "PLANE_EDGES",
+    "SCORE_EDGES",
+    "merge_distributions",
+    "pair_distributions",
+    "scaled_distributions",
+]
 
 CEC_EDGES = np.round(np.linspace(0, 1, 51), 3)
 SCORE_EDGES = np.round(np.linspace(0, 1, 41), 4)
@@ -24,7 +32,7 @@ PLANE_EDGES = (np.round(np.linspace(-1, 1, 41), 3), np.round(np.linspace(0, 1, 2
 
 
 def pair_distributions(pairs: pd.DataFrame) -> dict[str, Any]:
-    """Counts of pairs by group, enough to draw the charts of a report; weights of pairs where they have sampling weights.
+    """Counts of pairs by group, enough to draw the charts of a report; sums of weights where people have them.
 
     Parameters
     ----------

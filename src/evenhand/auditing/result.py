@@ -105,7 +105,8 @@ class AuditResult:
         Columns: person (row of the audited table), match (row of the reference, -1 where unmatched), distance, group,
         other_group, label (1 for the favorable outcome), score and match_score (the model's own probabilities),
         decision and match_decision (1 for favorable), cec, placebo_cec, input_gap, reasoning_gap, regime,
-        shared_reasons, q_value, is_negligible; with sampling weights, sample_weight, up to a common factor. A pair that could not be scored has missing values.
+        shared_reasons, q_value, is_negligible; with sampling weights, sample_weight, up to a common factor. A pair that
+        could not be scored has missing values.
 
         Of a streamed audit all pairs are read from disk: for very many, read the files at `pairs_path` instead.
         """

@@ -84,9 +84,12 @@ class ScoreCounts:
         if len(order):
             is_new[1:] = np.logical_or.reduce([values[1:] != values[:-1] for values in rows])
         first = np.flatnonzero(is_new)
-        totals = (np.add.reduceat(v[order], first) if len(first) else v[:0] for v in (count, weight, square))
+
+        def total(values: NDArray[Any]) -> NDArray[Any]:
+            return np.add.reduceat(values[order], first) if len(first) else values[:0]
+
         kept = order[first]
-        found = cls(score[kept], group[kept], label[kept], decision[kept], *totals)
+        found = cls(score[kept], group[kept], label[kept], decision[kept], total(count), total(weight), total(square))
         return found if len(first) <= _MOST_SCORES else found._rounded()
 
     def __add__(self, other: ScoreCounts) -> ScoreCounts:
@@ -205,11 +208,11 @@ class AuditSums:
             approvals={name: _approvals(values, codes, decision, weight, n_groups) for name, values in by.items()},
             weights=_weights(codes, weight, n_groups),
             n_scored=np.bincount(group[of_pair > 0], minlength=n_groups),
-            scored=np.bincount(group, of_pair, minlength=n_groups).astype(np.float64),
+            scored=_sums(group, of_pair, n_groups),
             pair_means=np.column_stack(
-                [np.bincount(group, of_pair * getattr(scored, name)[done], minlength=n_groups) for name in _MEANS]
-            ).astype(np.float64),
-            regimes=np.bincount(group * 4 + place, of_pair, minlength=4 * n_groups).reshape(n_groups, 4),
+                [_sums(group, of_pair * getattr(scored, name)[done], n_groups) for name in _MEANS]
+            ),
+            regimes=_sums(group * 4 + place, of_pair, 4 * n_groups).reshape(n_groups, 4),
             n_negligible=int(scored.is_negligible.sum()),
             contributions=_weighted_sum(scored.contributions, people.sample_weight, pairs.person),
             attributions=np.stack(
@@ -249,15 +252,21 @@ class AuditSums:
 
 def _weights(codes: Ints, weight: Floats, n_codes: int) -> Floats:
     """People of each code who are counted, sums of their weights and of the squares of those, of shape (n_codes, 3)."""
-    columns = [np.bincount(codes, values, minlength=n_codes) for values in (weight > 0, weight, weight**2)]
-    return np.column_stack(columns).astype(np.float64)
+    return np.column_stack([_sums(codes, values, n_codes) for values in (weight > 0, weight, weight**2)])
+
+
+def _sums(codes: Ints, values: NDArray[Any], n_codes: int) -> Floats:
+    return np.bincount(codes, values, minlength=n_codes).astype(np.float64)
 
 
 def _weighted_sum(rows: NDArray[np.float32], sample_weight: Floats | None, person: Ints) -> Floats:
     """The sum of the rows, each of weight 1 or of what its person weighs."""
-    if sample_weight is None:
-        return rows.sum(axis=0, dtype=np.float64)
-    return np.einsum("i,ij->j", sample_weight[person], rows, dtype=np.float64)
+    found: Floats = (
+        rows.sum(axis=0, dtype=np.float64)
+        if sample_weight is None
+        else np.einsum("i,ij->j", sample_weight[person], rows, dtype=np.float64)
+    )
+    return found
 
 
 def _approvals(

@@ -86,8 +86,8 @@ class Weighting:
         if uneven:
             shown = ", ".join(f"{g.group} ({g.n_counted:,} worth {g.n_effective:,.0f})" for g in uneven)
             yield (
-                f"Sampling weights are so uneven that groups are worth less than half of their people: {shown}. Few people "
-                "with large weights decide their metrics; check the weights, or trim them."
+                f"Sampling weights are so uneven that groups are worth less than half of their people: {shown}. Few "
+                "people with large weights decide their metrics; check the weights, or trim them."
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -325,15 +325,19 @@ def as_weights(sample_weight: Any, n: int, name: str = "sample_weight") -> NDArr
     if not is_number_column(values):
         example = next(iter(values.dropna()), None)
         raise InvalidInputError(
-            f"`{name}` must hold numbers, one weight per row, got {values.dtype} such as {example!r}; name the column of "
-            "the weights."
+            f"`{name}` must hold numbers, one weight per row, got {values.dtype} such as {example!r}; name the column "
+            "of the weights."
         )
     weights = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    found = {"missing": np.isnan(weights), "infinite": np.isinf(weights), "negative": (weights < 0) & np.isfinite(weights)}
+    found = {
+        "missing": np.isnan(weights),
+        "infinite": np.isinf(weights),
+        "negative": (weights < 0) & np.isfinite(weights),
+    }
     bad = [f"{int(rows.sum())} {what}" for what, rows in found.items() if rows.any()]
     if bad:
         raise InvalidInputError(
-            f"`{name}` must be 0 or more people per row, got {' and '.join(bad)} values; drop those rows or correct them."
+            f"`{name}` must be 0 or more people per row, got {' and '.join(bad)} values; drop or correct those rows."
         )
     return weights
 

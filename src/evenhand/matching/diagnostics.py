@@ -194,7 +194,7 @@ def match_diagnostics(pairs: Pairs, F: object, F_ref: object = None) -> MatchDia
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Mean and sum of squared deviations of rows, of shape (n_coordinates,), and what they weigh; parts can be joined."""
+    """Weight of rows, their mean and sum of squared deviations, of shape (n_coordinates,); those of parts join."""
 
     n: float
     mean: Floats

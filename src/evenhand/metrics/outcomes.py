@@ -70,7 +70,7 @@ def group_outcomes(
     names: tuple[str, ...],
     frequency: ArrayLike | RowWeights | None = None,
 ) -> list[GroupOutcome]:
-    """Decisions and errors of each group, in the order of `names`; rows stand for as many people as `frequency` says."""
+    """Decisions and errors of each group, in the order of `names`; `frequency` is how many people a row stands for."""
     weights = row_weights(frequency, len(y))
 
     def outcome(code: int, name: str) -> GroupOutcome:

@@ -48,8 +48,8 @@ class RowWeights:
         weight = np.asarray(sample_weight, dtype=np.float64)
         if weight.ndim != 1 or not len(weight) or not (np.isfinite(weight) & (weight > 0)).all():
             raise InvalidInputError(
-                f"Sampling weights must be finite and above 0, one per person, got shape {weight.shape}; leave out people "
-                "who weigh nothing."
+                f"Sampling weights must be finite and above 0, one per person, got shape {weight.shape}; leave out "
+                "people who weigh nothing."
             )
         share = weight / weight.max()  # equal weights are exactly 1
         return cls(np.ones(len(share), dtype=np.int64), share, share**2)

@@ -75,7 +75,9 @@ class CellBaselines:
         rows[:, : means.shape[1]] = means
         return cls(
             torch.as_tensor(rows.reshape(2 * n, -1), dtype=x.dtype, device=x.device),
-            np.bincount((labels * n + groups)[slice(None) if sample_weight is None else sample_weight > 0], minlength=2 * n),
+            np.bincount(
+                (labels * n + groups)[slice(None) if sample_weight is None else sample_weight > 0], minlength=2 * n
+            ),
         )
 
 

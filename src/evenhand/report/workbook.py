@@ -18,6 +18,7 @@ from evenhand.report.audit_tables import significance_flag
 from evenhand.report.formatting import ends_of, shortened
 from evenhand.report.glossary import GLOSSARY
 from evenhand.report.tables import Column, Highlight, Kind, Record, Table, value_of
+from evenhand.report.weighting_table import weighting_tables
 from evenhand.system.files import write_atomically
 from evenhand.system.optional import optional_module
 
@@ -146,6 +147,7 @@ def write_workbook(
     tables = [
         audit_tables.summary_table(summary),
         audit_tables.audited_table(summary),
+        *weighting_tables(summary),
         audit_tables.verdict_table(summary, left_out),
         finding_tables.finding_table(summary),
         finding_tables.score_gap_table(summary),
@@ -182,6 +184,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("value", "match_value", "is_negligible"), "any"),
     "shared_reasons": "share",
     "q_value": "p",
+    "sample_weight": "number",
 }
 _STRONG = Highlight("q value", "at most", audit_tables.SIGNIFICANT, "evidence")
 

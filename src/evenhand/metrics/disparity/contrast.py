@@ -52,8 +52,14 @@ def contrast_groups(
     approvals, people = members.effective_counts(approved, np.ones(len(approved), dtype=np.bool_))
     if people[code] == 0:
         return no_contrast(nobody_in(members, code))
-    sides = approvals[code], people[code], approvals[reference], people[reference]
-    found = contrast_counts(*map(float, sides), "z" if members.is_weighted else test, confidence)
+    found = contrast_counts(
+        float(approvals[code]),
+        float(people[code]),
+        float(approvals[reference]),
+        float(people[reference]),
+        "z" if members.is_weighted else test,
+        confidence,
+    )
     return replace(found, test=f"{found.test}, effective numbers") if members.is_weighted else found
 
 

@@ -1,7 +1,8 @@
 """Score intervals from counts: of a rate, and of the difference, ratio and odds ratio of two rates.
 
-Counts are x1 approved of n1 in the group and x0 of n0 in the reference; effective counts need not be whole. The intervals of the ratios are ours: those of
-statsmodels are NaN, complex or too narrow where a group has few approvals or few denials.
+Counts are x1 approved of n1 in the group and x0 of n0 in the reference; effective counts need not be whole. The
+intervals of the ratios are ours: those of statsmodels are NaN, complex or too narrow where a group has few approvals or
+few denials.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ SOFT_NOTE = (
 )
 
 WEIGHT_NOTE = (
-    "rates and means are weighted by the sampling weights, counts are people of the sample, and intervals and tests use "
-    "the effective number of people"
+    "rates and means are weighted by the sampling weights, counts are people of the sample, and intervals and tests "
+    "use the effective number of people"
 )
 
 
@@ -123,8 +123,8 @@ def effective_counts(codes: Ints, n_codes: int, values: Ints, weights: RowWeight
     r"""Effective number of 1s, and of people, of each code.
 
     Of a weighted rate p with the linearized variance V, it is p (1 - p) / V people, as many as a simple random sample
-    with that variance would have, and never more than there are (Korn and Graubard 1998); of a rate of 0 or 1, which has
-    no variance in the sample, it is Kish's number. Where everyone weighs the same these are the counts.
+    with that variance would have, and never more than there are (Korn and Graubard 1998); of a rate of 0 or 1, which
+    has no variance in the sample, it is Kish's number. Where everyone weighs the same these are the counts.
     """
 
     def sums(of: NDArray[Any]) -> Floats:

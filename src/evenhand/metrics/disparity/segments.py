@@ -94,8 +94,8 @@ def segmented_approvals(
     """Each group beside the reference group within segments, and over them (Cochran-Mantel-Haenszel).
 
     A segment says something about the difference when it holds people of both groups and both decisions; the others
-    are listed with the reason and left out of the common metrics. Of sampling weights, all tables hold effective counts,
-    so that each segment's rates are weighted, and the common metrics weigh segments by what they are worth.
+    are listed with the reason and left out of the common metrics. With sampling weights, tables hold effective counts:
+    each segment's rates are weighted, and the common metrics weigh segments by what they are worth.
 
     Parameters
     ----------
@@ -128,10 +128,8 @@ def segmented_approvals(
     worth = np.stack([people - ones, ones], axis=1).reshape(-1, n_groups, 2)
 
     others = [code for code in range(n_groups) if code != reference_code]
-    rows = [
-        _segmented(*(of[:, side] for of in (counts, worth) for side in (code, reference_code)), segment_names, confidence, small_group)
-        for code in others
-    ]
+    sides = [_Side(counts[:, code], worth[:, code]) for code in range(n_groups)]
+    rows = [_segmented(sides[code], sides[reference_code], segment_names, confidence, small_group) for code in others]
     adjusted = holm([row["p_value"] for row in rows])
     return [
         SegmentedApproval(
@@ -157,24 +155,23 @@ def _segments(segment: ArrayLike, n: int) -> tuple[list[str], Ints]:
     return [str(value) for value in values], codes.astype(np.int64)
 
 
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """(denied, approved) of a group, of shape (n_segments, 2): numbers of people, and what they are worth."""
+
+    counts: Ints
+    worth: Floats
+
+
 def _segmented(
-    group: Ints,
-    reference: Ints,
-    group_worth: Floats,
-    reference_worth: Floats,
-    segment_names: list[str],
-    confidence: float,
-    small_group: int,
+    group: _Side, reference: _Side, segment_names: list[str], confidence: float, small_group: int
 ) -> dict[str, Any]:
-    """The contrast over segments from (denied, approved) counts of shape (n_segments, 2) for each side, also effective."""
+    """The contrast over segments."""
     rows = tuple(
-        _segment_row(name, one, other, worth, other_worth, confidence, small_group)
-        for name, one, other, worth, other_worth in zip(
-            segment_names, group, reference, group_worth, reference_worth, strict=True
-        )
+        _segment_row(name, place, group, reference, confidence, small_group) for place, name in enumerate(segment_names)
     )
     used = np.asarray([row.is_informative for row in rows])
-    n_people = (group + reference).sum(axis=1)
+    n_people = (group.counts + reference.counts).sum(axis=1)
     found: dict[str, Any] = {
         "n_segments_used": int(used.sum()),
         "n_people_used": int(n_people[used].sum()),
@@ -185,7 +182,7 @@ def _segmented(
         reason = "not estimable: no segment holds both groups and both decisions"
         nothing = {"chi_square": math.nan, "p_value": math.nan, "homogeneity_p_value": math.nan, "note": reason}
         return {"common_odds_ratio_group_over_reference": not_estimable(reason), **nothing, **found}
-    tables = np.stack([group_worth[used, ::-1].T, reference_worth[used, ::-1].T])
+    tables = np.stack([side.worth[used, ::-1].T for side in (group, reference)])
     chi_square = _cochran_chi_square(tables)
     common = _mantel_haenszel(tables, confidence)
     left_out = int((~used).sum())
@@ -200,15 +197,9 @@ def _segmented(
 
 
 def _segment_row(
-    name: str,
-    group: Ints,
-    reference: Ints,
-    group_worth: Floats,
-    reference_worth: Floats,
-    confidence: float,
-    small_group: int,
+    name: str, place: int, group: _Side, reference: _Side, confidence: float, small_group: int
 ) -> SegmentApproval:
-    (denied1, x1), (denied0, x0) = group_worth.tolist(), reference_worth.tolist()
+    (denied1, x1), (denied0, x0) = group.worth[place].tolist(), reference.worth[place].tolist()
     n1, n0 = denied1 + x1, denied0 + x0
     if n1 == 0 or n0 == 0:
         sides = [side for side, number in (("the group", n1), ("the reference", n0)) if number == 0]
@@ -223,10 +214,10 @@ def _segment_row(
     small = f"fewer than {small_group} people on a side" if min(n1, n0) < small_group and not reason else ""
     return SegmentApproval(
         segment=name,
-        n_people_group=int(group.sum()),
-        n_approved_group=int(group[1]),
-        n_people_reference=int(reference.sum()),
-        n_approved_reference=int(reference[1]),
+        n_people_group=int(group.counts[place].sum()),
+        n_approved_group=int(group.counts[place, 1]),
+        n_people_reference=int(reference.counts[place].sum()),
+        n_approved_reference=int(reference.counts[place, 1]),
         approval_rate_group=Estimate(x1 / n1, *wilson(x1, n1, confidence)) if n1 else not_estimable(reason),
         approval_rate_reference=Estimate(x0 / n0, *wilson(x0, n0, confidence)) if n0 else not_estimable(reason),
         approval_ratio_group_over_reference=ratio,
