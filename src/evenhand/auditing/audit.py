@@ -17,7 +17,7 @@ from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable
-from evenhand.auditing.people import People, check_finances_apart, check_known_groups, weight_unit
+from evenhand.auditing.people import People, check_finances_apart, check_known_groups, in_unit_of, weight_unit
 from evenhand.auditing.reference import AuditReference, audited_model, decision_threshold_of
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
@@ -267,6 +267,7 @@ def _checked_people(
     """The audited people and the pool they are matched in, with one coding of the groups."""
     people = _people(model, table, given)
     if reference is None:
+        people = in_unit_of(people, people.sample_weight)
         return people, people
     parts = _parts_of(reference)
     pool_table = model.aligned(as_table(parts["X"], "reference X"), "reference X")
@@ -289,7 +290,8 @@ def _checked_people(
                 f'`reference={{"X": ..., "y": ..., "sensitive_features": ..., "{name}": ...}}` with `{name}`.'
             )
     check_known_groups(people.groups, pool.groups.names)
-    return replace(people, groups=people.groups.recoded(pool.groups.names)), pool
+    people = replace(people, groups=people.groups.recoded(pool.groups.names))
+    return in_unit_of(people, pool.sample_weight), in_unit_of(pool, pool.sample_weight)
 
 
 def _people(model: AuditedModel, table: pd.DataFrame, given: Mapping[str, Any], of: str = "") -> People:
@@ -298,6 +300,7 @@ def _people(model: AuditedModel, table: pd.DataFrame, given: Mapping[str, Any], 
     rows = {name: in_row_order(values, given["X"], f"{of}{name}") for name, values in given.items() if name != "X"}
     decisions, ids, clusters, weights = (rows.get(name) for name in _OF_REFERENCE[3:])
     weights = None if weights is None else as_weights(weights, n, f"{of}sample_weight")
+    weight_unit(weights, f"{of}sample_weight")  # refuses weights that are all 0
     return People(
         table,
         model.encode(table, f"{of}X"),
@@ -306,7 +309,7 @@ def _people(model: AuditedModel, table: pd.DataFrame, given: Mapping[str, Any], 
         decisions=None if decisions is None else as_decisions(decisions, n, f"{of}decisions"),
         ids=None if ids is None else as_ids(ids, n, f"{of}ids"),
         clusters=None if clusters is None else as_clusters(clusters, n, f"{of}clusters"),
-        sample_weight=None if weights is None else weights / weight_unit(weights, f"{of}sample_weight"),
+        sample_weight=weights,
     )
 
 

@@ -17,7 +17,15 @@ from evenhand.inputs.validation import Groups
 from evenhand.matching.identity import Identity
 from evenhand.models.protocol import AuditedModel
 
-__all__ = ["People", "check_finances_apart", "check_known_groups", "people_of", "weight_unit"]
+__all__ = [
+    "People",
+    "check_counted",
+    "check_finances_apart",
+    "check_known_groups",
+    "in_unit_of",
+    "people_of",
+    "weight_unit",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -104,15 +112,25 @@ def weight_unit(sample_weight: Floats | None, name: str = "sample_weight") -> fl
     InvalidInputError
         If all weights are 0.
     """
-    if sample_weight is None or not len(sample_weight):
+    if sample_weight is None:
         return 1.0
-    largest = float(sample_weight.max())
-    if largest == 0:
+    check_counted(sample_weight, name)
+    return float(sample_weight.max())
+
+
+def check_counted(sample_weight: Floats, name: str | None) -> None:
+    """Refuse weights that count no one."""
+    if not sample_weight.any():
         raise InvalidInputError(
-            f"`{name}` is 0 for all {len(sample_weight):,} rows, so that no one is counted; name the column of the "
-            "weights, or leave it out."
+            f"`{name}` is 0 for everyone, so that no one is counted; name the column of the weights, or leave it out."
         )
-    return largest
+
+
+def in_unit_of(people: People, sample_weight: Floats | None) -> People:
+    """The same people with their weights in the unit of other weights."""
+    if people.sample_weight is None:
+        return people
+    return replace(people, sample_weight=people.sample_weight / weight_unit(sample_weight))
 
 
 def people_of(

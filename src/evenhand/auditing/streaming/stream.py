@@ -19,7 +19,7 @@ from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
-from evenhand.auditing.people import People, check_finances_apart, people_of, weight_unit
+from evenhand.auditing.people import People, check_counted, check_finances_apart, people_of, weight_unit
 from evenhand.auditing.reference import AuditReference, audited_model, decision_threshold_of, input_columns
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sampling_progress import announce_sampling
@@ -360,6 +360,7 @@ def _finished(
         merged = merge_batches(batches)
         if merged is None:
             raise StreamError(f"{str(people.path)!r} has no row with a label and a group; no one can be audited.")
+        check_counted(merged.sums.weights[:, 1], context.columns.sample_weight)
         is_drawn = plan.is_separate or len(pool) < int(merged.sums.n_people.sum())
         result = assemble(
             context.reference,

@@ -82,7 +82,7 @@ def cornfield(x1: float, n1: float, x0: float, n0: float, confidence: float) -> 
             "infinite in the sample: a group has everyone or no one approved; `low` is a lower bound",
         )
     high = odds_ratio(float(optimize.brentq(excess, x1 + edge, most - edge)))
-    return Estimate(odds_ratio(float(x1)), low, high)
+    return Estimate(max(odds_ratio(float(x1)), low), low, high)
 
 
 def _crossing(function: Callable[[float], float], start: float, direction: int, level: float) -> float:
