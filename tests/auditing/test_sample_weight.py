@@ -1,15 +1,22 @@
 """Sampling weights: the audit of a biased sample is that of the population, and its errors are those of the sample."""
 
+import json
+
+import jsonschema
 import numpy as np
+import openpyxl
 import pandas as pd
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
+from evenhand.auditing.history.metrics import audit_metrics
 from evenhand.auditing.quantiles import quantiles_of_parts, weighted_quantiles_of_parts
 from evenhand.auditing.triples import _deviation
 from evenhand.exceptions import InvalidInputError
+from evenhand.report.page import audit_sections
+from evenhand.report.schema import load_schema
 
 pytestmark = pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
 
@@ -232,11 +239,41 @@ def test_standard_deviations_of_inputs_are_weighted(rng):
     assert _deviation(torch.as_tensor(x), weights)[1] == pytest.approx(float(expected))
 
 
+def test_json_page_and_workbook_show_the_weights(weighted, tmp_path):
+    weighted.to_json(tmp_path / "audit.json")
+    document = json.loads((tmp_path / "audit.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator(load_schema()).validate(document)
+    sections = {section.id: section for section in audit_sections(weighted.to_dict(), "")}
+    (table,) = sections["weights"].tables
+    shown = [(row["group"], row["n_effective"]) for row in table.records]
+    groups = [(group.group, group.n_effective) for group in weighted.weighting.groups]
+    assert shown == [*groups, ("everyone", weighted.weighting.n_effective)]
+    weighted.to_excel(tmp_path / "audit.xlsx")
+    sheet = openpyxl.load_workbook(tmp_path / "audit.xlsx")["Sampling weights"]
+    assert [cell.value for cell in sheet["D"]][1:] == pytest.approx([number for _, number in shown])
+    assert "weights" not in {section.id for section in audit_sections(without_weighting(weighted), "")}
+
+
+def test_compared_audits_have_the_errors_of_effective_numbers(small, weighted, unequal):
+    plain = audited(small)
+    found, without = (audit_metrics(result.to_dict()) for result in (weighted, plain))
+    assert found["positive rate: a"].value == weighted.to_dict()["outcome"]["groups"][0]["positive_rate"]
+    inside = unequal[small[2] == "a"]
+    deff = np.sqrt(len(inside) * (inside**2).sum()) / inside.sum()
+    ratio = found["positive rate: a"].standard_error / without["positive rate: a"].standard_error
+    assert ratio == pytest.approx(deff, rel=0.02)
+    (difference,) = eh.compare_audits({"plain": plain, "weighted": weighted}).differences
+    assert difference.sentence == (
+        "sample_weight: given in weighted, none in the base; people weigh differently, which alone can move every "
+        "metric."
+    )
+
+
 # --- a population, of which samples are drawn with unequal probabilities ---
 
 
 def inclusion(people, n):
-    """Probabilities to be drawn: savings raise them in the small group, which is oversampled, and lower them beside it."""
+    """Probabilities to be drawn: higher in the small group, and there for people with savings, elsewhere without."""
     X, y, group, _ = people
     chance = np.exp(np.where(group == "b", 0.5, -0.5) * X["savings"].to_numpy()) * np.where(group == "b", 3, 1)
     chance *= np.where(y == 1, 0.8, 1.2)

@@ -339,7 +339,7 @@ def _selected(
 ) -> Selection:
     """Some triples, each with its weight over the number of the person's."""
     weight, each = part.weight if rows is None else part.weight[rows], 1 / n_of_person.astype(np.float64)
-    return Selection(rows, weight * each, control, difference, float(each @ (weight > 0)))
+    return Selection(rows, weight * each, control, difference, float(each.sum()))
 
 
 def _cec_of(part: Triples, is_in: Bools, n_of_person: Ints) -> Selection:

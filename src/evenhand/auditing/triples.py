@@ -262,6 +262,9 @@ def compare_batch(
     """
     pairs = _compared_people(reference, people, points, person_row, compared, max_distance)
     pairs = pairs.where(reference.explainer.has_baseline(people.cells[pairs.person], pairs.own))
+    if people.sample_weight is not None:
+        weighs = (people.weight[pairs.person] > 0) & (pool.weight[pairs.other] > 0) & (pool.weight[pairs.own] > 0)
+        pairs = pairs.where(weighs)  # a triple of three who are counted
     scored = _scored(reference, people, pool, pairs, decision_threshold)
     within = _weights_within(pool, pairs)
     means = {name: pairs.person_mean(within[0] * values) for name, values in _by_person(scored).items()}
@@ -371,7 +374,7 @@ def _triples(
     difference = scored.pair[kept] - scored.placebo[kept]
     limits = [*range(1, N_NEAR + 1), np.inf]
     n_within = [np.bincount(person, rank <= limit, minlength=len(people))[person] for limit in limits]
-    of_triple, of_pair = (people.weight[person] * np.nan_to_num(values[kept], nan=0.0) for values in within)
+    of_triple, of_pair = (people.weight[person] * values[kept] for values in within)
     return Triples(
         person=person + first_person,
         unit=units[person],
@@ -414,7 +417,7 @@ def _weights_within(pool: People, pairs: PlaceboPairs) -> tuple[Floats, Floats]:
 
     Near a person, the people of a sample are not drawn alike either. Matches and placebos count by their sampling
     weights, so that each person is compared with those whom the population has there. A triple weighs what its match
-    and its placebo weigh together, which treats the two alike. NaN where all weigh 0: the person is not compared.
+    and its placebo weigh together, which treats the two alike.
     """
     if pool.sample_weight is None:
         ones = np.ones(len(pairs))
@@ -422,8 +425,7 @@ def _weights_within(pool: People, pairs: PlaceboPairs) -> tuple[Floats, Floats]:
     cell, match = pairs.person * pairs.reason.shape[1] + pairs.other_group, pool.sample_weight[pairs.other]
 
     def relative(weight: Floats) -> Floats:
-        with np.errstate(invalid="ignore"):
-            share: Floats = weight * np.bincount(cell)[cell] / np.bincount(cell, weight)[cell]
+        share: Floats = weight * np.bincount(cell)[cell] / np.bincount(cell, weight)[cell]
         return share
 
     return relative(match * pool.sample_weight[pairs.own]), relative(match)
