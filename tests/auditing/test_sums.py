@@ -14,16 +14,18 @@ from evenhand.metrics.roc import auc
 def _scores(rng, n=3000):
     score = np.round(rng.random(n), 3)
     group, label = rng.integers(0, 3, n), rng.integers(0, 2, n)
-    return score, group, label, (score >= 0.5).astype(int)
+    return score, group, label, (score >= 0.5).astype(int), rng.integers(1, 4, n).astype(float)
 
 
 def test_counts_of_parts_are_those_of_the_whole(rng):
     columns = _scores(rng)
-    whole = ScoreCounts.of(*columns)
-    parts = ScoreCounts.of(*(c[:700] for c in columns)) + ScoreCounts.of(*(c[700:] for c in columns))
-    for name in ("score", "group", "label", "decision", "count"):
+    whole = ScoreCounts.of_people(*columns)
+    parts = ScoreCounts.of_people(*(c[:700] for c in columns)) + ScoreCounts.of_people(*(c[700:] for c in columns))
+    for name in ("score", "group", "label", "decision", "count", "weight", "square"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
     assert whole.count.sum() == 3000
+    assert whole.weight.sum() == columns[4].sum()
+    assert whole.square.sum() == (columns[4] ** 2).sum()
     assert (np.diff(whole.score) >= 0).all()
     assert auc(whole.label, whole.score, whole.count) == pytest.approx(auc(columns[2], columns[0]), rel=1e-12)
 
@@ -34,12 +36,12 @@ def test_very_many_scores_are_rounded_and_decisions_are_not(rng, monkeypatch):
     score[:2] = [0.0, 1.0]
     label, group = (rng.random(20_000) < score).astype(int), rng.integers(0, 2, 20_000)
     decision = (score >= 0.5).astype(int)
-    exact = ScoreCounts.of(score, group, label, decision)
+    columns = (score, group, label, decision, np.ones(20_000))
+    exact = ScoreCounts.of_people(*columns)
     monkeypatch.setattr(sums, "_MOST_SCORES", 5000)
     monkeypatch.setattr(sums, "_STEPS_PER_LOGIT", 256)
-    rounded = ScoreCounts.of(score, group, label, decision)
-    parts = ScoreCounts.of(*(c[:9000] for c in (score, group, label, decision)))
-    parts += ScoreCounts.of(*(c[9000:] for c in (score, group, label, decision)))
+    rounded = ScoreCounts.of_people(*columns)
+    parts = ScoreCounts.of_people(*(c[:9000] for c in columns)) + ScoreCounts.of_people(*(c[9000:] for c in columns))
     np.testing.assert_array_equal(rounded.score, parts.score)
     np.testing.assert_array_equal(rounded.count, parts.count)
     assert len(rounded.score) < len(exact.score)

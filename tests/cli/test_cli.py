@@ -305,6 +305,33 @@ def test_decisions_and_ids_are_columns_and_no_inputs(evenhand, risky, tmp_path):
     assert "Did you mean 'number'?" in err
 
 
+def test_sampling_weights_are_a_column_and_no_input(evenhand, risky, tmp_path):
+    table = pd.read_csv(risky / "loans.csv").drop(columns="good")
+    table["weight"] = 1 + np.arange(len(table)) % 4
+    table.to_csv(tmp_path / "loans.csv", index=False)
+    (tmp_path / "audit.toml").write_text('sample_weight = "weight"\n', encoding="utf-8")
+    arguments = ["audit", tmp_path / "loans.csv", *RISKY, "--label", "default", "--favorable", "low", "--no-evidence"]
+    found = {}
+    for name, given in {
+        "option": ["--model", risky / "model.joblib", "--sample-weight", "weight"],
+        "toml": ["--model", risky / "model.joblib", "--config", tmp_path / "audit.toml"],
+        "streamed": ["--model", risky / "model.joblib", "--sample-weight", "weight", "--stream"],
+        "fitted": ["--sample-weight", "weight"],
+    }.items():
+        code, _, err = evenhand(*arguments, *given, "--out", tmp_path / name)
+        assert code == 0, err
+        found[name] = json.loads((tmp_path / name / "audit.json").read_text())
+    assert found["option"]["data"]["n_features"] == 3
+    assert found["option"]["weighting"]["n_effective"] == pytest.approx(len(table) * 6.25 / 7.5)
+    for name in ("toml", "streamed"):
+        assert found[name]["weighting"] == found["option"]["weighting"]
+        assert found[name]["outcome"]["auc"] == pytest.approx(found["option"]["outcome"]["auc"], rel=1e-12)
+    assert found["fitted"]["weighting"]["n_people"] == found["fitted"]["data"]["n_people"]
+    code, _, err = evenhand(*arguments, "--sample-weight", "region", "--out", tmp_path / "wrong")
+    assert code == 2
+    assert "names columns absent from the data: ['region']" in err
+
+
 def test_a_quick_look_is_at_2000_people_and_says_so(evenhand, risky, tmp_path):
     arguments = ["audit", risky / "loans.csv", "--model", risky / "model.joblib", *RISKY, "--drop", "good"]
     arguments += ["--label", "default", "--favorable", "low", "--quick", "--out", tmp_path]

@@ -28,6 +28,10 @@ class Part:
     scores: np.ndarray
 
     @property
+    def pair_weight(self):
+        return np.ones(len(self.person))
+
+    @property
     def person_row(self):
         return self.person
 

@@ -27,7 +27,7 @@ from evenhand.metrics import (
 )
 
 PUBLIC = (adjustment, cec, clustering, disparity, excess, outcomes, proxies, regimes, related, roc, score_gap)
-HELPERS = {"checks", "estimate", "influence", "sharing"}
+HELPERS = {"checks", "estimate", "influence", "sharing", "weights"}
 NOT_METRICS = {"practical_significance", "smallest_row", "statistical_significance"}
 
 FACTOR = 4.0  # a power of two, so that scaling rounds nothing
@@ -205,6 +205,10 @@ class GapPart:
     label: np.ndarray
     finances: np.ndarray
     score_gaps: np.ndarray
+
+    @property
+    def pair_weight(self):
+        return np.ones(len(self.person))
 
     @property
     def unit(self):

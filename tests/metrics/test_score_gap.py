@@ -21,6 +21,7 @@ class Pairs:
     label: np.ndarray
     finances: np.ndarray
     score_gaps: np.ndarray
+    pair_weight: np.ndarray
 
     @property
     def unit(self):
@@ -55,14 +56,19 @@ def made(rng, n=120, k=2, gap=0.0, n_each=3, n_columns=3, n_outside=0):
         label=label[i],
         finances=points[i],
         score_gaps=np.column_stack([own[i] - own[j], (own[i] - own[j]).sum(axis=1)]),
+        pair_weight=np.ones(len(i)),
     )
     return pairs, FinanceControls.of(points)
 
 
+def weighted(pairs, rng):
+    """The same with sampling weights."""
+    return replace(pairs, pair_weight=rng.uniform(0.2, 4, len(pairs.person)))
+
+
 def weights_of(pairs):
-    share = 1 / np.bincount(pairs.person)[pairs.person]
-    n = [len(np.unique(pairs.person[pairs.group == g])) for g in (0, 1)]
-    return share * 0.5 / np.array(n)[pairs.group]
+    share = pairs.pair_weight / np.bincount(pairs.person)[pairs.person]
+    return share * 0.5 / np.bincount(pairs.group, share)[pairs.group]
 
 
 def regressors_of(pairs, controls):
@@ -70,8 +76,10 @@ def regressors_of(pairs, controls):
     return np.column_stack([np.where(pairs.group == 1, 1.0, -1.0), controls.difference(pairs, rows)])
 
 
-def test_gaps_are_the_coefficients_of_a_weighted_regression(rng):
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_gaps_are_the_coefficients_of_a_weighted_regression(rng, is_weighted):
     pairs, controls = made(rng)
+    pairs = weighted(pairs, rng) if is_weighted else pairs
     found = group_gap(lambda: iter([pairs]), controls, 1, 0)
     X, w = regressors_of(pairs, controls), weights_of(pairs)
     for k, column in enumerate(found.columns):
@@ -79,8 +87,10 @@ def test_gaps_are_the_coefficients_of_a_weighted_regression(rng):
 
 
 @pytest.mark.parametrize("n_outside", [0, 30])
-def test_errors_are_those_of_a_loop_over_people(rng, n_outside):
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_errors_are_those_of_a_loop_over_people(rng, n_outside, is_weighted):
     pairs, controls = made(rng, n_outside=n_outside)
+    pairs = weighted(pairs, rng) if is_weighted else pairs
     if n_outside:  # people outside the reference are no one's match
         pairs = pairs.taken(np.flatnonzero(pairs.other >= n_outside))
     found = group_gap(lambda: iter([pairs]), controls, 1, 0)
@@ -97,6 +107,43 @@ def test_errors_are_those_of_a_loop_over_people(rng, n_outside):
             leverage += (linear[pairs.person == v].sum() - linear[pairs.other == v].sum()) ** 2
         pooled = leverage * np.sum(w * fit.resid**2) / 2
         assert column.standard_error == pytest.approx(np.sqrt(max(squares, pooled)), rel=1e-7)
+
+
+def test_errors_of_weighted_pairs_are_those_of_clustered_regressions(rng):
+    """Of matches who serve once each: what people share and what matches share, both by statsmodels."""
+    n, n_each = 1500, 2
+    person, group = np.repeat(np.arange(n), n_each), np.arange(n) % 2
+    other = n + rng.permutation(len(person))
+    points = rng.normal(size=(n + len(person), 1))
+    weight = rng.uniform(0.2, 4, n)[person] * rng.uniform(0.5, 1.5, len(person))
+    noise = (rng.normal(size=n)[person] + rng.normal(size=len(person))) * weight  # not the same for all weights
+    gaps = np.where(group[person] == 1, 0.3, -0.3) + noise
+    pairs = Pairs(
+        person, np.full(len(person), -1), other, group[person], 1 - group[person], rng.integers(0, 2, n)[person],
+        points[person], gaps[:, None], weight,
+    )  # fmt: skip
+    controls = FinanceControls.of(points)
+    (found,) = group_gap(lambda: iter([pairs]), controls, 1, 0).columns
+    regression = sm.WLS(gaps, regressors_of(pairs, controls), weights=weights_of(pairs))
+    by_person = regression.fit(
+        cov_type="cluster", cov_kwds={"groups": person, "use_correction": False, "df_correction": False}
+    )
+    assert found.value == pytest.approx(by_person.params[0], rel=1e-9)
+    variance = by_person.bse[0] ** 2 + regression.fit(cov_type="HC0").bse[0] ** 2
+    assert found.standard_error == pytest.approx(np.sqrt(variance), rel=0.01)
+
+
+def test_pairs_that_weigh_nothing_are_as_good_as_absent(rng):
+    pairs, controls = made(rng)
+    absent = np.isin(pairs.person, np.arange(20))
+    zero = replace(pairs, pair_weight=np.where(absent, 0.0, 1.0))
+    with_zeros, without = (
+        group_gap(lambda p=p: iter([p]), controls, 1, 0) for p in (zero, pairs.taken(np.flatnonzero(~absent)))
+    )
+    assert with_zeros.n_people == without.n_people
+    assert with_zeros.n_pairs == without.n_pairs
+    for one, other in zip(with_zeros.columns, without.columns, strict=True):
+        assert {**vars(one), "note": 0} == pytest.approx({**vars(other), "note": 0}, rel=1e-9, nan_ok=True)
 
 
 def test_decisions_have_the_degrees_of_freedom_of_their_people(rng):
@@ -142,7 +189,7 @@ def decided(rng, n, share, flips, unlike=0.0):
         extra = weight * (inputs - unlike * group)
         gaps = (score[j] + extra[i] >= limit).astype(float) - (score[j] + extra[j] >= limit)
         low, high = (weight, high) if np.abs(gaps).mean() < flips else (low, weight)
-    found = Pairs(i, i, j, group[i], group[j], label[i], points[i], gaps[:, None])
+    found = Pairs(i, i, j, group[i], group[j], label[i], points[i], gaps[:, None], np.ones(len(i)))
     controls = FinanceControls.of(points)
     return group_gap(lambda: iter([found]), controls, 1, 0, decisions=[0]).columns[0]
 

@@ -16,7 +16,13 @@ Floats = NDArray[np.float64]
 
 
 def label_group_baselines(
-    X: ArrayLike, y: ArrayLike, group: ArrayLike, *, skip_missing: bool = False, categorical: Sequence[int] = ()
+    X: ArrayLike,
+    y: ArrayLike,
+    group: ArrayLike,
+    *,
+    skip_missing: bool = False,
+    categorical: Sequence[int] = (),
+    sample_weight: ArrayLike | None = None,
 ) -> Floats:
     """Mean features of each (label, group) cell (the paper's Principle 1); of a category, the most common.
 
@@ -37,10 +43,12 @@ def label_group_baselines(
     categorical
         Columns of `X` that hold codes of categories. NaN and codes below 0 stand for no known category, and are
         skipped.
+    sample_weight
+        How much each person counts, of shape (n,); by default all the same.
 
     Returns
     -------
-    ndarray of shape (2, G, d); NaN where a cell has no one in it, or no known value.
+    ndarray of shape (2, G, d); NaN where a cell has no one in it who counts, or no known value.
 
     Raises
     ------
@@ -54,28 +62,42 @@ def label_group_baselines(
            [[ 5.], [ 7.]]])
     >>> label_group_baselines([[1.0], [3.0], [3.0]], [1, 1, 1], [0, 0, 0], categorical=[0])[1]
     array([[3.]])
+    >>> label_group_baselines([[1.0], [3.0]], [1, 1], [0, 0], sample_weight=[1, 3])[1]
+    array([[2.5]])
     """
 
-    def row(members: Floats) -> Floats:
-        known = (~np.isnan(members)).sum(axis=0) if skip_missing else np.full(members.shape[1], len(members))
-        total = np.nansum(members, axis=0) if skip_missing else members.sum(axis=0)
+    def row(members: Floats, weight: Floats | None) -> Floats:
+        weighed = members if weight is None else members * weight[:, None]
+        total = np.nansum(weighed, axis=0) if skip_missing else weighed.sum(axis=0)
+        each = np.ones(len(members)) if weight is None else weight
+        size = each @ ~np.isnan(members) if skip_missing else np.full(members.shape[1], each.sum())
         found: Floats = np.full(members.shape[1], np.nan)
-        np.divide(total, known, out=found, where=known > 0)
+        np.divide(total, size, out=found, where=size > 0)
         for column in categorical:
-            found[column] = _most_common(members[:, column])
+            found[column] = _most_common(members[:, column], weight)
         return found
 
-    return _by_cell(row, X, in_row_order(y, X, "y"), in_row_order(group, X, "group"), categorical)
+    weights = (
+        None if sample_weight is None else np.asarray(in_row_order(sample_weight, X, "sample_weight"), dtype=float)
+    )
+    return _by_cell(row, X, in_row_order(y, X, "y"), in_row_order(group, X, "group"), weights, categorical)
 
 
-def _most_common(codes: Floats) -> float:
+def _most_common(codes: Floats, weight: Floats | None) -> float:
     """The most common code, the lowest of several; NaN without a known one."""
-    values, counts = np.unique(codes[codes >= 0], return_counts=True)
+    known = codes >= 0 if weight is None else (codes >= 0) & (weight > 0)
+    values, place = np.unique(codes[known], return_inverse=True)
+    counts = np.bincount(place, None if weight is None else weight[known])
     return float(values[counts.argmax()]) if len(values) else np.nan
 
 
 def _by_cell(
-    row: Callable[[Floats], Floats], X: ArrayLike, y: ArrayLike, group: ArrayLike, categorical: Sequence[int]
+    row: Callable[[Floats, Floats | None], Floats],
+    X: ArrayLike,
+    y: ArrayLike,
+    group: ArrayLike,
+    weights: Floats | None,
+    categorical: Sequence[int],
 ) -> Floats:
     """A row made of the people of each (label, group) cell, of shape (2, G, d); NaN where there is no one."""
     values = np.asarray(X, dtype=np.float64)
@@ -92,9 +114,14 @@ def _by_cell(
     absent = [column for column in categorical if not 0 <= column < values.shape[1]]
     if absent:
         raise InvalidInputError(f"`categorical` must name columns 0..{values.shape[1] - 1} of `X`, got {absent}.")
+    if weights is not None and weights.shape != labels.shape:
+        raise InvalidInputError(
+            f"`sample_weight` has shape {weights.shape} for {len(labels)} rows; give one weight each."
+        )
     n_groups = int(codes.max(initial=-1)) + 1
     cell = labels.astype(np.int64) * n_groups + codes
     found = np.full((2 * n_groups, values.shape[1]), np.nan)
     for index in np.unique(cell):
-        found[index] = row(values[cell == index])
+        inside = cell == index
+        found[index] = row(values[inside], None if weights is None else weights[inside])
     return found.reshape(2, n_groups, -1)

@@ -13,17 +13,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.auditing.direction import own_score
+from evenhand.auditing.distributions import scaled_distributions
 from evenhand.auditing.evidence import Evidence, gather_evidence
 from evenhand.auditing.finished import FinishedBatches, Merged
 from evenhand.auditing.identities import fingerprint_of, shown_prints
 from evenhand.auditing.q_values import write_q_values
-from evenhand.auditing.quantiles import quantiles_of_parts
+from evenhand.auditing.quantiles import quantiles_of_parts, weighted_quantiles_of_parts
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.reservations import reservations_of
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairSource
 from evenhand.auditing.summary import Outcome, PairMetrics, Provenance
 from evenhand.auditing.sums import AuditSums, ScoreCounts
+from evenhand.auditing.weighting import Weighting
 from evenhand.matching import MatchDiagnostics
 from evenhand.matching.diagnostics import QUANTILES
 from evenhand.metrics.disparity import (
@@ -38,6 +40,7 @@ from evenhand.metrics.disparity import (
 )
 from evenhand.metrics.outcomes import group_outcomes, outcome_metrics
 from evenhand.metrics.proxies import ProxyScreen, proxy_screen
+from evenhand.metrics.weights import RowWeights
 from evenhand.system.hashing import person_hash
 
 __all__ = ["FINISHING_STEPS", "PROXY_PEOPLE", "assemble", "screened_people"]
@@ -92,8 +95,9 @@ def assemble(
     """
     sums, settings = merged.sums, reference.settings
     names = reference.pool.groups.names
+    weighting = None if reference.pool.sample_weight is None else Weighting.of(sums, names)
     matching = _matching(reference, batches, merged)
-    quantiles = quantiles_of_parts(lambda: _scores(batches, merged.numbers), (0.5, 0.9))
+    median, p90 = _pair_quantiles(reference, batches, merged, "cec", (0.5, 0.9))
     advance("quantiles")
     outcome = _outcome(sums, reference)
     advance("outcomes")
@@ -119,41 +123,61 @@ def assemble(
         proxies=screen,
         settings=asdict(settings),
         provenance=provenance,
-        warnings=(*reservations, *notes),
-        pair_metrics=PairMetrics.of(sums, names, (quantiles[0], quantiles[1]), merged.distributions),
+        warnings=(*reservations, *(weighting.reservations() if weighting else ()), *notes),
+        pair_metrics=PairMetrics.of(sums, names, (median, p90), _distributions(merged, weighting)),
         source=source,
         stream=stream,
         folder=folder,
+        weighting=weighting,
     )
 
 
 def _matching(reference: AuditReference, batches: FinishedBatches, merged: Merged) -> MatchDiagnostics:
-    def distances() -> Iterator[Floats]:
-        for number in merged.numbers:
-            match, distance = batches.pair_column(number, "match", "distance")
-            yield distance[match >= 0]
-
     matcher = reference.matcher
+    distances = _pair_quantiles(reference, batches, merged, "distance", QUANTILES)
     return merged.sums.matching.diagnostics(
-        dict(zip(QUANTILES, quantiles_of_parts(distances, QUANTILES), strict=True)),
+        dict(zip(QUANTILES, distances, strict=True)),
         matcher.points,
         matcher.groups,
         matcher.group_names,
         matcher.space,
+        reference.pool.sample_weight,
     )
 
 
-def _scores(batches: FinishedBatches, numbers: Sequence[int]) -> Iterator[Floats]:
-    for number in numbers:
-        (cec,) = batches.pair_column(number, "cec")
-        yield cec[~np.isnan(cec)]
+def _pair_quantiles(
+    reference: AuditReference, batches: FinishedBatches, merged: Merged, column: str, shares: Sequence[float]
+) -> list[float]:
+    """Quantiles of a column of the pair table, of pairs that have a value; weighted where people weigh unequally."""
+    if reference.pool.sample_weight is None:
+        return quantiles_of_parts(lambda: (v[np.isfinite(v)] for (v,) in _columns(batches, merged, column)), shares)
+
+    def counted() -> Iterator[tuple[Floats, Floats]]:
+        for values, weight in _columns(batches, merged, column, "sample_weight"):
+            kept = np.isfinite(values) & (weight > 0)
+            yield values[kept], weight[kept]
+
+    if merged.sums.scores.weights.is_equal:
+        return quantiles_of_parts(lambda: (values for values, _ in counted()), shares)
+    return weighted_quantiles_of_parts(counted, shares)
+
+
+def _columns(batches: FinishedBatches, merged: Merged, *names: str) -> Iterator[list[NDArray[Any]]]:
+    return (batches.pair_column(number, *names) for number in merged.numbers)
+
+
+def _distributions(merged: Merged, weighting: Weighting | None) -> Mapping[str, Any]:
+    """Histograms of the pairs; weights are scaled to a mean of 1."""
+    if weighting is None:
+        return merged.distributions
+    return scaled_distributions(merged.distributions, weighting.n_counted / float(merged.sums.weights[:, 1].sum()))
 
 
 def _outcome(sums: AuditSums, reference: AuditReference) -> Outcome:
     """What the model decides, by group."""
     rows, settings, names = sums.scores, reference.settings, reference.pool.groups.names
     favorable = settings.favorable or "high"
-    labels, decision, score, codes, times = rows.label, rows.decision, rows.score, rows.group, rows.count
+    labels, decision, score, codes, times = rows.label, rows.decision, rows.score, rows.group, rows.weights
     outcomes = group_outcomes(labels, decision, score, codes, names, times)
     return Outcome(
         metrics=outcome_metrics(labels, decision, score, outcomes, times),
@@ -178,6 +202,8 @@ def _calibration(rows: ScoreCounts, reference: AuditReference) -> CalibrationTab
     why = reference.scope.not_possible.get("errors", "")
     if not reference.model.has_probabilities:
         why = f"The {reference.model.kind} gives a margin, not a probability: calibrate it to compare it with labels."
+    elif not rows.weights.is_equal:
+        why = why or "Calibration by group is not computed for people with sampling weights."
     if why:
         return CalibrationTable(outcome, (), why)
     found = group_calibration(
@@ -191,11 +217,12 @@ def _calibration(rows: ScoreCounts, reference: AuditReference) -> CalibrationTab
     return CalibrationTable(outcome, tuple(found))
 
 
-def _segments(counts: Mapping[str, NDArray[np.int64]], names: tuple[str, ...]) -> tuple[Any, ...]:
-    values = list(counts)
-    place, group, decision = np.nonzero(np.stack([counts[value] for value in values]))
-    times = np.stack([counts[value] for value in values])[place, group, decision]
-    segment = np.asarray(values, dtype=object)[place]
+def _segments(counts: Mapping[str, Floats], names: tuple[str, ...]) -> tuple[Any, ...]:
+    cells = np.stack(list(counts.values()))
+    place, group, decision = np.nonzero(cells[..., 0])
+    count, total, squares = cells[place, group, decision].T
+    segment = np.asarray(list(counts), dtype=object)[place]
+    times = RowWeights(count.astype(np.int64), total, squares)
     return tuple(segmented_approvals(decision, group, segment, names=names, frequency=times))
 
 
@@ -250,8 +277,8 @@ def _feature_table(
     sums: AuditSums, features: list[str], names: tuple[str, ...], evidence: Evidence | None
 ) -> pd.DataFrame:
     """Each feature's mean part of the CEC score, its share, its part of the excess, its mean attribution by group."""
-    n_scored = int(sums.n_scored.sum())
-    contribution = sums.contributions / n_scored if n_scored else np.full(len(features), np.nan)
+    scored = float(sums.scored.sum())
+    contribution = sums.contributions / scored if scored else np.full(len(features), np.nan)
     columns: dict[str, Any] = {
         "feature": features,
         "contribution": contribution,
@@ -265,8 +292,8 @@ def _feature_table(
             "excess_ci_high": [e.ci_high for e in estimates],
         }
     for code, name in enumerate(names):
-        n = int(sums.n_people[code])
-        columns[f"mean attribution: {name}"] = sums.attributions[code] / n if n else np.nan
+        weight = float(sums.weights[code, 1])
+        columns[f"mean attribution: {name}"] = sums.attributions[code] / weight if weight else np.nan
     return pd.DataFrame(columns).sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
 
 

@@ -19,7 +19,14 @@ from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.limited import limited
 from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable, RegressionOptions
-from evenhand.auditing.people import People, check_finances_apart, check_known_groups, with_cut_offs
+from evenhand.auditing.people import (
+    People,
+    check_finances_apart,
+    check_known_groups,
+    in_unit_of,
+    weight_unit,
+    with_cut_offs,
+)
 from evenhand.auditing.reference import AuditReference, audited_model, settled_threshold
 from evenhand.auditing.regressed import wanted_outcomes, with_regressions
 from evenhand.auditing.result import AuditResult
@@ -38,6 +45,7 @@ from evenhand.inputs.validation import (
     as_ids,
     as_labels,
     as_table,
+    as_weights,
     check_columns,
 )
 from evenhand.models.dispatch import AttributionChoice
@@ -65,6 +73,7 @@ def audit(
     attribution: AttributionChoice = AuditOptions.attribution,
     by: Any = None,  # noqa: ANN401 - any column or table
     clusters: Any = None,  # noqa: ANN401 - any column
+    sample_weight: Any = None,  # noqa: ANN401 - any column
     evidence: bool = AuditOptions.evidence,
     limits: Mapping[str, float] | None = AuditOptions.limits,
     regressions: bool = RegressionOptions.regressions,
@@ -95,8 +104,8 @@ def audit(
         Columns of `X` on which people are comparable.
     reference
         `(X, y, sensitive_features)` of the people to match in and to take baselines from, usually the training data, or
-        the same by name, with `decisions`, `ids`, `clusters` and `by` if there are; by default the audited people
-        themselves.
+        the same by name, with `decisions`, `ids`, `clusters`, `by` and `sample_weight` if there are; by default the
+        audited people themselves.
     decisions
         Decisions that were made, 1 for a favorable one: for policy rules, or a manual review. They take the place of
         scores at the threshold in regimes, approvals and outcome metrics, of people and of their matches.
@@ -124,6 +133,10 @@ def audit(
         Which rows are the same applicant, or the same household: one value per row. They are never compared with each
         other, and count as one in every standard error. By default rows alike in all inputs are taken for one
         applicant, up to four of them.
+    sample_weight
+        How many people of the population each row stands for, up to a common factor: of a survey, or of a file in which
+        a group is oversampled. Estimates are then those of the population, and standard errors those of the sample.
+        Rows with a weight of 0 are not counted. By default everyone weighs the same.
     evidence
         Whether to compare with placebo pairs and to screen for proxies. Without, the audit takes less than half the
         time and says nothing of noise.
@@ -188,6 +201,7 @@ def audit(
         "ids": ids,
         "clusters": clusters,
         "by": by,
+        "sample_weight": sample_weight,
     }
     people, pool = checked_people(audited, table, given, reference, options)
     check_finances_apart(pool, financial)
@@ -268,7 +282,7 @@ def sensitivity(
     return pd.DataFrame([row(left_out) for left_out in ("none", *features)])
 
 
-_OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids", "clusters", "by")
+_OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids", "clusters", "sample_weight", "by")
 
 
 def checked_people(
@@ -281,6 +295,7 @@ def checked_people(
     """The audited people and the pool they are matched in, with one coding of the groups."""
     people = _people(model, table, given, options)
     if reference is None:
+        people = in_unit_of(people, people.sample_weight)
         return people, people
     parts = _parts_of(reference)
     pool_table = model.aligned(as_table(parts["X"], "reference X"), "reference X")
@@ -295,6 +310,7 @@ def checked_people(
     for name, what, why in (
         ("decisions", "`decisions` are", "since matches come from there"),
         ("clusters", "`clusters` are", "since the same applicants may be in both"),
+        ("sample_weight", "`sample_weight` is", "since matches and baselines come from there"),
     ):
         if (getattr(people, name) is None) != (getattr(pool, name) is None):
             raise InvalidInputError(
@@ -302,7 +318,8 @@ def checked_people(
                 f'`reference={{"X": ..., "y": ..., "sensitive_features": ..., "{name}": ...}}` with `{name}`.'
             )
     check_known_groups(people.groups, pool.groups.names)
-    return replace(people, groups=people.groups.recoded(pool.groups.names)), pool
+    people = replace(people, groups=people.groups.recoded(pool.groups.names))
+    return in_unit_of(people, pool.sample_weight), in_unit_of(pool, pool.sample_weight)
 
 
 def _people(
@@ -311,8 +328,10 @@ def _people(
     """People from what a user gave of them."""
     n = len(table)
     rows = {name: in_row_order(values, given["X"], f"{of}{name}") for name, values in given.items() if name != "X"}
-    decisions, ids, clusters = (rows.get(name) for name in ("decisions", "ids", "clusters"))
+    decisions, ids, clusters, weights = (rows.get(name) for name in _OF_REFERENCE[3:7])
     has_labels = rows["y"] is not None or model.needs_labels
+    weights = None if weights is None else as_weights(weights, n, f"{of}sample_weight")
+    weight_unit(weights, f"{of}sample_weight")  # refuses weights that are all 0
     people = People(
         table,
         model.encode(table, f"{of}X"),
@@ -323,6 +342,7 @@ def _people(
         clusters=None if clusters is None else as_clusters(clusters, n, f"{of}clusters"),
         known_by=model.identifying(table),
         has_labels=has_labels,
+        sample_weight=weights,
     )
     return with_cut_offs(people, options, by_columns(rows.get("by"), n), "the reference" if of else "`X`")
 
@@ -335,7 +355,7 @@ def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[st
             return reference
         raise InvalidInputError(
             "`reference` by name must have 'X', 'y' and 'sensitive_features', and may have 'decisions', 'ids', "
-            f"'clusters' and 'by', got {sorted(map(str, reference))}."
+            f"'clusters', 'sample_weight' and 'by', got {sorted(map(str, reference))}."
         )
     if not isinstance(reference, (tuple, list)) or len(reference) != 3:
         raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -77,12 +78,14 @@ class BatchFindings:
         pairs, scored = self.pairs, self.scored
         cell = (pairs.person, pairs.other_group)
         names = np.asarray(self.people.groups.names, dtype=object)
-        ids: dict[str, NDArray[np.object_]] = {}
+        further: dict[str, NDArray[Any]] = {}
         if self.people.ids is not None:
-            ids["person_id"] = self.people.ids[pairs.person]
+            further["person_id"] = self.people.ids[pairs.person]
         if self.match_ids is not None:
-            ids["match_id"] = self.match_ids[pairs.match]
-            ids["match_id"][pairs.match < 0] = None
+            further["match_id"] = self.match_ids[pairs.match]
+            further["match_id"][pairs.match < 0] = None
+        if self.people.sample_weight is not None:
+            further["sample_weight"] = self.people.sample_weight[pairs.person]
         return pd.DataFrame(
             {
                 "person": pairs.person,
@@ -103,7 +106,7 @@ class BatchFindings:
                 "shared_reasons": scored.shared_reasons,
                 "q_value": np.nan,
                 "is_negligible": scored.is_negligible,
-                **ids,
+                **further,
             }
         )
 
@@ -208,7 +211,15 @@ def explained_by_label(reference: AuditReference, people: People) -> Callable[[]
     """
     pool, settings = reference.pool, reference.settings
     one_group = np.zeros(len(pool), dtype=np.int64)
-    explainer = Explainer.of(reference.model, pool.x, pool.labels, one_group, settings.n_steps, settings.method)
+    explainer = Explainer.of(
+        reference.model,
+        pool.x,
+        pool.labels,
+        one_group,
+        settings.n_steps,
+        settings.method,
+        sample_weight=pool.sample_weight,
+    )
     return partial(_explained, explainer, people)
 
 

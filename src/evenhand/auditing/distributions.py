@@ -22,6 +22,7 @@ __all__ = [
     "histogram_of",
     "merge_distributions",
     "pair_distributions",
+    "scaled_distributions",
 ]
 
 CEC_EDGES = np.round(np.linspace(0, 1, 51), 3)
@@ -32,7 +33,7 @@ PLANE_EDGES = (np.round(np.linspace(-1, 1, 41), 3), np.round(np.linspace(0, 1, 2
 
 
 def pair_distributions(pairs: pd.DataFrame) -> dict[str, Any]:
-    """Counts of pairs by group, enough to draw the charts of a report.
+    """Counts of pairs by group, enough to draw the charts of a report; sums of weights where people have them.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def pair_distributions(pairs: pd.DataFrame) -> dict[str, Any]:
         "plane": {
             "difference_edges": PLANE_EDGES[0].tolist(),
             "cec_edges": PLANE_EDGES[1].tolist(),
-            "cells": _cells(difference, scored["cec"].to_numpy(dtype=float)),
+            "cells": _cells(difference, scored["cec"].to_numpy(dtype=float), _weight(scored)),
         },
         "regimes": _regimes(scored, groups),
     }
@@ -118,16 +119,43 @@ def merge_distributions(first: Mapping[str, Any], second: Mapping[str, Any]) -> 
     plane, other = first["plane"], second["plane"]
     for edges in ("difference_edges", "cec_edges"):
         _check_edges("plane", plane[edges], other[edges])
-    cells: dict[tuple[int, int], int] = {}
+    cells: dict[tuple[int, int], float] = {}
     for column, row, n in [*plane["cells"], *other["cells"]]:
         cells[column, row] = cells.get((column, row), 0) + n
     merged["plane"] = {**plane, "cells": [[*place, n] for place, n in sorted(cells.items())]}
-    none = dict.fromkeys(REGIMES, 0)
+    none: dict[str, float] = dict.fromkeys(REGIMES, 0)
     merged["regimes"] = {
         group: {r: first["regimes"].get(group, none)[r] + second["regimes"].get(group, none)[r] for r in REGIMES}
         for group in sorted({*first["regimes"], *second["regimes"]})
     }
     return merged
+
+
+def scaled_distributions(distributions: Mapping[str, Any], factor: float) -> dict[str, Any]:
+    """Distributions with every count multiplied by a factor.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> row = dict(person=0, group="a", score=0.7, match_score=0.5, cec=0.31, placebo_cec=0.2, distance=1.0, regime="B")
+    >>> scaled_distributions(pair_distributions(pd.DataFrame([row])), 0.5)["regimes"]["a"]["B"]
+    0.5
+    """
+
+    def counts(found: Mapping[str, Any]) -> dict[str, list[float]]:
+        return {group: [factor * n for n in numbers] for group, numbers in found.items()}
+
+    histograms = {
+        name: {**distributions[name], "counts": counts(distributions[name]["counts"])}
+        for name in ("cec", "placebo_cec", "distance", "score")
+    }
+    plane = distributions["plane"]
+    regimes = distributions["regimes"].items()
+    return {
+        **histograms,
+        "plane": {**plane, "cells": [[column, row, factor * n] for column, row, n in plane["cells"]]},
+        "regimes": {group: {regime: factor * n for regime, n in found.items()} for group, found in regimes},
+    }
 
 
 def _check_edges(name: str, first: list[float], second: list[float]) -> None:
@@ -138,29 +166,41 @@ def _check_edges(name: str, first: list[float], second: list[float]) -> None:
         )
 
 
-def _by_group(
-    table: pd.DataFrame, column: str, edges: NDArray[np.float64], groups: list[str]
-) -> dict[str, list[float] | dict[str, list[int]]]:
-    of = table["group"].astype(str).to_numpy()
+def _weight(pairs: pd.DataFrame) -> NDArray[np.float64] | None:
+    return pairs["sample_weight"].to_numpy(dtype=float) if "sample_weight" in pairs.columns else None
+
+
+def _by_group(table: pd.DataFrame, column: str, edges: NDArray[np.float64], groups: list[str]) -> dict[str, Any]:
+    of, weight = table["group"].astype(str).to_numpy(), _weight(table)
     values = table[column].to_numpy(dtype=float)
-    return {"edges": edges.tolist(), "counts": {name: _counts(values[of == name], edges) for name in groups}}
+    counts = {
+        name: _counts(values[of == name], edges, None if weight is None else weight[of == name]) for name in groups
+    }
+    return {"edges": edges.tolist(), "counts": counts}
 
 
-def _counts(values: ArrayLike, edges: NDArray[np.float64]) -> list[int]:
+def _counts(values: ArrayLike, edges: NDArray[np.float64], weight: NDArray[np.float64] | None) -> list[float]:
     known = np.asarray(values, dtype=float)
-    known = np.minimum(known[np.isfinite(known)], edges[-1])
-    counts: list[int] = np.histogram(known, edges)[0].tolist()
+    finite = np.isfinite(known)
+    known = np.minimum(known[finite], edges[-1])
+    counts: list[float] = np.histogram(known, edges, weights=None if weight is None else weight[finite])[0].tolist()
     return counts
 
 
-def _cells(difference: NDArray[np.float64], cec: NDArray[np.float64]) -> list[list[int]]:
+def _cells(
+    difference: NDArray[np.float64], cec: NDArray[np.float64], weight: NDArray[np.float64] | None
+) -> list[list[float]]:
     """Only bins that have pairs, as most of the plane has none."""
-    counts = np.histogram2d(difference, cec, PLANE_EDGES)[0].astype(int)
+    counts = np.histogram2d(difference, cec, PLANE_EDGES, weights=weight)[0]
     column, row = np.nonzero(counts)
-    cells: list[list[int]] = np.column_stack([column, row, counts[column, row]]).tolist()
-    return cells
+    numbers = counts[column, row] if weight is not None else counts[column, row].astype(int)
+    return [list(cell) for cell in zip(column.tolist(), row.tolist(), numbers.tolist(), strict=True)]
 
 
-def _regimes(scored: pd.DataFrame, groups: list[str]) -> dict[str, dict[str, int]]:
-    of, regime = scored["group"].astype(str).to_numpy(), scored["regime"].to_numpy(dtype=str)
-    return {name: {r: int(((of == name) & (regime == r)).sum()) for r in REGIMES} for name in groups}
+def _regimes(scored: pd.DataFrame, groups: list[str]) -> dict[str, dict[str, float]]:
+    of, regime, weight = scored["group"].astype(str).to_numpy(), scored["regime"].to_numpy(dtype=str), _weight(scored)
+
+    def number(inside: NDArray[np.bool_]) -> float:
+        return int(inside.sum()) if weight is None else float(weight[inside].sum())
+
+    return {name: {r: number((of == name) & (regime == r)) for r in REGIMES} for name in groups}

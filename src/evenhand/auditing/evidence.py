@@ -217,23 +217,24 @@ class _MainQuestion:
 
     def of(self, part: Triples) -> Selection:
         scores = np.column_stack([part.cec - part.placebo_cec, part.input_gap, part.reasoning_gap, part.shared_reasons])
-        return Selection(None, _share(part.n_within[:, -1]), part.controls, np.hstack([scores, part.contributions]))
+        return _selected(part, None, part.n_within[:, -1], part.controls, np.hstack([scores, part.contributions]))
 
 
 @dataclass(frozen=True)
 class _Balanced:
     """The excess of the scores with groups weighing equally, whatever their number of people."""
 
-    n_people: Mapping[int, int]
+    weights: Mapping[int, float]
     n_columns: int = 1
 
     def of(self, part: Triples) -> Selection:
-        everyone = sum(self.n_people.values())
-        factor = np.zeros(max(self.n_people, default=0) + 1)
-        for group, n in self.n_people.items():
-            factor[group] = everyone / (len(self.n_people) * n)
-        share = _share(part.n_within[:, -1]) * factor[part.group]
-        return Selection(None, share, part.controls, (part.cec - part.placebo_cec)[:, None])
+        everyone = sum(self.weights.values())
+        factor = np.zeros(max(self.weights, default=0) + 1)
+        for group, weight in self.weights.items():
+            factor[group] = everyone / (len(self.weights) * weight)
+        difference = (part.cec - part.placebo_cec)[:, None]
+        chosen = _selected(part, None, part.n_within[:, -1], part.controls, difference)
+        return replace(chosen, share=chosen.share * factor[part.group])
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,7 @@ class _RegimeB:
         decision = same.astype(np.float64) - same_placebo
         control = np.column_stack([regime, part.controls, decision])
         rows = np.flatnonzero(_is_near(part))
-        return Selection(rows, _share(part.n_within[rows, _NEAR]), control[rows], difference[rows, None])
+        return _selected(part, rows, part.n_within[rows, _NEAR], control[rows], difference[rows, None])
 
 
 @dataclass(frozen=True)
@@ -324,7 +325,7 @@ class _Weights:
         weights = part.weights[rows]
         if self.n_columns < weights.shape[1]:
             weights = weights[:, list(self.features)]
-        return Selection(rows, _share(part.n_between[rows]), part.controls[rows], sign[:, None] * weights)
+        return _selected(part, rows, part.n_between[rows], part.controls[rows], sign[:, None] * weights)
 
 
 def _is_near(part: Triples) -> Bools:
@@ -333,14 +334,18 @@ def _is_near(part: Triples) -> Bools:
     return is_near
 
 
-def _share(n: Ints) -> Floats:
-    return 1 / n.astype(np.float64)
+def _selected(
+    part: Triples, rows: Ints | None, n_of_person: Ints, control: Floats, difference: NDArray[np.floating]
+) -> Selection:
+    """Some triples, each with its weight over the number of the person's."""
+    weight, each = part.weight if rows is None else part.weight[rows], 1 / n_of_person.astype(np.float64)
+    return Selection(rows, weight * each, control, difference, float(each.sum()))
 
 
 def _cec_of(part: Triples, is_in: Bools, n_of_person: Ints) -> Selection:
     rows = np.flatnonzero(is_in)
     difference = part.cec[rows] - part.placebo_cec[rows]
-    return Selection(rows, _share(n_of_person[rows]), part.controls[rows], difference[:, None])
+    return _selected(part, rows, n_of_person[rows], part.controls[rows], difference[:, None])
 
 
 def _person_column(part: Triples, name: str) -> Ints:
@@ -407,7 +412,7 @@ def estimate_evidence(
     nearest = range(1, min(present.largest_rank, N_NEAR) + 1)
     questions: list[Question[Triples]] = [
         _MainQuestion(len(design.features)),
-        _Balanced(present.n_people),
+        _Balanced(present.weights),
         _RegimeB(design.consistency_threshold),
         *(_RegimeB(threshold) for threshold in _THRESHOLDS),
         *(_Weights(a, b, weighed) for a, b in between if weighed),
@@ -435,9 +440,9 @@ def estimate_evidence(
         reasoning_gap=reasoning_gap,
         regime_b=regime_b,
         reason_overlap=overlap,
-        compared_mean=_ratio(sums.compared_cec, sums.n_compared),
-        placebo_mean=_ratio(sums.placebo_cec, sums.n_compared),
-        placebo_overlap=_ratio(sums.placebo_reasons, sums.n_compared),
+        compared_mean=_ratio(sums.compared_cec, sums.compared),
+        placebo_mean=_ratio(sums.placebo_cec, sums.compared),
+        placebo_overlap=_ratio(sums.placebo_reasons, sums.compared),
         splits=_adjusted([(split, value, next(answers)[0]) for split, value, _ in splits]),
         features=tuple(FeatureEvidence(n, e) for n, e in zip(design.features, features, strict=True)),
         weights=weights,
@@ -481,7 +486,7 @@ def gather_evidence(
 
 def _influences(triples: Parts[Triples], design: Design, buckets: Ints) -> dict[str, Floats]:
     """Influences of people on the excess and on weighing, by name."""
-    balanced = _Balanced(_values_present(triples, len(design.groups)).n_people)
+    balanced = _Balanced(_values_present(triples, len(design.groups)).weights)
     found = np.hstack(excess_influence([(_MainQuestion(len(design.features)), 4), (balanced, 1)], triples, buckets))
     names = ("excess", "excess: input gap", "weighing", "excess: shared reasons", "excess_balanced")
     return dict(zip(names, found.T, strict=True)) if len(found.T) else {}
@@ -492,7 +497,7 @@ class _Present:
     """Which values occur among the triples."""
 
     groups: frozenset[int]
-    n_people: Mapping[int, int]
+    weights: Mapping[int, float]
     labels: frozenset[int]
     decisions: frozenset[int]
     between: frozenset[tuple[int, int]]
@@ -505,11 +510,9 @@ def _values_present(parts: Parts[Triples], n_groups: int) -> _Present:
     by: dict[str, set[int]] = {}
     between: set[tuple[int, int]] = set()
     largest = 0
-    n_people: dict[int, int] = {}
+    weights = np.zeros(n_groups)
     for part in parts.parts():
-        first = np.unique(part.person, return_index=True)[1]
-        for code, n in zip(*np.unique(part.group[first], return_counts=True), strict=True):
-            n_people[int(code)] = n_people.get(int(code), 0) + int(n)
+        weights += np.bincount(part.group, part.weight / part.n_within[:, -1], minlength=n_groups)
         for name, codes in seen.items():
             codes.update(np.unique(_person_column(part, name)).tolist())
         for name, values in part.by.items():
@@ -519,7 +522,7 @@ def _values_present(parts: Parts[Triples], n_groups: int) -> _Present:
         largest = max(largest, int(part.rank.max(initial=0)))
     return _Present(
         groups=frozenset(seen["group"]),
-        n_people=n_people,
+        weights={code: float(weight) for code, weight in enumerate(weights) if weight > 0},
         labels=frozenset(seen["label"]),
         decisions=frozenset(seen["decision"]),
         between=frozenset(between),
@@ -567,5 +570,5 @@ def _adjusted(found: list[tuple[str, str, ExcessEstimate]]) -> tuple[SplitExcess
     return tuple(rows)
 
 
-def _ratio(total: float, n: int) -> float:
+def _ratio(total: float, n: float) -> float:
     return total / n if n else float("nan")

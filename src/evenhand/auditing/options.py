@@ -198,6 +198,9 @@ class RoleOptions:
     )
     ids: str | None = field(default=None, metadata=_help("Column of people's own ids, to show; not an input."))
     drop_missing: bool = field(default=False, metadata=_help("Leave out, and count, rows without label or group."))
+    sample_weight: str | None = field(
+        default=None, metadata=_help("Column of sampling weights: how many people of the population a row stands for.")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,16 @@ from evenhand.inputs.validation import Groups, category_text
 from evenhand.matching.identity import Identity
 from evenhand.models.protocol import AuditedModel
 
-__all__ = ["People", "check_finances_apart", "check_known_groups", "people_of", "with_cut_offs"]
+__all__ = [
+    "People",
+    "check_counted",
+    "check_finances_apart",
+    "check_known_groups",
+    "in_unit_of",
+    "people_of",
+    "weight_unit",
+    "with_cut_offs",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,6 +52,8 @@ class People:
         Numbers by which rows alike are known, of shape (n, k); None where `x` tells.
     has_labels
         Whether labels were given; otherwise everyone has the same.
+    sample_weight
+        How many people of the population each row stands for, up to a common factor; None where all weigh the same.
     """
 
     table: pd.DataFrame
@@ -55,6 +66,7 @@ class People:
     cut_offs: Floats | None = None
     known_by: NDArray[np.float64] | None = None
     has_labels: bool = True
+    sample_weight: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -74,6 +86,11 @@ class People:
             return self.decisions[rows].astype(np.bool_)
         favorable: NDArray[np.bool_] = score >= self.cut_off(threshold, rows)
         return favorable
+
+    @cached_property
+    def weight(self) -> Floats:
+        """What each row weighs: 1 where no one said."""
+        return np.ones(len(self)) if self.sample_weight is None else self.sample_weight
 
     @cached_property
     def identity(self) -> Identity:
@@ -115,8 +132,39 @@ def check_finances_apart(people: People, financial_features: Sequence[str]) -> N
             )
 
 
-def people_of(rows: Rows, model: AuditedModel, names: tuple[str, ...], where: str) -> People:
-    """Rows of a table as people, in the group codes of the reference.
+def weight_unit(sample_weight: Floats | None, name: str = "sample_weight") -> float:
+    """The largest weight, which weights are counted in, so that equal weights are exactly 1.
+
+    Raises
+    ------
+    InvalidInputError
+        If all weights are 0.
+    """
+    if sample_weight is None:
+        return 1.0
+    check_counted(sample_weight, name)
+    return float(sample_weight.max())
+
+
+def check_counted(sample_weight: Floats, name: str | None) -> None:
+    """Refuse weights that count no one."""
+    if not sample_weight.any():
+        raise InvalidInputError(
+            f"`{name}` is 0 for everyone, so that no one is counted; name the column of the weights, or leave it out."
+        )
+
+
+def in_unit_of(people: People, sample_weight: Floats | None) -> People:
+    """The same people with their weights in the unit of other weights."""
+    if people.sample_weight is None:
+        return people
+    return replace(people, sample_weight=people.sample_weight / weight_unit(sample_weight))
+
+
+def people_of(
+    rows: Rows, model: AuditedModel, names: tuple[str, ...], where: str, unit_of_weight: float = 1.0
+) -> People:
+    """Rows of a table as people, in the group codes of the reference and the unit of its weights.
 
     Raises
     ------
@@ -136,6 +184,7 @@ def people_of(rows: Rows, model: AuditedModel, names: tuple[str, ...], where: st
             decisions=rows.decisions,
             ids=rows.ids,
             clusters=rows.clusters,
+            sample_weight=None if rows.sample_weight is None else rows.sample_weight / unit_of_weight,
         )
     except (InvalidInputError, InvalidTypeError) as error:
         raise type(error)(f"{where}: {error}") from None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["quantiles_of_parts"]
+__all__ = ["quantiles_of_parts", "weighted_quantiles_of_parts"]
 
 Floats: TypeAlias = NDArray[np.float64]
 _DIGIT = 16  # bits of a value looked at in each pass
+_ROUNDING = 1e-12  # of sums of weights, as a share of them
 
 
 def quantiles_of_parts(parts: Callable[[], Iterator[Floats]], shares: Sequence[float]) -> list[float]:
@@ -38,31 +39,73 @@ def quantiles_of_parts(parts: Callable[[], Iterator[Floats]], shares: Sequence[f
     places = [(n - 1) * share for share in shares]
     below = [min(int(place), n - 1) for place in places]
     wanted = sorted({k for first in below for k in (first, min(first + 1, n - 1))})
-    value = dict(zip(wanted, _order_statistics(parts, wanted), strict=True))
+
+    def counted() -> Iterator[tuple[Floats, None]]:
+        return ((part, None) for part in parts())
+
+    value = dict(zip(wanted, _order_statistics(counted, np.asarray(wanted), side="right"), strict=True))
     return [
         _interpolated(value[first], value[min(first + 1, n - 1)], place - first)
         for first, place in zip(below, places, strict=True)
     ]
 
 
-def _order_statistics(parts: Callable[[], Iterator[Floats]], wanted: list[int]) -> list[float]:
-    """The values at places of the sorted whole."""
+def weighted_quantiles_of_parts(
+    parts: Callable[[], Iterator[tuple[Floats, Floats]]], shares: Sequence[float]
+) -> list[float]:
+    """Quantiles of weighted values: the least up to which the values have a share of the weight; NaN of none.
+
+    They are those of `numpy.quantile` with weights, which does not interpolate.
+
+    Parameters
+    ----------
+    parts
+        Goes through values and their weights afresh each time it is called. Values of weight 0 do not count.
+    shares
+        Which quantiles, from 0 to 1.
+
+    Examples
+    --------
+    >>> weighted_quantiles_of_parts(lambda: iter([(np.array([1.0, 2.0, 9.0]), np.array([1.0, 1.0, 3.0]))]), [0.4, 0.5])
+    [2.0, 9.0]
+    """
+
+    def counted() -> Iterator[tuple[Floats, Floats]]:
+        for values, weight in parts():
+            yield values[weight > 0], weight[weight > 0]
+
+    total = sum(float(weight.sum()) for _, weight in counted())
+    if not total:
+        return [float("nan")] * len(shares)
+    # Of a share of 0, the least value that weighs anything.
+    places = np.maximum((np.asarray(shares) - _ROUNDING) * total, np.finfo(np.float64).tiny)
+    return _order_statistics(counted, places, side="left")
+
+
+def _order_statistics(
+    parts: Callable[[], Iterator[tuple[Floats, Floats | None]]],
+    wanted: NDArray[np.int64] | Floats,
+    side: Literal["left", "right"],
+) -> list[float]:
+    """The values at places of the sorted whole: numbers of values before them, or sums of their weights."""
     prefix = np.zeros(len(wanted), dtype=np.uint64)
-    place = np.asarray(wanted, dtype=np.int64)
+    place = np.array(wanted)
     for shift in range(64 - _DIGIT, -1, -_DIGIT):
-        counts = {int(p): np.zeros(1 << _DIGIT, dtype=np.int64) for p in prefix}
-        for part in parts():
+        counts = {int(p): np.zeros(1 << _DIGIT, dtype=place.dtype) for p in prefix}
+        for part, weight in parts():
             bits = _ordered_bits(part)
             upper = bits >> np.uint64(shift)
             # A shift by all 64 bits is undefined, so the first pass has no prefix to compare.
             known = upper >> np.uint64(_DIGIT)
             digits = (upper & np.uint64((1 << _DIGIT) - 1)).astype(np.int64)
             for p, count in counts.items():
-                count += np.bincount(digits[known == np.uint64(p)], minlength=1 << _DIGIT)
+                inside = known == np.uint64(p)
+                count += np.bincount(digits[inside], None if weight is None else weight[inside], minlength=1 << _DIGIT)
         for k in range(len(wanted)):
             upto = np.cumsum(counts[int(prefix[k])])
-            digit = int(np.searchsorted(upto, place[k], side="right"))
-            place[k] -= int(upto[digit - 1]) if digit else 0
+            # Sums of weights may end just below the place that is looked for.
+            digit = int(np.searchsorted(upto, min(place[k], upto[-1]), side=side))
+            place[k] -= upto[digit - 1] if digit else 0
             prefix[k] = (prefix[k] << np.uint64(_DIGIT)) | np.uint64(digit)
     return [float(value) for value in _from_ordered_bits(prefix)]
 

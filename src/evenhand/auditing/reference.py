@@ -76,7 +76,15 @@ class AuditReference:
         missing: Missing = "indicator" if model.accepts_missing else "error"
         names = np.asarray(pool.groups.names)[pool.groups.codes]
         device = None if pool.x.device.type == "cpu" else str(pool.x.device)
-        explainer = Explainer.of(model, pool.x, pool.labels, pool.groups.codes, settings.n_steps, settings.method)
+        explainer = Explainer.of(
+            model,
+            pool.x,
+            pool.labels,
+            pool.groups.codes,
+            settings.n_steps,
+            settings.method,
+            sample_weight=pool.sample_weight,
+        )
         if is_sampled(explainer) and settings.n_permutations is None:
             n_orders = needed_permutations(explainer, pool.x, pool.cells, settings.sampling_error)
             explainer, settings = with_permutations(explainer, n_orders), replace(settings, n_permutations=n_orders)

@@ -58,7 +58,7 @@ def _on_inputs(pool: People) -> tuple[list[str], list[str]]:
 def _on_direction(sums: AuditSums, scope: Scope) -> Iterator[str]:
     """Probabilities that rank people against their labels."""
     rows = sums.scores
-    area = auc_interval(rows.label, rows.score, rows.count)
+    area = auc_interval(rows.label, rows.score, rows.weights)
     is_score = scope.outcome == "score"
     if is_score and is_wrong_way_round(area, int(np.bincount(rows.label, rows.count, minlength=2).min())):
         yield (

@@ -34,6 +34,7 @@ from evenhand.auditing.sample import (
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.summary import SCHEMA, Outcome, PairMetrics, Provenance, library_versions, write_json
 from evenhand.auditing.verdict import verdict
+from evenhand.auditing.weighting import Weighting
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.matching import MatchDiagnostics
@@ -87,6 +88,8 @@ class AuditResult:
         Principal reasons that were given, a row per person, first reason first.
     regressions
         Of decisions, scores and further outcomes on the group; None if they were not asked for.
+    weighting
+        Sampling weights of the people; None where there are none.
     """
 
     features: pd.DataFrame
@@ -104,6 +107,7 @@ class AuditResult:
     scope: Scope | None = None
     given_codes: pd.DataFrame | None = None
     regressions: Regressions | None = None
+    weighting: Weighting | None = None
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -112,7 +116,8 @@ class AuditResult:
         Columns: person (row of the audited table), match (row of the reference, -1 where unmatched), distance, group,
         other_group, label (1 for the favorable outcome), score and match_score (the model's own probabilities),
         decision and match_decision (1 for favorable), cec, placebo_cec, input_gap, reasoning_gap, regime,
-        shared_reasons, q_value, is_negligible. A pair that could not be scored has missing values.
+        shared_reasons, q_value, is_negligible; with sampling weights, sample_weight, up to a common factor. A pair that
+        could not be scored has missing values.
 
         Of a streamed audit all pairs are read from disk: for very many, read the files at `pairs_path` instead.
         """
@@ -229,6 +234,7 @@ class AuditResult:
         return {
             **summary,
             **({} if self.stream is None else {"stream": dict(self.stream)}),
+            **({} if self.weighting is None else {"weighting": self.weighting.to_dict()}),
             "findings": [finding.to_dict() for finding in findings],
             "verdict": verdict(summary, findings).to_dict(),
         }

@@ -176,11 +176,11 @@ class PairMetrics:
         distributions
             Histograms of the pairs.
         """
-        n = int(sums.n_scored.sum())
-        means = (sums.pair_means.sum(axis=0) / n).tolist() if n else [math.nan] * 4
-        regimes = (sums.regimes.sum(axis=0) / n).tolist() if n else [math.nan] * len(REGIMES)
+        n, total = int(sums.n_scored.sum()), float(sums.scored.sum())
+        means = (sums.pair_means.sum(axis=0) / total).tolist() if n else [math.nan] * 4
+        regimes = (sums.regimes.sum(axis=0) / total).tolist() if n else [math.nan] * len(REGIMES)
         present = [code for code in np.argsort(names) if sums.n_scored[code]]
-        by_group = {names[code]: (sums.pair_means[code] / sums.n_scored[code]).tolist() for code in present}
+        by_group = {names[code]: (sums.pair_means[code] / sums.scored[code]).tolist() for code in present}
         return cls(
             n_pairs=n,
             n_negligible=sums.n_negligible,

@@ -17,6 +17,7 @@ from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.triples import BatchEvidence, EvidenceSums
 from evenhand.matching import MatchSums, Pairs
 from evenhand.metrics.regimes import REGIMES
+from evenhand.metrics.weights import RowWeights
 
 __all__ = ["AuditSums", "ScoreCounts", "text_codes"]
 
@@ -44,7 +45,7 @@ def text_codes(values: NDArray[np.str_]) -> tuple[tuple[str, ...], Ints]:
 
 @dataclass(frozen=True, eq=False)
 class ScoreCounts:
-    """How many people have each score, label, group and decision; rows are in order of score.
+    """How many people have each score, label, group and decision, and what they weigh; rows are in order of score.
 
     With more than about a million different rows, scores are rounded to 1/16,384 of a logit. The decisions are not
     affected; a score moves by less than 0.00001, and the area under the ROC curve by less than half the share of
@@ -56,20 +57,39 @@ class ScoreCounts:
     label: Ints
     decision: Ints
     count: Ints
+    weight: Floats
+    square: Floats
+
+    @property
+    def weights(self) -> RowWeights:
+        """What the rows weigh."""
+        return RowWeights(self.count, self.weight, self.square)
 
     @classmethod
-    def of(cls, score: Floats, group: Ints, label: Ints, decision: Ints, count: Ints | None = None) -> ScoreCounts:
-        """Count people, or rows that stand for `count` people each."""
-        times = np.ones(len(score), dtype=np.int64) if count is None else count
+    def of_people(cls, score: Floats, group: Ints, label: Ints, decision: Ints, weight: Floats) -> ScoreCounts:
+        """Count people; those of weight 0 are not counted."""
+        rows = np.flatnonzero(weight > 0)
+        counted = weight[rows]
+        columns = (score[rows], group[rows], label[rows], decision[rows])
+        return cls.of(*columns, np.ones(len(rows), dtype=np.int64), counted, counted**2)
+
+    @classmethod
+    def of(
+        cls, score: Floats, group: Ints, label: Ints, decision: Ints, count: Ints, weight: Floats, square: Floats
+    ) -> ScoreCounts:
+        """Join rows with the same score, group, label and decision."""
         order = _by_score(score, (group * 2 + label) * 2 + decision)
         rows = [values[order] for values in (score, group, label, decision)]
         is_new = np.ones(len(order), dtype=bool)
         if len(order):
             is_new[1:] = np.logical_or.reduce([values[1:] != values[:-1] for values in rows])
         first = np.flatnonzero(is_new)
-        total = np.add.reduceat(times[order], first) if len(first) else times[:0]
+
+        def total(values: NDArray[Any]) -> NDArray[Any]:
+            return np.add.reduceat(values[order], first) if len(first) else values[:0]
+
         kept = order[first]
-        found = cls(score[kept], group[kept], label[kept], decision[kept], total)
+        found = cls(score[kept], group[kept], label[kept], decision[kept], total(count), total(weight), total(square))
         return found if len(first) <= _MOST_SCORES else found._rounded()
 
     def __add__(self, other: ScoreCounts) -> ScoreCounts:
@@ -83,7 +103,7 @@ class ScoreCounts:
         score = 1 / (1 + np.exp(-logit))
         if (score == self.score).all():
             return self
-        return ScoreCounts.of(score, self.group, self.label, self.decision, self.count)
+        return ScoreCounts.of(score, self.group, self.label, self.decision, self.count, self.weight, self.square)
 
 
 def _by_score(score: Floats, code: Ints) -> Ints:
@@ -109,15 +129,19 @@ class AuditSums:
     scores
         How many people have each score.
     approvals
-        For each column to split by and each of its values, people of each group by decision, of shape (G, 2).
-    n_scored, pair_means
-        Scored pairs of each group, and sums of their cec, input gap, reasoning gap and shared reasons, of shape (G, 4).
+        For each column to split by and each of its values, people of each group by decision: their number, and the sums
+        of their weights and of the squares of those, of shape (G, 2, 3).
+    weights
+        Of each group, people who are counted, and sums of their weights and of the squares of those, of shape (G, 3).
+    n_scored, scored, pair_means
+        Scored pairs of each group who are counted, the sum of their weights, and weighted sums of their cec, input gap,
+        reasoning gap and shared reasons, of shape (G, 4).
     regimes
-        Pairs of each group and regime, of shape (G, 4).
+        Weight of the pairs of each group and regime, of shape (G, 4).
     n_negligible, contributions
-        Pairs with an attribution too short to have a direction; sum of each feature's part of the scores.
+        Pairs with an attribution too short to have a direction; weighted sum of each feature's part of the scores.
     attributions
-        Sums over people, by group and feature.
+        Weighted sums over people, by group and feature.
     completeness_gap, moved
         Sums over people of what attributions miss, and of the distance of the logit from the baseline's.
     error_squares, value_squares
@@ -135,10 +159,12 @@ class AuditSums:
     n_people: Ints
     n_without_baseline: int
     scores: ScoreCounts
-    approvals: Mapping[str, Mapping[str, Ints]]
+    approvals: Mapping[str, Mapping[str, Floats]]
+    weights: Floats
     n_scored: Ints
+    scored: Floats
     pair_means: Floats
-    regimes: Ints
+    regimes: Floats
     n_negligible: int
     contributions: Floats
     attributions: Floats
@@ -171,30 +197,36 @@ class AuditSums:
         """The sums of a batch."""
         codes, n_groups = people.groups.codes, len(people.groups.names)
         done = scored.is_scored
-        group = codes[pairs.person[done]]
+        weight, group = people.weight, codes[pairs.person[done]]
+        of_pair = weight[pairs.person[done]]
         place = np.array([REGIMES.index(name) for name in regime[done]], dtype=np.int64)
         error = own.standard_error
         return cls(
             n_people=np.bincount(codes, minlength=n_groups),
             n_without_baseline=int((~reference.explainer.has_baseline(people.cells)).sum()),
-            scores=ScoreCounts.of(score, codes, people.labels, decision),
-            approvals={name: _approvals(values, codes, decision, n_groups) for name, values in by.items()},
-            n_scored=np.bincount(group, minlength=n_groups),
+            scores=ScoreCounts.of_people(score, codes, people.labels, decision, weight),
+            approvals={name: _approvals(values, codes, decision, weight, n_groups) for name, values in by.items()},
+            weights=_weights(codes, weight, n_groups),
+            n_scored=np.bincount(group[of_pair > 0], minlength=n_groups),
+            scored=_sums(group, of_pair, n_groups),
             pair_means=np.column_stack(
-                [np.bincount(group, getattr(scored, name)[done], minlength=n_groups) for name in _MEANS]
-            ).astype(np.float64),
-            regimes=np.bincount(group * 4 + place, minlength=4 * n_groups).reshape(n_groups, 4),
+                [_sums(group, of_pair * getattr(scored, name)[done], n_groups) for name in _MEANS]
+            ),
+            regimes=_sums(group * 4 + place, of_pair, 4 * n_groups).reshape(n_groups, 4),
             n_negligible=int(scored.is_negligible.sum()),
-            contributions=scored.contributions.sum(axis=0, dtype=np.float64),
+            contributions=_weighted_sum(scored.contributions, people.sample_weight, pairs.person),
             attributions=np.stack(
-                [attributions[codes == code].sum(axis=0, dtype=np.float64) for code in range(n_groups)]
+                [
+                    _weighted_sum(attributions[rows], people.sample_weight, rows)
+                    for rows in (np.flatnonzero(codes == code) for code in range(n_groups))
+                ]
             ),
             completeness_gap=float(own.completeness_gap.double().sum()),
             moved=float((own.logit - own.baseline_logit).abs().double().sum()),
             error_squares=None if error is None else float(error.double().square().sum()),
             value_squares=float(own.values.double().square().sum()),
             values_by_group=_values_by_group(people),
-            matching=MatchSums.of(pairs, points, reference.matcher.points),
+            matching=MatchSums.of(pairs, points, reference.matcher.points, people.sample_weight),
             evidence=None if evidence is None else evidence.sums,
             attribution_method=own.method,
             prints=people_prints(people),
@@ -218,15 +250,36 @@ class AuditSums:
         return AuditSums(**{f.name: added(f.name) for f in fields(self) if f.name not in special}, **special)
 
 
-def _approvals(values: NDArray[np.str_], codes: Ints, decision: Ints, n_groups: int) -> dict[str, Ints]:
+def _weights(codes: Ints, weight: Floats, n_codes: int) -> Floats:
+    """People of each code who are counted, sums of their weights and of the squares of those, of shape (n_codes, 3)."""
+    return np.column_stack([_sums(codes, values, n_codes) for values in (weight > 0, weight, weight**2)])
+
+
+def _sums(codes: Ints, values: NDArray[Any], n_codes: int) -> Floats:
+    return np.bincount(codes, values, minlength=n_codes).astype(np.float64)
+
+
+def _weighted_sum(rows: NDArray[np.float32], sample_weight: Floats | None, person: Ints) -> Floats:
+    """The sum of the rows, each of weight 1 or of what its person weighs."""
+    found: Floats = (
+        rows.sum(axis=0, dtype=np.float64)
+        if sample_weight is None
+        else np.einsum("i,ij->j", sample_weight[person], rows, dtype=np.float64)
+    )
+    return found
+
+
+def _approvals(
+    values: NDArray[np.str_], codes: Ints, decision: Ints, weight: Floats, n_groups: int
+) -> dict[str, Floats]:
     names, place = text_codes(values)
-    counts = np.bincount((place * n_groups + codes) * 2 + decision, minlength=len(names) * n_groups * 2)
-    return dict(zip(names, counts.reshape(-1, n_groups, 2), strict=True))
+    found = _weights((place * n_groups + codes) * 2 + decision, weight, len(names) * n_groups * 2)
+    return dict(zip(names, found.reshape(-1, n_groups, 2, 3), strict=True))
 
 
-def _joined_approvals(first: Mapping[str, Ints], second: Mapping[str, Ints]) -> dict[str, Ints]:
+def _joined_approvals(first: Mapping[str, Floats], second: Mapping[str, Floats]) -> dict[str, Floats]:
     return {
-        name: sum((counts[name] for counts in (first, second) if name in counts), np.zeros((1, 1), dtype=np.int64))
+        name: sum((counts[name] for counts in (first, second) if name in counts), np.zeros((1, 1, 1)))
         for name in sorted({*first, *second})
     }
 

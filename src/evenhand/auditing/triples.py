@@ -69,6 +69,9 @@ class Triples:
     score_gaps
         What the person with the match's finances has over the match: by feature, in all, in probability and in
         decisions, of shape (n, n_features + 3).
+    weight, pair_weight
+        Sampling weight of the person, times what the triple, or its pair alone, weighs among those of the person with
+        the group; see `_weights_within`. All are 1 where no weights are given.
     by
         Columns of the person to split by, as codes.
     """
@@ -103,6 +106,8 @@ class Triples:
     weights: NDArray[np.float32]
     finances: NDArray[np.float32]
     score_gaps: NDArray[np.float32]
+    weight: Floats
+    pair_weight: Floats
     by: Mapping[str, Ints]
 
     def __len__(self) -> int:
@@ -128,14 +133,16 @@ class EvidenceSums:
     ----------
     n_repeated
         Rows that are a person who has a further row, in the batch or in the reference.
+    compared, compared_cec, placebo_cec, placebo_reasons
+        Sums of the weights of those compared, and weighted sums of their means over triples.
     """
 
     n_triples: int
     n_left_out: int
     n_asked: int
     n_supported: int
-    n_compared: int
     n_repeated: int
+    compared: float
     compared_cec: float
     placebo_cec: float
     placebo_reasons: float
@@ -213,8 +220,9 @@ class EvidenceReference:
         )
         reach = (_WIDE_NEIGHBORS, _WIDE_TRIPLES) if is_wide else (N_NEIGHBORS, N_NEAR)
         half = pool.identity.halves(pool.cells)
-        halved = HalvedExplainer.of(explainer, pool.x, pool.labels, pool.groups.codes, half)
-        return cls(placebos, halved, torch.as_tensor(is_financial, device=device), _deviation(pool.x), *reach)
+        halved = HalvedExplainer.of(explainer, pool.x, pool.labels, pool.groups.codes, half, pool.sample_weight)
+        deviation = _deviation(pool.x, pool.sample_weight)
+        return cls(placebos, halved, torch.as_tensor(is_financial, device=device), deviation, *reach)
 
 
 def compare_batch(
@@ -254,22 +262,27 @@ def compare_batch(
     """
     pairs = _compared_people(reference, people, points, person_row, compared, max_distance)
     pairs = pairs.where(reference.explainer.has_baseline(people.cells[pairs.person], pairs.own))
+    if people.sample_weight is not None:
+        weighs = (people.weight[pairs.person] > 0) & (pool.weight[pairs.other] > 0) & (pool.weight[pairs.own] > 0)
+        pairs = pairs.where(weighs)  # a triple of three who are counted
     scored = _scored(reference, people, pool, pairs, decision_threshold)
-    means = {name: pairs.person_mean(values) for name, values in _by_person(scored).items()}
+    within = _weights_within(pool, pairs)
+    means = {name: pairs.person_mean(within[0] * values) for name, values in _by_person(scored).items()}
     usable = _is_usable(scored)
     units = people.identity.first_rows() + first_person
-    triples = _triples(people, points, pairs, scored, usable, units, first_person, by, bucket)
+    triples = _triples(people, points, pairs, scored, usable, units, first_person, by, bucket, within)
     known = np.isfinite(means["cec"])
+    weight = np.broadcast_to(people.weight[:, None], known.shape)[known]
     sums = EvidenceSums(
         n_triples=len(pairs),
         n_left_out=int((~usable).sum()),
         n_asked=pairs.n_asked,
         n_supported=int((pairs.reason == 0).sum()),
-        n_compared=int(known.sum()),
         n_repeated=_n_repeated(people, pairs, person_row),
-        compared_cec=float(means["cec"][known].sum()),
-        placebo_cec=float(means["placebo_cec"][known].sum()),
-        placebo_reasons=float(means["placebo_reasons"][known].sum()),
+        compared=float(weight.sum()),
+        compared_cec=float((weight * means["cec"][known]).sum()),
+        placebo_cec=float((weight * means["placebo_cec"][known]).sum()),
+        placebo_reasons=float((weight * means["placebo_reasons"][known]).sum()),
         without_support=pairs.without_support,
     )
     return BatchEvidence(triples, sums, means["placebo_cec"], means["over_gap"], means["placebo_over_gap"])
@@ -352,6 +365,7 @@ def _triples(
     first_person: int,
     by: Mapping[str, Ints],
     bucket: Ints,
+    within: tuple[Floats, Floats],
 ) -> Triples:
     kept = slice(None) if usable.all() else np.flatnonzero(usable)
     person, other_group, rank = pairs.person[kept], pairs.other_group[kept], pairs.rank[kept]
@@ -359,7 +373,8 @@ def _triples(
     cell = person * n_groups + other_group
     difference = scored.pair[kept] - scored.placebo[kept]
     limits = [*range(1, N_NEAR + 1), np.inf]
-    within = [np.bincount(person, rank <= limit, minlength=len(people))[person] for limit in limits]
+    n_within = [np.bincount(person, rank <= limit, minlength=len(people))[person] for limit in limits]
+    of_triple, of_pair = (people.weight[person] * values[kept] for values in within)
     return Triples(
         person=person + first_person,
         unit=units[person],
@@ -373,7 +388,7 @@ def _triples(
         label=people.labels[person],
         is_favorable=scored.is_favorable[kept],
         rank=rank,
-        n_within=np.column_stack(within).astype(np.int64),
+        n_within=np.column_stack(n_within).astype(np.int64),
         n_between=np.bincount(cell, rank <= N_NEAR, minlength=len(people) * n_groups)[cell].astype(np.int64),
         distance=pairs.other_distance[kept],
         n_near=np.zeros((len(person), 0), dtype=np.int64),
@@ -391,8 +406,29 @@ def _triples(
         weights=scored.weights[kept],
         finances=points[person].astype(np.float32),
         score_gaps=scored.score_gaps[kept],
+        weight=of_triple,
+        pair_weight=of_pair,
         by={name: codes[person] for name, codes in by.items()},
     )
+
+
+def _weights_within(pool: People, pairs: PlaceboPairs) -> tuple[Floats, Floats]:
+    """What triples, and their pairs alone, weigh among those of the same person and group, with a mean of 1.
+
+    Near a person, the people of a sample are not drawn alike either. Matches and placebos count by their sampling
+    weights, so that each person is compared with those whom the population has there. A triple weighs what its match
+    and its placebo weigh together, which treats the two alike.
+    """
+    if pool.sample_weight is None:
+        ones = np.ones(len(pairs))
+        return ones, ones
+    cell, match = pairs.person * pairs.reason.shape[1] + pairs.other_group, pool.sample_weight[pairs.other]
+
+    def relative(weight: Floats) -> Floats:
+        share: Floats = weight * np.bincount(cell)[cell] / np.bincount(cell, weight)[cell]
+        return share
+
+    return relative(match * pool.sample_weight[pairs.own]), relative(match)
 
 
 def _n_repeated(people: People, pairs: PlaceboPairs, person_row: Ints | None) -> int:
@@ -470,9 +506,14 @@ def _columns(scores: PairScores) -> Floats:
     return columns
 
 
-def _deviation(x: Tensor) -> Tensor:
+def _deviation(x: Tensor, sample_weight: Floats | None) -> Tensor:
     """Standard deviation of each input over its known values, of shape (d,)."""
     known = ~x.isnan()
+    if sample_weight is not None:
+        weight = torch.as_tensor(sample_weight, device=x.device)[:, None]
+        total = (weight * known).sum(0).clamp_min(torch.finfo(torch.float64).tiny)
+        center = torch.nansum(weight * x, 0) / total
+        return (torch.nansum(weight * (x - center).square(), 0) / total).sqrt()
     n = known.sum(0).clamp_min(1)
     mean = torch.nansum(x, 0, dtype=torch.float64) / n
     squares = torch.stack([torch.nansum((part.double() - mean).square(), 0) for part in x.split(_BLOCK)]).sum(0)

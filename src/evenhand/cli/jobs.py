@@ -86,6 +86,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             people.ids,
             people.clusters,
             people.outcomes,
+            people.sample_weight,
         )
     else:
         columns = [str(name) for name in people.table.columns]
@@ -103,6 +104,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             clusters=people.clusters,
             regressions=plan.regressions,
             outcomes=people.outcomes,
+            sample_weight=people.sample_weight,
             progress=True,
             **_audit_options(plan),
         )
@@ -317,6 +319,7 @@ def _as_reference(pool: Rows) -> dict[str, Any]:
         "ids": pool.ids,
         "clusters": pool.clusters,
         "by": pd.DataFrame(pool.by) if pool.by else None,
+        "sample_weight": pool.sample_weight,
     }
 
 
@@ -336,6 +339,7 @@ def _fit_and_audit(
     ids: Any = None,  # noqa: ANN401
     clusters: np.ndarray[Any, Any] | None = None,
     outcomes: pd.DataFrame | None = None,
+    sample_weight: np.ndarray[Any, Any] | None = None,
 ) -> AuditResult:
     labels, groups = as_labels(y, len(X)), as_groups(group, len(X))
     random_state = options["random_state"]
@@ -363,11 +367,13 @@ def _fit_and_audit(
             "ids": None if ids is None else ids[train],
             "clusters": None if clusters is None else clusters[train],
             "by": None if by is None else by.iloc[train],
+            "sample_weight": None if sample_weight is None else sample_weight[train],
         },
         ids=None if ids is None else ids[test],
         by=None if by is None else by.iloc[test],
         clusters=None if clusters is None else clusters[test],
         outcomes=None if outcomes is None else outcomes.iloc[test],
+        sample_weight=None if sample_weight is None else sample_weight[test],
         progress=True,
         **options,
     )

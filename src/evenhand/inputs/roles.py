@@ -21,6 +21,7 @@ from evenhand.inputs.validation import (
     as_ids,
     as_labels,
     as_table,
+    as_weights,
     category_text,
     check_columns,
 )
@@ -46,9 +47,9 @@ class Columns:
         Whether rows without a label or a group are left out, and counted, rather than refused.
     favorable
         ``"low"`` where 1 is the unfavorable outcome to the model: the label is then 0 for the favorable value.
-    decisions, ids, clusters
-        Columns of the decisions made, of people's own ids, and of what says which rows are the same applicant or
-        household; None where there are none.
+    decisions, ids, clusters, sample_weight
+        Columns of the decisions made, of people's own ids, of what says which rows are the same applicant or
+        household, and of how many people each row stands for; None where there are none.
     outcomes
         Columns of further outcomes, numbers where someone has one.
     """
@@ -64,6 +65,7 @@ class Columns:
     ids: str | None = None
     clusters: str | None = None
     outcomes: tuple[str, ...] = ()
+    sample_weight: str | None = None
 
     @classmethod
     def among(
@@ -82,6 +84,7 @@ class Columns:
         decisions: str | None = None,
         ids: str | None = None,
         clusters: str | None = None,
+        sample_weight: str | None = None,
         financial: Sequence[str] = (),
         outcomes: Sequence[str] = (),
     ) -> Columns:
@@ -92,10 +95,10 @@ class Columns:
         dropped = check_columns(drop, available, "`drop` (--drop)") if drop else []
         splits = check_columns(by, available, "`by` (--by)") if by else []
         further = check_columns(outcomes, available, "`outcomes` (--outcomes)") if outcomes else []
-        asked = {"decisions": decisions, "ids": ids, "clusters": clusters}
-        options = {"decisions": "--decision", "ids": "--id", "clusters": "--clusters"}
+        asked = {"decisions": decisions, "ids": ids, "clusters": clusters, "sample_weight": sample_weight}
+        options = {"decisions": "decision", "ids": "id", "clusters": "clusters", "sample_weight": "sample-weight"}
         named = {
-            name: None if column is None else check_columns([column], available, f"`{name}` ({options[name]})")[0]
+            name: None if column is None else check_columns([column], available, f"`{name}` (--{options[name]})")[0]
             for name, column in asked.items()
         }
         hidden = {label, *named.values(), *dropped, *further, *(() if keep_group else groups)}
@@ -126,7 +129,8 @@ class Columns:
 
     @property
     def _named(self) -> list[str]:
-        return [column for column in (self.decisions, self.ids, self.clusters) if column is not None]
+        columns = (self.decisions, self.ids, self.clusters, self.sample_weight)
+        return [column for column in columns if column is not None]
 
     def rows_of(self, table: pa.Table, where: str) -> Rows:
         """Labels, groups and features of a part of a file.
@@ -157,7 +161,9 @@ class Columns:
             ids = None if self.ids is None else as_ids(frame[self.ids], len(frame), self.ids)
             clusters = None if self.clusters is None else as_clusters(frame[self.clusters], len(frame), self.clusters)
             further = frame[list(self.outcomes)] if self.outcomes else None
-            return Rows(features, labels, groups, by, kept, exclusions, decided, ids, clusters, further)
+            weight = self.sample_weight
+            weights = None if weight is None else as_weights(frame[weight], len(frame), weight)
+            return Rows(features, labels, groups, by, kept, exclusions, decided, ids, clusters, further, weights)
         except (InvalidInputError, InvalidTypeError) as error:
             raise type(error)(f"{where}: {error}") from None
 
@@ -201,6 +207,7 @@ class Rows:
     ids: NDArray[np.object_] | None = None
     clusters: NDArray[np.uint64] | None = None
     outcomes: pd.DataFrame | None = None
+    sample_weight: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -220,6 +227,7 @@ class Rows:
             None if self.ids is None else self.ids[rows],
             None if self.clusters is None else self.clusters[rows],
             None if self.outcomes is None else self.outcomes.iloc[rows].reset_index(drop=True),
+            None if self.sample_weight is None else self.sample_weight[rows],
         )
 
 

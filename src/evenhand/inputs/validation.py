@@ -25,6 +25,7 @@ __all__ = [
     "as_labels",
     "as_matrix",
     "as_table",
+    "as_weights",
     "category_text",
     "check_columns",
     "did_you_mean",
@@ -308,6 +309,37 @@ def as_clusters(clusters: Any, n: int, name: str = "clusters") -> NDArray[np.uin
     texts = values.astype(object).map(category_text, na_action="ignore")
     hashes = pd.util.hash_array(texts.astype(str).to_numpy(dtype=object))
     return np.where(values.isna().to_numpy(), 0, np.maximum(hashes, 1)).astype(np.uint64)
+
+
+def as_weights(sample_weight: Any, n: int, name: str = "sample_weight") -> NDArray[np.float64]:  # noqa: ANN401
+    """How many people of the population each of n rows stands for, up to a common factor.
+
+    Examples
+    --------
+    >>> as_weights([3, 0, 1.5], 3)
+    array([3. , 0. , 1.5])
+    """
+    values = _as_column(sample_weight, name)
+    if len(values) != n:
+        raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
+    if not is_number_column(values):
+        example = next(iter(values.dropna()), None)
+        raise InvalidInputError(
+            f"`{name}` must hold numbers, one weight per row, got {values.dtype} such as {example!r}; name the column "
+            "of the weights."
+        )
+    weights = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    found = {
+        "missing": np.isnan(weights),
+        "infinite": np.isinf(weights),
+        "negative": (weights < 0) & np.isfinite(weights),
+    }
+    bad = [f"{int(rows.sum())} {what}" for what, rows in found.items() if rows.any()]
+    if bad:
+        raise InvalidInputError(
+            f"`{name}` must be 0 or more people per row, got {' and '.join(bad)} values; drop or correct those rows."
+        )
+    return weights
 
 
 def is_number_column(values: pd.Series[Any]) -> bool:

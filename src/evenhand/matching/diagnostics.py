@@ -198,19 +198,21 @@ def match_diagnostics(pairs: Pairs, F: object, F_ref: object = None) -> MatchDia
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Mean and sum of squared deviations of rows, of shape (n_coordinates,); those of parts can be joined."""
+    """Weight of rows, their mean and sum of squared deviations, of shape (n_coordinates,); those of parts join."""
 
-    n: int
+    n: float
     mean: Floats
     squares: Floats
 
     @classmethod
-    def of(cls, points: Floats) -> Moments:
-        """The moments of rows of shape (n, n_coordinates)."""
-        if not len(points):
+    def of(cls, points: Floats, weight: Floats | None = None) -> Moments:
+        """The moments of rows of shape (n, n_coordinates), each of weight 1 unless given."""
+        n = float(len(points) if weight is None else weight.sum())
+        if not n:
             return cls(0, np.zeros(points.shape[1]), np.zeros(points.shape[1]))
-        mean = points.mean(axis=0)
-        return cls(len(points), mean, ((points - mean) ** 2).sum(axis=0))
+        each = 1.0 if weight is None else weight[:, None]
+        mean = (each * points).sum(axis=0) / n
+        return cls(n, mean, (each * (points - mean) ** 2).sum(axis=0))
 
     def __add__(self, other: Moments) -> Moments:
         """Those of both together (Chan, Golub and LeVeque 1983)."""
@@ -262,8 +264,13 @@ class MatchSums:
     matches: dict[tuple[int, int], Moments]
 
     @classmethod
-    def of(cls, pairs: Pairs, points: Floats, points_ref: Floats | None = None) -> MatchSums:
-        """Sums of a matching; `points_ref` are the reference's coordinates, by default those of the people."""
+    def of(
+        cls, pairs: Pairs, points: Floats, points_ref: Floats | None = None, weight: Floats | None = None
+    ) -> MatchSums:
+        """Sums of a matching; `points_ref` are the reference's coordinates, by default those of the people.
+
+        People's means are weighted by `weight`, as are those of their matches; numbers of pairs are not.
+        """
         reference = points if points_ref is None else points_ref
         n_groups, matched = len(pairs.group_names), pairs.is_matched
         own = pairs.group[pairs.person]
@@ -273,6 +280,10 @@ class MatchSums:
             (a, b): np.flatnonzero((own == a) & (pairs.other_group == b) & matched)
             for a, b in permutations(range(n_groups), 2)
         }
+
+        def moments(coordinates: Floats, people: NDArray[Any]) -> Moments:
+            return Moments.of(coordinates, None if weight is None else weight[people])
+
         return cls(
             n_persons=pairs.n_persons,
             n_pairs=np.bincount(cell, minlength=n_groups**2).reshape(shape),
@@ -280,9 +291,9 @@ class MatchSums:
             unmatched=dict(pairs.unmatched),
             n_twins=int((pairs.distance == 0).sum()),
             times_used=np.bincount(pairs.match[matched], minlength=len(reference)),
-            own=tuple(Moments.of(points[pairs.group == code]) for code in range(n_groups)),
-            matched={key: Moments.of(points[pairs.person[rows]]) for key, rows in between.items()},
-            matches={key: Moments.of(reference[pairs.match[rows]]) for key, rows in between.items()},
+            own=tuple(moments(points[inside], inside) for inside in (pairs.group == code for code in range(n_groups))),
+            matched={key: moments(points[pairs.person[rows]], pairs.person[rows]) for key, rows in between.items()},
+            matches={key: moments(reference[pairs.match[rows]], pairs.person[rows]) for key, rows in between.items()},
         )
 
     def __add__(self, other: MatchSums) -> MatchSums:
@@ -306,6 +317,7 @@ class MatchSums:
         reference_group: NDArray[np.int64],
         names: tuple[Any, ...],
         space: MatchingSpace,
+        weight_ref: Floats | None = None,
     ) -> MatchDiagnostics:
         """The quality of the matching, given what cannot be added up: quantiles, and the reference itself."""
         n_pairs, n_matched = int(self.n_pairs.sum()), int(self.n_matched.sum())
@@ -323,15 +335,21 @@ class MatchSums:
             distance_quantiles=distance_quantiles,
             twin_share=_share(self.n_twins, n_matched),
             reuse=_reuse(self.times_used),
-            balance=self._balance(points_ref, reference_group, names, space),
+            balance=self._balance(points_ref, reference_group, names, space, weight_ref),
             constant_features=space.constant,
         )
 
     def _balance(
-        self, points_ref: Floats, reference_group: NDArray[np.int64], names: tuple[Any, ...], space: MatchingSpace
+        self,
+        points_ref: Floats,
+        reference_group: NDArray[np.int64],
+        names: tuple[Any, ...],
+        space: MatchingSpace,
+        weight_ref: Floats | None,
     ) -> tuple[FeatureBalance, ...]:
         """The standardized mean differences of every coordinate in every direction."""
-        others = [Moments.of(points_ref[reference_group == code]) for code in range(len(names))]
+        members = [reference_group == code for code in range(len(names))]
+        others = [Moments.of(points_ref[m], None if weight_ref is None else weight_ref[m]) for m in members]
         rows = []
         for a, b in self.matched:
             own, other = self.own[a], others[b]

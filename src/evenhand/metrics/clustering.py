@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -92,17 +92,20 @@ class Selection:
     rows
         The triples; None for all.
     share
-        One over the number of the person's selected triples, in all parts.
+        Weight of each triple: that of the person over the number of the person's selected triples, in all parts.
     control
         Controls of each, of shape (n, q).
     difference
         What is averaged, of shape (n, n_columns).
+    n_people
+        Number of people, where people do not all weigh 1.
     """
 
     rows: Ints | None
     share: Floats
     control: Floats
     difference: NDArray[np.floating]
+    n_people: float | None = None
 
 
 class Question(Protocol[P_contra]):
@@ -200,11 +203,11 @@ def _moments(questions: Sequence[Question[P]], parts: Parts[P], pool: Executor) 
 
 def _moments_of(chosen: Selection) -> ExcessMoments:
     blocks = [
-        ExcessMoments.of(chosen.share, chosen.control, block)
+        ExcessMoments.of(chosen.share, chosen.control, block, chosen.n_people)
         for block in column_blocks(chosen.difference, _COLUMNS_AT_ONCE)
     ]
     product = np.concatenate([block.product for block in blocks], axis=1)
-    return ExcessMoments(blocks[0].n_people, blocks[0].design, product)
+    return replace(blocks[0], product=product)
 
 
 def _batches(questions: Sequence[Question[P]], n_reference: int) -> Iterator[list[int]]:
@@ -354,7 +357,7 @@ class _ClusterSums:
 
     def add_people(self, people: _PeopleOfPart, fit: ExcessFit, chosen: Selection) -> None:
         n, n_reference = len(people.code), len(self.leverage)
-        weight = _spread(chosen.share / fit.n_people, chosen.rows, n)
+        weight = _spread(chosen.share / fit.total, chosen.rows, n)
         self.leverage += people.over_reference(weight, n_reference)
         share_of: Floats = np.bincount(people.code, weight, minlength=people.n_people).astype(np.float64)
         share_of = share_of[people.is_outside_person]
@@ -388,7 +391,7 @@ def _residuals(fit: ExcessFit, chosen: Selection, n: int) -> Iterator[tuple[int,
     """Residuals of each column over all n triples of a part, 0 for those that were not selected."""
     column = 0
     for block in column_blocks(chosen.difference, _COLUMNS_AT_ONCE):
-        part = ExcessFit(fit.n_people, fit.inverse, fit.coefficients[:, column : column + block.shape[1]])
+        part = replace(fit, coefficients=fit.coefficients[:, column : column + block.shape[1]])
         residuals = part.residuals(chosen.share, chosen.control, block)
         for residual in np.ascontiguousarray(residuals.T):
             yield column, _spread(residual, chosen.rows, n)

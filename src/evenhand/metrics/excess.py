@@ -205,8 +205,8 @@ class ExcessMoments:
 
     Attributes
     ----------
-    n_people
-        Number of people compared.
+    n_people, total
+        Number of people compared, and the sum of the weights of their triples.
     design
         Products of the regressors, a constant and the q controls, of shape (1 + q, 1 + q).
     product
@@ -214,32 +214,40 @@ class ExcessMoments:
     """
 
     n_people: float
+    total: float
     design: Floats
     product: Floats
 
     @classmethod
-    def of(cls, share: Floats, control: Floats, difference: Floats) -> ExcessMoments:
+    def of(cls, share: Floats, control: Floats, difference: Floats, n_people: float | None = None) -> ExcessMoments:
         """Sums over triples.
 
         Parameters
         ----------
         share
-            One over the number of triples of the person, of shape (n,).
+            Weight of each triple, of shape (n,): that of the person over the number of the person's triples.
         control, difference
             Of shape (n, q) and (n, n_columns).
+        n_people
+            Number of people; by default the sum of the weights.
         """
         design = _design(control)
         weighted = design * share[:, None]
-        return cls(float(share.sum()), weighted.T @ design, weighted.T @ difference)
+        total = float(share.sum())
+        return cls(total if n_people is None else n_people, total, weighted.T @ design, weighted.T @ difference)
 
     def __add__(self, other: ExcessMoments) -> ExcessMoments:
-        return ExcessMoments(self.n_people + other.n_people, self.design + other.design, self.product + other.product)
+        return ExcessMoments(
+            self.n_people + other.n_people,
+            self.total + other.total,
+            self.design + other.design,
+            self.product + other.product,
+        )
 
     def fit(self) -> ExcessFit:
-        """The regression of the differences on the controls, people weighing equally."""
-        n = round(self.n_people)
-        inverse: Floats = np.linalg.pinv(self.design / n, hermitian=True).astype(np.float64)
-        return ExcessFit(n, inverse, inverse @ (self.product / n))
+        """The weighted regression of the differences on the controls."""
+        inverse: Floats = np.linalg.pinv(self.design / self.total, hermitian=True).astype(np.float64)
+        return ExcessFit(round(self.n_people), self.total, inverse, inverse @ (self.product / self.total))
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,8 +256,8 @@ class ExcessFit:
 
     Attributes
     ----------
-    n_people
-        Number of people compared.
+    n_people, total
+        Number of people compared, and the sum of the weights of their triples.
     inverse
         Inverse of the weighted products of the regressors.
     coefficients
@@ -257,6 +265,7 @@ class ExcessFit:
     """
 
     n_people: int
+    total: float
     inverse: Floats
     coefficients: Floats
 
@@ -270,7 +279,7 @@ class ExcessFit:
         """What each triple adds to the error of each estimate; the arguments are those of `ExcessMoments.of`."""
         design = _design(control)
         # The estimate is linear in the differences, with these weights.
-        linear = share / self.n_people * (design @ self.inverse[0])
+        linear = share / self.total * (design @ self.inverse[0])
         found: Floats = linear[:, None] * (difference - design @ self.coefficients)
         return found
 

@@ -69,7 +69,7 @@ def excess_influence(
     for part in parts.parts():
         for k, (question, n_columns) in enumerate(questions):
             chosen, before = question.of(part), moments[k]
-            more = ExcessMoments.of(chosen.share, chosen.control, _columns(chosen, n_columns))
+            more = ExcessMoments.of(chosen.share, chosen.control, _columns(chosen, n_columns), chosen.n_people)
             moments[k] = more if before is None else before + more
     fits = [None if one is None or round(one.n_people) < 1 else one.fit() for one in moments]
     found = [np.zeros((N_BUCKETS, 0 if fit is None else len(fit.values))) for fit in fits]

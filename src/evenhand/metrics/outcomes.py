@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from evenhand.metrics.roc import auc
+from evenhand.metrics.weights import RowWeights, row_weights
 
 __all__ = [
     "GroupOutcome",
@@ -20,6 +21,7 @@ __all__ = [
     "statistical_parity_gap",
 ]
 
+Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 # Decisions this one-sided are reported as (almost) constant.
@@ -36,7 +38,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class GroupOutcome:
-    """Decisions and errors of one group; a rate over no one is NaN."""
+    """Decisions and errors of one group; a rate over no one is NaN. Counts are of people of the sample."""
 
     group: str
     n: int
@@ -47,7 +49,7 @@ class GroupOutcome:
     auc: float
 
 
-def f1(y: Ints, decision: Ints, frequency: Ints | None = None) -> float:
+def f1(y: Ints, decision: Ints, frequency: ArrayLike | RowWeights | None = None) -> float:
     """Harmonic mean of precision and recall; NaN when no one is positive in label or decision.
 
     Examples
@@ -55,7 +57,7 @@ def f1(y: Ints, decision: Ints, frequency: Ints | None = None) -> float:
     >>> f1(np.array([0, 1, 1]), np.array([1, 1, 0]))
     0.5
     """
-    times = _times(frequency, len(y))
+    times = row_weights(frequency, len(y)).total
     denominator = float(times @ y) + float(times @ decision)
     return 2 * float(times @ (y & decision)) / denominator if denominator else float("nan")
 
@@ -66,22 +68,22 @@ def group_outcomes(
     score: NDArray[np.floating],
     group: Ints,
     names: tuple[str, ...],
-    frequency: Ints | None = None,
+    frequency: ArrayLike | RowWeights | None = None,
 ) -> list[GroupOutcome]:
-    """Decisions and errors of each group, in the order of `names`."""
-    times = _times(frequency, len(y))
+    """Decisions and errors of each group, in the order of `names`; `frequency` is how many people a row stands for."""
+    weights = row_weights(frequency, len(y))
 
     def outcome(code: int, name: str) -> GroupOutcome:
         members = group == code
-        labels, decisions, counts = y[members], decision[members], times[members]
+        labels, decisions, counts, times = (v[members] for v in (y, decision, weights.count, weights.total))
         return GroupOutcome(
             group=name,
             n=int(counts.sum()),
             n_positive_label=int(counts @ labels),
-            positive_rate=_mean(decisions, counts),
-            true_positive_rate=_mean(decisions, counts * (labels == 1)),
-            false_positive_rate=_mean(decisions, counts * (labels == 0)),
-            auc=auc(labels, score[members], counts),
+            positive_rate=_mean(decisions, times),
+            true_positive_rate=_mean(decisions, times * (labels == 1)),
+            false_positive_rate=_mean(decisions, times * (labels == 0)),
+            auc=auc(labels, score[members], times),
         )
 
     return [outcome(code, name) for code, name in enumerate(names)]
@@ -114,16 +116,17 @@ def outcome_metrics(
     decision: Ints,
     score: NDArray[np.floating],
     outcomes: list[GroupOutcome],
-    frequency: Ints | None = None,
+    frequency: ArrayLike | RowWeights | None = None,
 ) -> dict[str, Metric]:
     """Utility and group gaps by name: auc, f1, accuracy, positive_rate, eo_gap, sp_gap."""
-    times = _times(frequency, len(y))
+    weights = row_weights(frequency, len(y))
+    times = weights.total
     positive_rate = _mean(decision, times)
     constant = min(positive_rate, 1 - positive_rate) < _CONSTANT_SHARE
     note = "decisions are (almost) constant: gaps near 0 follow from that alone" if constant else ""
     return {
         "auc": Metric(auc(y, score, times)),
-        "f1": Metric(f1(y, decision, times), note),
+        "f1": Metric(f1(y, decision, weights), note),
         "accuracy": Metric(_mean(y == decision, times)),
         "positive_rate": Metric(positive_rate, note),
         "eo_gap": equalized_odds_gap(outcomes),
@@ -136,10 +139,6 @@ def _absent_labels(outcome: GroupOutcome) -> list[int]:
     return [label for label, count in counts.items() if count == 0]
 
 
-def _times(frequency: Ints | None, n: int) -> Ints:
-    return np.ones(n, dtype=np.int64) if frequency is None else frequency
-
-
-def _mean(values: NDArray[np.int64] | NDArray[np.bool_], times: Ints) -> float:
-    total = int(times.sum())
+def _mean(values: NDArray[np.int64] | NDArray[np.bool_], times: Floats) -> float:
+    total = float(times.sum())
     return float(times @ values) / total if total else float("nan")

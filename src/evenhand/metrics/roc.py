@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
+from evenhand.metrics.weights import RowWeights
 
 __all__ = ["auc", "auc_influence", "auc_interval", "hanley_mcneil", "ks_distance"]
 
@@ -59,9 +60,12 @@ def auc(y: NDArray[Any], score: NDArray[np.floating], weight: Weights | None = N
 
 
 def auc_interval(
-    y: NDArray[Any], score: NDArray[np.floating], weight: Weights | None = None, confidence: float = 0.95
+    y: NDArray[Any], score: NDArray[np.floating], weight: Weights | RowWeights | None = None, confidence: float = 0.95
 ) -> Estimate:
     """Area under the ROC curve with DeLong's interval, formed on the logit scale.
+
+    `weight` is how many people each row stands for. With sampling weights, the squares of people's influences are
+    weighted by the squares of their weights.
 
     Examples
     --------
@@ -69,15 +73,18 @@ def auc_interval(
     >>> found.value, round(found.low, 3), round(found.high, 3)
     (0.75, 0.069, 0.992)
     """
-    counts = _counts_of_labels(y, score, weight)
+    times, squared = (weight.total, weight.squares) if isinstance(weight, RowWeights) else (weight, weight)
+    counts, squares = _counts_of_labels(y, score, times), _counts_of_labels(y, score, squared)
     n1, n0 = counts.totals
     if n1 == 0 or n0 == 0:
         return not_estimable(f"not estimable: no one with label {1 if n1 == 0 else 0}")
     area, share1, share0 = _placements(counts)
-    if n1 < 2 or n0 < 2:
+    worth1, worth0 = n1**2 / squares.totals[0], n0**2 / squares.totals[1]
+    if worth1 < 2 or worth0 < 2:
         return Estimate(area, math.nan, math.nan, "no interval: one person with a label")
-    spread1, spread0 = counts.favorable @ (share1 - area) ** 2, counts.unfavorable @ (share0 - area) ** 2
-    error = float(np.sqrt(spread1 / (n1 - 1) / n1 + spread0 / (n0 - 1) / n0))
+    spread1, spread0 = squares.favorable @ (share1 - area) ** 2, squares.unfavorable @ (share0 - area) ** 2
+    variance1, variance0 = spread1 / n1**2 * worth1 / (worth1 - 1), spread0 / n0**2 * worth0 / (worth0 - 1)
+    error = float(np.sqrt(variance1 + variance0))
     if error == 0 or not 0 < area < 1:
         return Estimate(area, math.nan, math.nan, "no interval: the labels are separated without overlap")
     half = normal_quantile(confidence) * error / (area * (1 - area))

@@ -6,7 +6,7 @@ For a person i and a match j of the other group, let z be i with j's finances. W
 on the sign s (+1 where i is of the group, -1 where i is of the reference group) and on differences :math:`h(i) - h(j)`
 of functions of the finances, without an intercept, as exchanging i and j changes the sign of all of them. The
 coefficient of s is the gap of the group minus the reference group at equal finances. Both groups weigh the same, and
-within a group people do.
+within a group people do, or weigh what they are given as sampling weights.
 
 A person may serve in many pairs. With :math:`S_v` the sum of the influences of all rows that contain person v, divided
 by :math:`\sqrt{1 - 2 c_v}`, where :math:`c_v` is the person's share of the weight, the variance is
@@ -110,6 +110,11 @@ class GapPart(Protocol):
     @property
     def label(self) -> Ints:
         """Label of both."""
+        ...
+
+    @property
+    def pair_weight(self) -> Floats:
+        """Sampling weight of the person, times that of the match over the mean of the person's matches in the group."""
         ...
 
     @property
@@ -322,11 +327,11 @@ def _rows_between(part: GapPart, group: int, reference_group: int) -> tuple[Ints
     return rows, np.where(forward[rows], 1.0, -1.0)
 
 
-def _shares(person: Ints) -> tuple[Floats, int]:
-    """One over the number of the person's pairs, and the number of people."""
-    counts = np.unique(person, return_inverse=True, return_counts=True)
-    share: Floats = 1.0 / counts[2][counts[1]]
-    return share, len(counts[0])
+def _shares(person: Ints, weight: Floats) -> tuple[Floats, int]:
+    """The weight of each pair over the number of the person's pairs, and the number of people who weigh something."""
+    _, code, count = np.unique(person, return_inverse=True, return_counts=True)
+    share: Floats = weight / count[code]
+    return share, int((np.bincount(code, weight) > 0).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,7 +353,8 @@ class _Design:
         n_people = [0, 0]
         for which in (0, 1):
             inside = side == which
-            share[inside], n_people[which] = _shares(part.person[rows[inside]])
+            chosen = rows[inside]
+            share[inside], n_people[which] = _shares(part.person[chosen], part.pair_weight[chosen])
         regressors = np.column_stack([sign, controls.difference(part, rows)])
         difference = part.score_gaps[rows].astype(np.float64)
         return cls(rows, side, regressors, share, difference, (n_people[0], n_people[1]))
@@ -361,6 +367,7 @@ class _Moments:
     group: int
     reference_group: int
     n_people: tuple[int, int]
+    total: Floats
     n_pairs: int
     design: Floats
     product: Floats
@@ -378,7 +385,9 @@ class _Moments:
                 weighted = one.regressors[inside] * one.share[inside, None]
                 design.append(weighted.T @ one.regressors[inside])
                 product.append(weighted.T @ one.difference[inside])
-            more = cls(group, reference_group, one.n_people, len(one.rows), np.stack(design), np.stack(product))
+            total = np.bincount(one.side, one.share, minlength=2).astype(np.float64)
+            n_pairs = int((one.share > 0).sum())
+            more = cls(group, reference_group, one.n_people, total, n_pairs, np.stack(design), np.stack(product))
             found = more if found is None else found._added(more)
         return found
 
@@ -388,13 +397,14 @@ class _Moments:
             self.group,
             self.reference_group,
             n_people,
+            self.total + other.total,
             self.n_pairs + other.n_pairs,
             self.design + other.design,
             self.product + other.product,
         )
 
     def fit(self) -> _Fit:
-        weight = 0.5 / np.asarray(self.n_people, dtype=np.float64)  # both groups weigh the same
+        weight = 0.5 / self.total  # both groups weigh the same
         design = np.tensordot(weight, self.design, axes=1)
         inverse = np.linalg.pinv(design, hermitian=True).astype(np.float64)
         coefficients = inverse @ np.tensordot(weight, self.product, axes=1)

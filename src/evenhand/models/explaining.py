@@ -19,6 +19,7 @@ from evenhand.models.protocol import AuditedModel
 
 __all__ = ["CellBaselines", "Explainer", "HalvedExplainer", "Seen", "SeenTriples"]
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
@@ -34,7 +35,7 @@ class CellBaselines:
     rows
         Mean of each cell, of shape (n_cells, d); of a category, the most common. NaN where the pool has no one.
     sizes
-        Number of people of the pool in each cell, of shape (n_cells,).
+        Number of people of the pool in each cell who count, of shape (n_cells,).
     """
 
     rows: Tensor
@@ -50,6 +51,7 @@ class CellBaselines:
         n_groups: int | None = None,
         skip_missing: bool = False,
         categorical: Sequence[int] = (),
+        sample_weight: Floats | None = None,
     ) -> CellBaselines:
         """Baselines of a pool; parameters as in `label_group_baselines`. The last of `n_groups` may have no one.
 
@@ -61,14 +63,21 @@ class CellBaselines:
         ([2.0, nan, 5.0, 7.0], [2, 0, 1, 1])
         """
         means = label_group_baselines(
-            x.cpu().numpy(), labels, groups, skip_missing=skip_missing, categorical=categorical
+            x.cpu().numpy(),
+            labels,
+            groups,
+            skip_missing=skip_missing,
+            categorical=categorical,
+            sample_weight=sample_weight,
         )
         n = means.shape[1] if n_groups is None else n_groups
         rows = np.full((2, n, means.shape[2]), np.nan)
         rows[:, : means.shape[1]] = means
         return cls(
             torch.as_tensor(rows.reshape(2 * n, -1), dtype=x.dtype, device=x.device),
-            np.bincount(labels * n + groups, minlength=2 * n),
+            np.bincount(
+                (labels * n + groups)[slice(None) if sample_weight is None else sample_weight > 0], minlength=2 * n
+            ),
         )
 
 
@@ -138,6 +147,7 @@ class Explainer:
         method: Method = "segments",
         *,
         n_groups: int | None = None,
+        sample_weight: Floats | None = None,
     ) -> Explainer:
         """Take the baselines from a pool of encoded people, as the model has them, and the columns from its encoder.
 
@@ -157,6 +167,7 @@ class Explainer:
             n_groups=n_groups,
             skip_missing=model.accepts_missing,
             categorical=model.categorical_inputs,
+            sample_weight=sample_weight,
         )
         join = model.join_matrix()
         return cls(model, baselines, n_steps, method, None if join is None else join.double())
@@ -229,7 +240,15 @@ class HalvedExplainer:
     half: Ints
 
     @classmethod
-    def of(cls, explainer: Explainer, x: Tensor, labels: Ints, groups: Ints, half: Ints) -> HalvedExplainer:
+    def of(
+        cls,
+        explainer: Explainer,
+        x: Tensor,
+        labels: Ints,
+        groups: Ints,
+        half: Ints,
+        sample_weight: Floats | None = None,
+    ) -> HalvedExplainer:
         """Halve the cells of an explainer, whose pool is given."""
         halved = Explainer.of(
             explainer.model,
@@ -239,6 +258,7 @@ class HalvedExplainer:
             explainer.n_steps,
             explainer.method,
             n_groups=len(explainer.baselines.rows),
+            sample_weight=sample_weight,
         )
         return cls(halved, half)
 

@@ -13,6 +13,7 @@ from evenhand.report.glossary import GLOSSARY
 from evenhand.report.registry import panels_of
 from evenhand.report.scope import is_shown, lacking, scope_table
 from evenhand.report.tables import Table
+from evenhand.report.weighting_table import WEIGHTING_PROSE, weighting_tables
 
 __all__ = ["audit_card", "audit_page", "audit_sections", "key_metrics"]
 
@@ -213,6 +214,7 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
             details=[(name, rows) for name, rows in details if rows],
             details_title="Settings, hashes and versions",
         ),
+        *_weighting(summary),
         Section("verdict", "Verdict", finding=_finding(summary), tables=_finding_tables(summary)),
         _charts(summary, "score-gap", "Score gap at equal finances"),
         _charts(summary, "regimes", "Decisions and reasoning"),
@@ -257,6 +259,12 @@ def _limits(summary: Mapping[str, Any]) -> dict[str, str]:
         found |= _LIMITS_WITHOUT_MODEL
     gone = _OF_EXPLANATIONS if lacking(summary, "excess") else ()
     return {name: words for name, words in found.items() if name not in gone}
+
+
+def _weighting(summary: Mapping[str, Any]) -> list[Section]:
+    """The section on sampling weights, where people have them."""
+    tables = weighting_tables(summary)
+    return [Section("weights", "Sampling weights", (WEIGHTING_PROSE,), tables=tables)] if tables else []
 
 
 def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:  # noqa: ANN401 - of `Section`

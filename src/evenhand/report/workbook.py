@@ -20,6 +20,7 @@ from evenhand.report.glossary import GLOSSARY
 from evenhand.report.scope import is_shown, scope_table
 from evenhand.report.summary_table import summary_table
 from evenhand.report.tables import Column, Highlight, Kind, Record, Table, value_of
+from evenhand.report.weighting_table import weighting_tables
 from evenhand.system.files import write_atomically
 from evenhand.system.optional import optional_module
 
@@ -148,6 +149,7 @@ def write_workbook(
     tables = [
         summary_table(summary),
         audit_tables.audited_table(summary),
+        *weighting_tables(summary),
         audit_tables.verdict_table(summary, left_out),
         *([scope_table(summary)] if "scope" in summary else []),
         finding_tables.finding_table(summary),
@@ -189,6 +191,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("value", "match_value", "is_negligible"), "any"),
     "shared_reasons": "share",
     "q_value": "p",
+    "sample_weight": "number",
 }
 _STRONG = Highlight("q value", "at most", audit_tables.SIGNIFICANT, "evidence")
 

@@ -37,7 +37,7 @@ def test_quantiles_of_nothing_are_missing():
 
 
 def test_sums_come_back_as_they_were_saved(tmp_path):
-    counts = ScoreCounts(np.array([0.1, 0.2]), *(np.array([0, 1]) for _ in range(4)))
+    counts = ScoreCounts(np.array([0.1, 0.2]), *(np.array([0, 1]) for _ in range(6)))
     value = {
         "a": counts,
         "b": {(0, 1): (1, "x"), "y": None},

@@ -44,6 +44,7 @@ _NOTED = {
     "n_steps": "attributions were integrated in other steps",
     "method": "attributions were integrated in another way",
     "n_permutations": "attributions were averaged over another number of orders",
+    "sample_weight": "people weigh differently, which alone can move every metric",
 }
 
 
@@ -283,8 +284,8 @@ class _Source:
     @classmethod
     def of(cls, name: object, audit: Audit) -> _Source:
         data = summary_of(name, audit)
-        if _lacks_people(data):
-            return cls(str(name), data, None)
+        if _lacks_people(data) or "weighting" in data:
+            return cls(str(name), data, None)  # changes within people are those of people who weigh the same
         if isinstance(audit, AuditResult):
             return cls(str(name), data, sorted_pairs(audit.pairs))
         pairs = None if isinstance(audit, Mapping) else pairs_beside(audit, data)
@@ -303,9 +304,15 @@ class _Source:
         return sorted(self.data["data"]["groups"])
 
 
+def _weights(source: _Source) -> str | None:
+    return "given" if "weighting" in source.data else None
+
+
 def _setting_differences(base: _Source, other: _Source) -> list[SettingDifference]:
-    ours = {**base.data["settings"], "groups": base.groups}
-    theirs = {**other.data["settings"], "groups": other.groups}
+    ours, theirs = (
+        {**source.data["settings"], "groups": source.groups, "sample_weight": _weights(source)}
+        for source in (base, other)
+    )
     found = []
     for setting, consequence in (_DEFINING | _NOTED).items():
         if setting not in ours or setting not in theirs:

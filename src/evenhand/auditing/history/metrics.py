@@ -125,7 +125,7 @@ def audit_metrics(
     >>> metrics["auc"].value == result.to_dict()["outcome"]["auc"]
     True
     """
-    groups = {row["group"]: row for row in data["outcome"]["groups"]}
+    groups = {row["group"]: {**row, **_worth(row, data.get("weighting"))} for row in data["outcome"]["groups"]}
     chosen = data["outcome"]["approvals"]["reference"] if reference is None else reference
     if chosen not in groups:
         raise InvalidInputError(f"`reference` must be a group of the audit, {listed(list(groups), 8)}, got {chosen!r}.")
@@ -133,7 +133,7 @@ def audit_metrics(
         *_score_gaps(data, chosen),
         *_excesses(data["evidence"]),
         *_features(data["evidence"]),
-        *_utility(data["outcome"]),
+        *_utility(data["outcome"], groups),
         *_rates(groups, chosen),
         *_ratios(groups, chosen),
         *_areas(data["outcome"]),
@@ -240,8 +240,8 @@ def _share_error(value: float, n: float) -> float:
     return math.sqrt(share * (1 - share) / (n + 2))
 
 
-def _n_of(row: Mapping[str, Any], rate: str) -> int:
-    n, n_positive = int(row["n"]), int(row["n_positive_label"] or 0)
+def _n_of(row: Mapping[str, Any], rate: str) -> float:
+    n, n_positive = float(row["n"]), float(row["n_positive_label"] or 0)
     return {"positive rate": n, "true positive rate": n_positive, "false positive rate": n - n_positive}[rate]
 
 
@@ -250,9 +250,17 @@ def _rate(row: Mapping[str, Any], rate: str) -> tuple[float, float]:
     return value, _share_error(value, _n_of(row, rate))
 
 
-def _utility(outcome: Mapping[str, Any]) -> list[AuditMetric]:
-    n = sum(row["n"] for row in outcome["groups"])
-    n_positive = sum(row["n_positive_label"] or 0 for row in outcome["groups"])  # None without labels
+def _worth(row: Mapping[str, Any], weighting: Mapping[str, Any] | None) -> dict[str, float]:
+    """Numbers of people of a group as what they are worth (Kish), where people have sampling weights."""
+    found = () if weighting is None else weighting["groups"]
+    share = {of["group"]: of["n_effective"] / of["n_counted"] for of in found if of["n_counted"]}
+    # Without labels there is no number of favorable ones.
+    return {name: (row[name] or 0) * share.get(row["group"], 1.0) for name in ("n", "n_positive_label")}
+
+
+def _utility(outcome: Mapping[str, Any], groups: Mapping[str, Any]) -> list[AuditMetric]:
+    n = sum(row["n"] for row in groups.values())
+    n_positive = sum(row["n_positive_label"] for row in groups.values())
     area, accuracy, rate = (_number(outcome[name]) for name in ("auc", "accuracy", "positive_rate"))
     return [
         AuditMetric("auc", "outcome", "AUC", area, hanley_mcneil(area, n_positive, n - n_positive)),
@@ -288,10 +296,10 @@ def _ratios(groups: Mapping[str, Any], reference: str) -> list[AuditMetric]:
 
 def _log_rate(row: Mapping[str, Any]) -> tuple[float, float]:
     """Logarithm of the positive rate, and its standard error; half an approval is added where there is none."""
-    n, rate = int(row["n"]), _number(row["positive_rate"])
+    n, rate = float(row["n"]), _number(row["positive_rate"])
     if n == 0 or not math.isfinite(rate):
         return math.nan, math.nan
-    approved = max(round(rate * n), 0.5)
+    approved = max(rate * n, 0.5)
     return math.log(approved / n), math.sqrt(max(1 / (approved + 0.5) - 1 / (n + 0.5), 0.0))
 
 

@@ -36,6 +36,8 @@ class BatchContext:
         Rows of the source whose people are screened for proxies.
     evidence_seed, evidence_below
         Evidence is gathered on people whose hash is at most the limit; None for everyone.
+    unit_of_weight
+        What weights are counted in: see `auditing.people.weight_unit`.
     """
 
     reference: AuditReference
@@ -44,6 +46,7 @@ class BatchContext:
     screened: Ints
     evidence_seed: int = 0
     evidence_below: int | None = None
+    unit_of_weight: float = 1.0
 
 
 def run_batch(context: BatchContext, number: int, first_row: int, table: pa.Table, where: str) -> BatchOutput:
@@ -64,7 +67,7 @@ def run_batch(context: BatchContext, number: int, first_row: int, table: pa.Tabl
     rows = context.columns.rows_of(table, where)
     if rows.table is None:
         return BatchOutput(BatchRecord(number, rows.exclusions))
-    people = people_of(rows, reference.model, reference.pool.groups.names, where)
+    people = people_of(rows, reference.model, reference.pool.groups.names, where, context.unit_of_weight)
     people = with_cut_offs(people, reference.settings, rows.by, where)
     row = rows.kept + first_row
     found = audit_batch(

@@ -95,8 +95,10 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
 
 def _schema_of(pairs: pd.DataFrame) -> pa.Schema:
     """Types of the pair table's columns; every batch has the same, whatever its values."""
-    ids = [pa.field(name, pa.string()) for name in ("person_id", "match_id") if name in pairs.columns]
-    return pa.schema([*_PAIR_SCHEMA, *ids])
+    further = {"person_id": pa.string(), "match_id": pa.string(), "sample_weight": pa.float64()}
+    return pa.schema(
+        [*_PAIR_SCHEMA, *(pa.field(name, kind) for name, kind in further.items() if name in pairs.columns)]
+    )
 
 
 def _parquet(table: pd.DataFrame, schema: pa.Schema | None = None) -> pa.Buffer:

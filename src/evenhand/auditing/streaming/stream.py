@@ -21,7 +21,14 @@ from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
-from evenhand.auditing.people import People, check_finances_apart, people_of, with_cut_offs
+from evenhand.auditing.people import (
+    People,
+    check_counted,
+    check_finances_apart,
+    people_of,
+    weight_unit,
+    with_cut_offs,
+)
 from evenhand.auditing.reference import AuditReference, audited_model, settled_threshold
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sampling_progress import announce_sampling
@@ -81,6 +88,7 @@ def audit_stream(
     ids: str | None = None,
     drop_missing: bool = False,
     clusters: str | None = None,
+    sample_weight: str | None = None,
     by: Sequence[str] = (),
     reading: ReadOptions | None = None,
     evidence: bool = AuditOptions.evidence,
@@ -147,6 +155,8 @@ def audit_stream(
     clusters
         Column that says which rows are the same applicant or household: see `evenhand.audit`. Of people outside the
         reference, rows of one batch are recognized.
+    sample_weight
+        Column of how many people of the population each row stands for: see `evenhand.audit`.
     by
         Columns within whose values the excess is wanted.
     reading
@@ -231,6 +241,7 @@ def audit_stream(
         positive_label=positive_label,
         drop_missing=drop_missing,
         clusters=clusters,
+        sample_weight=sample_weight,
         favorable=favorable,
         decisions=decisions,
         ids=ids,
@@ -301,7 +312,8 @@ def _plan(
     assert rows.table is not None
     assert rows.groups is not None
     audited = audited_model(_on_device(model, how.device), _of_probabilities(options), rows.table)
-    pool = people_of(rows, audited, rows.groups.names, "The reference")
+    unit = weight_unit(rows.sample_weight, columns.sample_weight or "")
+    pool = people_of(rows, audited, rows.groups.names, "The reference", unit)
     pool = _checked_pool(with_cut_offs(pool, options, rows.by, "the reference"))
     check_finances_apart(pool, financial)
     if options.favorable is None:
@@ -325,6 +337,7 @@ def _plan(
         screened=lowest_rows(people.n_rows, PROXY_PEOPLE, seed) if options.evidence else np.zeros(0, dtype=np.int64),
         evidence_seed=seed + _EVIDENCE_SEED,
         evidence_below=None if n_compared is None else hash_limit(people.n_rows, n_compared, seed + _EVIDENCE_SEED),
+        unit_of_weight=unit,
     )
     return _Plan(context, fingerprint_table(table.to_pandas()), words, reference is not None, notes)
 
@@ -364,6 +377,7 @@ def _finished(
         merged = merge_batches(batches)
         if merged is None:
             raise StreamError(f"{str(people.path)!r} has no row with a label and a group; no one can be audited.")
+        check_counted(merged.sums.weights[:, 1], context.columns.sample_weight)
         is_drawn = plan.is_separate or len(pool) < int(merged.sums.n_people.sum())
         result = assemble(
             context.reference,

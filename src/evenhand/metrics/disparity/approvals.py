@@ -13,8 +13,9 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.checks import binary_values, check_open_fraction, finite_scores
 from evenhand.metrics.disparity.contrast import Test, contrast_groups, no_contrast
-from evenhand.metrics.disparity.membership import SOFT_NOTE, frequencies, group_rate, membership_of, reference_code_of
+from evenhand.metrics.disparity.membership import group_rate, membership_of, reference_code_of
 from evenhand.metrics.estimate import Estimate, Plain
+from evenhand.metrics.weights import RowWeights, row_weights
 
 __all__ = [
     "FOUR_FIFTHS",
@@ -37,9 +38,10 @@ class GroupApproval(Plain):
     Attributes
     ----------
     n_people, n_approved
-        Counts; sums of probabilities where membership is given as probabilities.
+        Counts of people, whatever they weigh; sums of probabilities where membership is given as probabilities.
     n_effective
-        The number of people with known membership that would carry the same information: (Σp)² / Σp².
+        The number of people with known membership and equal weights that would carry the same information:
+        (Σp)² / Σp², with p the probability times the sampling weight.
     approval_rate
         Share approved; Wilson interval.
     rate_difference_group_minus_reference_pp
@@ -103,7 +105,7 @@ def approval_disparity(
     group: ArrayLike,
     *,
     names: Sequence[str] | None = None,
-    frequency: ArrayLike | None = None,
+    frequency: ArrayLike | RowWeights | None = None,
     reference: str | None = None,
     test: Test = "auto",
     confidence: float = 0.95,
@@ -126,7 +128,9 @@ def approval_disparity(
         A name for each code; by default the codes themselves.
     frequency
         How many people each row stands for, of shape (n,); by default one. Every function of this package gives the
-        same metrics from distinct rows and their frequencies as from people one by one.
+        same metrics from distinct rows and their frequencies as from people one by one. For sampling weights,
+        `evenhand.metrics.weights.RowWeights.of(weights)`: rates are then those of the population, and intervals and
+        tests take the effective number of people for their number.
     reference
         Name of the group that the others are compared with; by default the largest.
     test
@@ -154,10 +158,11 @@ def approval_disparity(
     members = membership_of(group, len(approved), names, frequency)
     if test not in ("auto", "fisher", "z"):
         raise InvalidInputError(f"`test` must be 'auto', 'fisher' or 'z', got {test!r}.")
-    if test == "fisher" and members.is_soft:
+    if test == "fisher" and (members.is_soft or members.is_weighted):
+        came = "probabilities" if members.is_soft else "sampling weights"
         raise InvalidInputError(
-            "`test='fisher'` needs known group membership, got probabilities: an exact test counts whole people; "
-            "use `test='auto'`, or give group codes."
+            f"`test='fisher'` needs known group membership and equal weights, got {came}: an exact test counts whole "
+            "people; use `test='auto'`, or give group codes without weights."
         )
     for value, name in (
         (confidence, "confidence"),
@@ -173,18 +178,21 @@ def approval_disparity(
     adjusted[reference_code] = math.nan
 
     people, approvals = members.sums(np.ones(len(approved))), members.sums(approved)
+    counted, counted_approvals = members.counts(np.ones(len(approved))), members.counts(approved)
     reference_rate = approvals[reference_code] / people[reference_code]
 
     def row(code: int) -> GroupApproval:
         found, p_holm = contrasts[code], float(adjusted[code])
         ratio = found.ratio.value
         n_effective = members.n_effective(code)
-        lacking = people[code] * reference_rate - approvals[code]
+        lacking = math.nan
+        if people[code] > 0:
+            lacking = float((people[code] * reference_rate - approvals[code]) * (counted[code] / people[code]))
         return GroupApproval(
             group=members.names[code],
             is_reference=code == reference_code,
-            n_people=members.count(people[code]),
-            n_approved=members.count(approvals[code]),
+            n_people=members.count(counted[code]),
+            n_approved=members.count(counted_approvals[code]),
             n_effective=n_effective,
             approval_rate=group_rate(members, code, approved, np.ones(len(approved), dtype=bool), "no one", confidence),
             rate_difference_group_minus_reference_pp=_in_percentage_points(found.difference),
@@ -194,7 +202,7 @@ def approval_disparity(
             p_value_holm=p_holm,
             test=found.test,
             n_standard_deviations=found.n_standard_deviations,
-            shortfall=math.nan if people[code] == 0 else max(0.0, float(lacking)),
+            shortfall=lacking if math.isnan(lacking) else max(0.0, lacking),
             is_statistically_significant=None if np.isnan(p_holm) else p_holm < significance_level,
             is_below_practical_threshold=None if np.isnan(ratio) else ratio < four_fifths_threshold,
             is_small_group=n_effective < small_group,
@@ -209,7 +217,7 @@ def approval_disparity(
         small_group=small_group,
         is_probabilistic=members.is_soft,
         groups=tuple(row(code) for code in range(len(members.names))),
-        note=SOFT_NOTE if members.is_soft else "",
+        note=members.note,
     )
 
 
@@ -233,7 +241,7 @@ def approval_disparity_by_cutoff(
     *,
     quantiles: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
     names: Sequence[str] | None = None,
-    frequency: ArrayLike | None = None,
+    frequency: ArrayLike | RowWeights | None = None,
     reference: str | None = None,
     test: Test = "auto",
     confidence: float = 0.95,
@@ -255,7 +263,7 @@ def approval_disparity_by_cutoff(
     scores = finite_scores(score)
     if not quantiles or not all(0 < quantile < 1 for quantile in quantiles):
         raise InvalidInputError(f"`quantiles` must be numbers between 0 and 1, got {list(quantiles)}.")
-    times = frequencies(frequency, len(scores))
+    times = row_weights(frequency, len(scores)).total
     order = np.argsort(scores, kind="stable")
     upto = np.cumsum(times[order])
     # The cut-off is a score that someone has: the first one above the quantile's share of people.

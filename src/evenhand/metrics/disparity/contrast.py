@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -49,16 +49,22 @@ def contrast_groups(
     """One group beside the reference, which has people; membership known or probable."""
     if members.is_soft:
         return _contrast_weighted(approved, members, code, reference, confidence)
-    people, approvals = members.sums(np.ones(len(approved))), members.sums(approved)
+    approvals, people = members.effective_counts(approved, np.ones(len(approved), dtype=np.bool_))
     if people[code] == 0:
         return no_contrast(nobody_in(members, code))
-    return contrast_counts(
-        int(approvals[code]), int(people[code]), int(approvals[reference]), int(people[reference]), test, confidence
+    found = contrast_counts(
+        float(approvals[code]),
+        float(people[code]),
+        float(approvals[reference]),
+        float(people[reference]),
+        "z" if members.is_weighted else test,
+        confidence,
     )
+    return replace(found, test=f"{found.test}, effective numbers") if members.is_weighted else found
 
 
-def contrast_counts(x1: int, n1: int, x0: int, n0: int, test: Test, confidence: float) -> RateContrast:
-    """x1 approved of n1 in the group beside x0 of n0 in the reference."""
+def contrast_counts(x1: float, n1: float, x0: float, n0: float, test: Test, confidence: float) -> RateContrast:
+    """x1 approved of n1 in the group beside x0 of n0 in the reference; whole numbers for an exact test."""
     p_value, name = _p_value(x1, n1, x0, n0, test)
     error = np.sqrt((x1 + x0) * (n1 + n0 - x1 - x0) / (n1 * n0 * (n1 + n0)))
     is_constant = error == 0
@@ -73,11 +79,12 @@ def contrast_counts(x1: int, n1: int, x0: int, n0: int, test: Test, confidence: 
     )
 
 
-def _p_value(x1: int, n1: int, x0: int, n0: int, test: Test) -> tuple[float, str]:
+def _p_value(x1: float, n1: float, x0: float, n0: float, test: Test) -> tuple[float, str]:
     approved, denied, total = x1 + x0, n1 + n0 - x1 - x0, n1 + n0
     least_expected = min(n1, n0) * min(approved, denied) / total
     if test == "fisher" or (test == "auto" and least_expected < _LEAST_EXPECTED):
-        return float(stats.fisher_exact(np.asarray([[x1, n1 - x1], [x0, n0 - x0]])).pvalue), "Fisher exact"
+        table = np.asarray([[x1, n1 - x1], [x0, n0 - x0]]).astype(np.int64)
+        return float(stats.fisher_exact(table).pvalue), "Fisher exact"
     if approved == 0 or denied == 0:
         return math.nan, "two-proportion z"
     z = (x1 / n1 - x0 / n0) / np.sqrt(approved / total * denied / total * (1 / n1 + 1 / n0))
@@ -91,7 +98,7 @@ def _contrast_weighted(
     weights, reference_weights = members.column(code), members.column(reference)
     if not weights.any():
         return no_contrast(nobody_in(members, code))
-    times = members.times
+    times, squares = members.times, members.squares
     rate, influence = weighted_mean(approved, weights, times)
     reference_rate, reference_influence = weighted_mean(approved, reference_weights, times)
     z = normal_quantile(confidence)
@@ -100,11 +107,11 @@ def _contrast_weighted(
         if not (0 < rate < 1 and 0 < reference_rate < 1):
             return not_estimable(f"not estimable: the {name} needs approvals and denials in both groups")
         value = transform(rate) / transform(reference_rate)
-        error = standard_error(influence * slope(rate) - reference_influence * slope(reference_rate), times)
+        error = standard_error(influence * slope(rate) - reference_influence * slope(reference_rate), squares)
         return Estimate(value, float(value * np.exp(-z * error)), float(value * np.exp(z * error)))
 
     difference = rate - reference_rate
-    error = standard_error(influence - reference_influence, times)
+    error = standard_error(influence - reference_influence, squares)
     if error == 0:
         return no_contrast("not estimable: the weighted rates have no spread")
     return RateContrast(

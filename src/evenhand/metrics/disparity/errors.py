@@ -14,6 +14,7 @@ from evenhand.metrics.checks import binary_values, check_open_fraction, check_sa
 from evenhand.metrics.disparity.membership import Membership, group_mean, group_rate, membership_of
 from evenhand.metrics.estimate import Estimate, Plain, not_estimable
 from evenhand.metrics.roc import auc_interval
+from evenhand.metrics.weights import RowWeights
 
 __all__ = ["GroupErrorRates", "error_rates"]
 
@@ -57,7 +58,7 @@ def error_rates(
     group: ArrayLike,
     *,
     names: Sequence[str] | None = None,
-    frequency: ArrayLike | None = None,
+    frequency: ArrayLike | RowWeights | None = None,
     confidence: float = 0.95,
     small_group: int = 30,
 ) -> list[GroupErrorRates]:
@@ -84,12 +85,13 @@ def error_rates(
             return not_estimable("not estimable: scores are outside [0, 1], so they are not probabilities")
         return group_mean(members, code, values, confidence)
 
+    people, favorable = members.counts(np.ones(len(labels))), members.counts(labels)
+
     def row(code: int) -> GroupErrorRates:
-        weights = members.times * members.column(code)
         return GroupErrorRates(
             group=members.names[code],
-            n_people=members.count(float(weights.sum())),
-            n_positive_label=members.count(float(weights @ labels)),
+            n_people=members.count(people[code]),
+            n_positive_label=members.count(favorable[code]),
             positive_rate=group_rate(members, code, approved, everyone, "no one", confidence),
             true_positive_rate=group_rate(members, code, approved, labels == 1, "no one with label 1", confidence),
             false_positive_rate=group_rate(members, code, approved, labels == 0, "no one with label 0", confidence),
@@ -107,5 +109,5 @@ def _group_auc(members: Membership, code: int, labels: Ints, scores: Floats, con
     if members.codes is None:
         return not_estimable("not estimable: AUC by group needs known membership, not probabilities")
     chosen = members.codes == code
-    found = auc_interval(labels[chosen], scores[chosen], members.times[chosen], confidence)
+    found = auc_interval(labels[chosen], scores[chosen], members.weights.rows(chosen), confidence)
     return replace(found, note=f"{found.note} in group {members.names[code]!r}") if math.isnan(found.value) else found

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.metrics.checks import binary_values, check_at_least, check_open_fraction, check_same_length
-from evenhand.metrics.disparity.membership import SOFT_NOTE, Membership, membership_of, weighted_mean
+from evenhand.metrics.disparity.membership import Membership, membership_of, weighted_mean
 from evenhand.metrics.estimate import Plain, normal_quantile
+from evenhand.metrics.weights import RowWeights
 
 __all__ = ["GapEstimate", "outcome_gaps"]
 
@@ -48,7 +49,7 @@ def outcome_gaps(
     group: ArrayLike,
     *,
     names: Sequence[str] | None = None,
-    frequency: ArrayLike | None = None,
+    frequency: ArrayLike | RowWeights | None = None,
     confidence: float = 0.95,
     n_draws: int = 1000,
     random_state: int = 0,
@@ -131,19 +132,21 @@ def _drawn_rates(
             [weighted_mean(approved, members.column(code) * subset, members.times)[1] for code in range(len(people))],
             axis=1,
         )
-        covariance = (members.times[:, None] * influences).T @ influences
+        covariance = (members.squares[:, None] * influences).T @ influences
         deviations = rng.multivariate_normal(np.zeros(len(people)), covariance, size=n_draws, method="eigh")
         return _DrawnRates(name, values, covariance, deviations, np.diag(covariance)[None, :])
+    approvals, people = members.effective_counts(approved, subset)
+    drawn = np.maximum(np.rint(people), 1).astype(np.int64)
     # Half an approval and half a denial more, so that a rate of 0 or 1 still varies.
     rates = (approvals + 0.5) / (people + 1)
-    counts = rng.binomial(people.astype(np.int64), rates, size=(n_draws, len(people)))
-    redrawn = (counts + 0.5) / (people + 1)
+    counts = rng.binomial(drawn, rates, size=(n_draws, len(people)))
+    redrawn = (counts + 0.5) / (drawn + 1)
     return _DrawnRates(
         name,
         values,
         covariance=np.diag(rates * (1 - rates) / people),
-        deviations=counts / people - rates,
-        variances=redrawn * (1 - redrawn) / people,
+        deviations=counts / drawn - rates,
+        variances=redrawn * (1 - redrawn) / drawn,
     )
 
 
@@ -177,5 +180,5 @@ def _gap(name: str, drawn: list[_DrawnRates], members: Membership, confidence: f
         rate=drawn[which].name,
         group_low=members.names[low],
         group_high=members.names[high],
-        note=SOFT_NOTE if members.is_soft else "",
+        note=members.note,
     )

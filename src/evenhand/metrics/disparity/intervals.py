@@ -1,7 +1,8 @@
 """Score intervals from counts: of a rate, and of the difference, ratio and odds ratio of two rates.
 
-Counts are x1 approved of n1 in the group and x0 of n0 in the reference. The intervals of the ratios are ours: those of
-statsmodels are NaN, complex or too narrow where a group has few approvals or few denials.
+Counts are x1 approved of n1 in the group and x0 of n0 in the reference; effective counts need not be whole. The
+intervals of the ratios are ours: those of statsmodels are NaN, complex or too narrow where a group has few approvals or
+few denials.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
 
 __all__ = ["cornfield", "koopman", "newcombe", "wilson"]
 
+_ROUNDING = 1e-12  # of effective counts, as a share of them
+
 
 def wilson(x: float, n: float, confidence: float) -> tuple[float, float]:
     """Both ends of the interval of a rate of x in n (Wilson 1927)."""
@@ -24,13 +27,13 @@ def wilson(x: float, n: float, confidence: float) -> tuple[float, float]:
     return (0.0 if x == 0 else float(low)), (1.0 if x == n else float(high))
 
 
-def newcombe(x1: int, n1: int, x0: int, n0: int, confidence: float) -> Estimate:
+def newcombe(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Estimate:
     """Difference of rates with the hybrid score interval (Newcombe 1998, method 10)."""
     low, high = confint_proportions_2indep(x1, n1, x0, n0, method="newcomb", compare="diff", alpha=1 - confidence)
     return Estimate(x1 / n1 - x0 / n0, float(low), float(high))
 
 
-def koopman(x1: int, n1: int, x0: int, n0: int, confidence: float) -> Estimate:
+def koopman(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Estimate:
     """Ratio of rates with the score interval (Koopman 1984): all ratios that a chi-square test does not reject."""
     if x0 == 0:
         return not_estimable("not estimable: no one in the reference group is approved")
@@ -54,12 +57,12 @@ def koopman(x1: int, n1: int, x0: int, n0: int, confidence: float) -> Estimate:
     return Estimate(value, low, float(np.exp(_crossing(chi_square, center, 1, level))))
 
 
-def cornfield(x1: int, n1: int, x0: int, n0: int, confidence: float) -> Estimate:
+def cornfield(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Estimate:
     """Odds ratio with the score interval, both margins held (Cornfield 1956, without continuity correction)."""
     approved = x1 + x0
     least, most = max(0, approved - n0), min(approved, n1)
     level = normal_quantile(confidence) ** 2
-    if least == most:
+    if most - least <= _ROUNDING * approved:
         return not_estimable("not estimable: both groups have the same decision throughout")
 
     def odds_ratio(a: float) -> float:
@@ -70,8 +73,8 @@ def cornfield(x1: int, n1: int, x0: int, n0: int, confidence: float) -> Estimate
 
     # Within this distance of the border the statistic is beyond any level in use; never less than rounding.
     edge = max(1e-9 * (most - least), 4 * float(np.spacing(float(most))))
-    low = 0.0 if x1 == least else odds_ratio(float(optimize.brentq(excess, least + edge, x1 - edge)))
-    if x1 == most:
+    low = 0.0 if x1 - least <= 2 * edge else odds_ratio(float(optimize.brentq(excess, least + edge, x1 - edge)))
+    if most - x1 <= 2 * edge:
         return Estimate(
             math.nan,
             low,
@@ -79,7 +82,7 @@ def cornfield(x1: int, n1: int, x0: int, n0: int, confidence: float) -> Estimate
             "infinite in the sample: a group has everyone or no one approved; `low` is a lower bound",
         )
     high = odds_ratio(float(optimize.brentq(excess, x1 + edge, most - edge)))
-    return Estimate(odds_ratio(float(x1)), low, high)
+    return Estimate(max(odds_ratio(float(x1)), low), low, high)
 
 
 def _crossing(function: Callable[[float], float], start: float, direction: int, level: float) -> float:

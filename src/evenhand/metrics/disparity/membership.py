@@ -15,11 +15,13 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.checks import group_codes
 from evenhand.metrics.disparity.intervals import wilson
 from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
+from evenhand.metrics.weights import RowWeights, effective_number_of_people, row_weights
 
 __all__ = [
     "SOFT_NOTE",
+    "WEIGHT_NOTE",
     "Membership",
-    "frequencies",
+    "effective_counts",
     "group_mean",
     "group_rate",
     "membership_of",
@@ -37,15 +39,40 @@ SOFT_NOTE = (
     "approximations, and differences are understated or overstated where decisions depend on membership beyond them"
 )
 
+WEIGHT_NOTE = (
+    "rates and means are weighted by the sampling weights, counts are people of the sample, and intervals and tests "
+    "use the effective number of people"
+)
+
 
 @dataclass(frozen=True)
 class Membership:
-    """Who is in which group: codes where known, else probabilities of shape (n, G), and how many people a row is."""
+    """Who is in which group: codes where known, else probabilities of shape (n, G), and what each row weighs."""
 
     names: tuple[str, ...]
     codes: Ints | None
     probabilities: Floats | None
-    times: Floats
+    weights: RowWeights
+
+    @property
+    def times(self) -> Floats:
+        """Weight of each row, with a mean of 1 per person."""
+        return self.weights.total
+
+    @property
+    def squares(self) -> Floats:
+        """Sum of the squares of the weights of each row's people, which squared influences are weighted by."""
+        return self.weights.squares
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether people weigh differently."""
+        return not self.weights.is_equal
+
+    @property
+    def note(self) -> str:
+        """What a reader of counts and intervals must know."""
+        return "; ".join([SOFT_NOTE] * self.is_soft + [WEIGHT_NOTE] * self.is_weighted)
 
     @property
     def is_soft(self) -> bool:
@@ -60,18 +87,30 @@ class Membership:
         return np.asarray(self.codes == code, dtype=np.float64)
 
     def sums(self, values: NDArray[Any]) -> Floats:
-        """Sum of `values` over each group, of shape (G,)."""
+        """Weighted sum of `values` over each group, of shape (G,)."""
+        return self._sums(self.times * values)
+
+    def counts(self, values: NDArray[Any]) -> Floats:
+        """Sum of `values` over the people of each group, whatever they weigh."""
+        return self._sums(self.weights.count * values)
+
+    def _sums(self, values: NDArray[Any]) -> Floats:
         if self.probabilities is not None:
-            return np.asarray((self.times * values) @ self.probabilities, dtype=np.float64)
+            return np.asarray(values @ self.probabilities, dtype=np.float64)
         assert self.codes is not None
-        return np.bincount(self.codes, weights=self.times * values, minlength=len(self.names)).astype(np.float64)
+        return np.bincount(self.codes, weights=values, minlength=len(self.names)).astype(np.float64)
+
+    def effective_counts(self, values: Ints, subset: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Effective number of 1s, and of people, of `subset` in each group; membership is known."""
+        assert self.codes is not None
+        return effective_counts(self.codes[subset], len(self.names), values[subset], self.weights.rows(subset))
 
     def n_effective(self, code: int) -> float:
         """The number of people with known membership that would carry the same information."""
         weights = self.column(code)
         if not weights.any():
             return 0.0
-        squares = float(self.times @ weights**2)
+        squares = float(self.squares @ weights**2)
         # The squares of the tiniest probabilities are 0 in floating point.
         return float(self.times @ weights) ** 2 / squares if squares else math.nan
 
@@ -80,32 +119,44 @@ class Membership:
         return float(value) if self.is_soft else round(value)
 
 
-def frequencies(frequency: ArrayLike | None, n: int) -> Floats:
-    """How many people each of `n` rows stands for."""
-    if frequency is None:
-        return np.ones(n)
-    times = np.asarray(frequency)
-    if times.shape != (n,) or times.dtype.kind not in "iu" or times.min() < 1:
-        raise InvalidInputError(
-            f"`frequency` must be a whole number of at least 1 for each of {n} rows, got {times.dtype} of shape "
-            f"{times.shape}; leave rows of no one out."
-        )
-    return times.astype(np.float64)
+def effective_counts(codes: Ints, n_codes: int, values: Ints, weights: RowWeights) -> tuple[Floats, Floats]:
+    r"""Effective number of 1s, and of people, of each code.
+
+    Of a weighted rate p with the linearized variance V, it is p (1 - p) / V people, as many as a simple random sample
+    with that variance would have, and never more than there are (Korn and Graubard 1998); of a rate of 0 or 1, which
+    has no variance in the sample, it is Kish's number. Where everyone weighs the same these are the counts.
+    """
+
+    def sums(of: NDArray[Any]) -> Floats:
+        return np.bincount(codes, of, minlength=n_codes).astype(np.float64)
+
+    people, ones = sums(weights.total), sums(weights.total * values)
+    if weights.is_equal:
+        return ones, people
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = np.where(people > 0, ones / people, 0.0)
+        variance = sums(weights.squares * (values - rate[codes]) ** 2) / people**2
+        worth = np.where(variance > 0, rate * (1 - rate) / variance, np.inf)
+    kish = effective_number_of_people(people, sums(weights.squares))
+    number = np.where(np.isinf(worth), kish, np.minimum(worth, sums(weights.count)))
+    return rate * number, number
 
 
-def membership_of(group: ArrayLike, n: int, names: Sequence[str] | None, frequency: ArrayLike | None) -> Membership:
+def membership_of(
+    group: ArrayLike, n: int, names: Sequence[str] | None, frequency: ArrayLike | RowWeights | None
+) -> Membership:
     """Membership of `n` rows, at least one, from codes of shape (n,) or probabilities of shape (n, G)."""
-    times = frequencies(frequency, n)
+    weights = row_weights(frequency, n)
     values = np.asarray(group)
     if values.ndim not in (1, 2):
         raise InvalidInputError(
             f"`group` must be codes of shape (n,) or probabilities of shape (n, G), got shape {values.shape}."
         )
     if values.ndim == 2 and len(values) == n:
-        return _soft_membership(values, names, times)
+        return _soft_membership(values, names, weights)
     codes, readable = group_codes(values, n, names)
     _check_names(readable)
-    return Membership(readable, codes, None, times)
+    return Membership(readable, codes, None, weights)
 
 
 def reference_code_of(members: Membership, reference: str | None) -> int:
@@ -126,7 +177,7 @@ def nobody_in(members: Membership, code: int) -> str:
     return f"not estimable: no one in group {members.names[code]!r}"
 
 
-def _soft_membership(values: NDArray[Any], names: Sequence[str] | None, times: Floats) -> Membership:
+def _soft_membership(values: NDArray[Any], names: Sequence[str] | None, weights: RowWeights) -> Membership:
     probabilities = values.astype(np.float64)
     readable = tuple(str(code) for code in range(values.shape[1])) if names is None else tuple(names)
     if len(readable) != values.shape[1]:
@@ -140,7 +191,7 @@ def _soft_membership(values: NDArray[Any], names: Sequence[str] | None, times: F
             f"`group` probabilities must be at least 0 and sum to 1 for each person, got {int(is_bad.sum())} rows that "
             f"do not, the first at {int(is_bad.argmax())}; divide each row by its sum, or drop those people."
         )
-    return Membership(readable, None, probabilities, times)
+    return Membership(readable, None, probabilities, weights)
 
 
 def _check_names(names: tuple[str, ...]) -> None:
@@ -152,16 +203,16 @@ def _check_names(names: tuple[str, ...]) -> None:
 
 
 def weighted_mean(values: NDArray[Any], weights: Floats, times: Floats) -> tuple[float, Floats]:
-    """Weighted mean, and each person's influence on it; the root of the influences' sum of squares is its error."""
+    """Weighted mean, and what a person of weight 1 adds to it; see `standard_error`."""
     counted = times * weights
     total = float(counted.sum())
     mean = float(counted @ values) / total
     return mean, weights * (values - mean) / total
 
 
-def standard_error(influence: Floats, times: Floats) -> float:
-    """Error of a metric from each person's influence on it."""
-    return float(np.sqrt(times @ influence**2))
+def standard_error(influence: Floats, squares: Floats) -> float:
+    """Error of a metric from influences of people of weight 1, and the squares of people's weights."""
+    return float(np.sqrt(squares @ influence**2))
 
 
 def group_mean(members: Membership, code: int, values: Floats, confidence: float) -> Estimate:
@@ -170,10 +221,10 @@ def group_mean(members: Membership, code: int, values: Floats, confidence: float
     if not weights.any():
         return not_estimable(nobody_in(members, code))
     mean, influence = weighted_mean(values, weights, times)
-    degrees = float(times @ weights) ** 2 / float(times @ weights**2) - 1
+    degrees = float(times @ weights) ** 2 / float(members.squares @ weights**2) - 1
     if degrees <= 1e-9:
         return Estimate(mean, math.nan, math.nan, "no interval: one person")
-    error = standard_error(influence, times) * np.sqrt((degrees + 1) / degrees)
+    error = standard_error(influence, members.squares) * np.sqrt((degrees + 1) / degrees)
     half = float(special.stdtrit(degrees, 0.5 + confidence / 2) * error)
     return Estimate(mean, mean - half, mean + half)
 
@@ -188,6 +239,7 @@ def group_rate(
         return not_estimable(f"not estimable: {absent} in group {members.names[code]!r}")
     rate, influence = weighted_mean(values, weights, members.times)
     if not members.is_soft:
-        return Estimate(rate, *wilson(round(float((members.times * weights) @ values)), round(total), confidence))
-    half = normal_quantile(confidence) * standard_error(influence, members.times)
+        ones, people = members.effective_counts(values, subset)
+        return Estimate(rate, *wilson(float(ones[code]), float(people[code]), confidence))
+    half = normal_quantile(confidence) * standard_error(influence, members.squares)
     return Estimate(rate, max(0.0, rate - half), min(1.0, rate + half))

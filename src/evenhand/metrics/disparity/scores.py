@@ -23,6 +23,7 @@ from evenhand.metrics.disparity.membership import (
 )
 from evenhand.metrics.estimate import Estimate, Plain, normal_quantile, not_estimable
 from evenhand.metrics.roc import ks_distance
+from evenhand.metrics.weights import RowWeights
 
 __all__ = ["ScoreDisparity", "score_disparity"]
 
@@ -43,7 +44,8 @@ class ScoreDisparity(Plain):
     ks_distance
         Largest difference between the two cumulative score distributions: 0 the same, 1 disjoint.
     ks_p_value
-        Of the same distribution; NaN where membership is given as probabilities.
+        Of the same distribution, for the effective numbers of people where they weigh differently; NaN where
+        membership is given as probabilities.
     """
 
     group: str
@@ -64,7 +66,7 @@ def score_disparity(
     group: ArrayLike,
     *,
     names: Sequence[str] | None = None,
-    frequency: ArrayLike | None = None,
+    frequency: ArrayLike | RowWeights | None = None,
     reference: str | None = None,
     confidence: float = 0.95,
     small_group: int = 30,
@@ -89,6 +91,8 @@ def score_disparity(
     reference_code = reference_code_of(members, reference)
     moments = [_moments(scores, members, code) for code in range(len(members.names))]
 
+    people = members.counts(np.ones(len(scores)))
+
     def row(code: int) -> ScoreDisparity:
         is_reference = code == reference_code
         difference = (
@@ -102,7 +106,7 @@ def score_disparity(
         return ScoreDisparity(
             group=members.names[code],
             is_reference=is_reference,
-            n_people=members.count(float(members.times @ members.column(code))),
+            n_people=members.count(people[code]),
             n_effective=members.n_effective(code),
             mean_score=group_mean(members, code, scores, confidence),
             standard_deviation=float(np.sqrt(moments[code].variance)),
@@ -148,7 +152,7 @@ def _standardized_difference(
     influence = (group.mean_influence - reference.mean_influence) / np.sqrt(variance) - value / (4 * variance) * (
         group.variance_influence + reference.variance_influence
     )
-    half = normal_quantile(confidence) * standard_error(influence, members.times)
+    half = normal_quantile(confidence) * standard_error(influence, members.squares)
     return Estimate(float(value), float(value - half), float(value + half))
 
 
@@ -161,8 +165,8 @@ def _kolmogorov_smirnov(scores: Floats, members: Membership, code: int, referenc
     distance = ks_distance(scores, weights, reference_weights)
     if members.codes is None:
         return distance, math.nan, "no p-value: the Kolmogorov-Smirnov test needs known membership"
-    n, n_reference = weights.sum(), reference_weights.sum()
-    if max(n, n_reference) <= _MOST_EXACT_KS:
+    n, n_reference = members.n_effective(code), members.n_effective(reference)
+    if not members.is_weighted and max(n, n_reference) <= _MOST_EXACT_KS:
         first, second = (np.repeat(scores, w.astype(np.int64)) for w in (weights, reference_weights))
         found = stats.ks_2samp(first, second, method="exact")
         return float(found.statistic), float(found.pvalue), ""

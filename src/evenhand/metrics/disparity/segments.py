@@ -20,11 +20,13 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.checks import binary_values, check_open_fraction
 from evenhand.metrics.disparity.intervals import cornfield, koopman, wilson
-from evenhand.metrics.disparity.membership import membership_of, reference_code_of
+from evenhand.metrics.disparity.membership import effective_counts, membership_of, reference_code_of
 from evenhand.metrics.estimate import Estimate, Plain, not_estimable
+from evenhand.metrics.weights import RowWeights
 
 __all__ = ["SegmentApproval", "SegmentedApproval", "segmented_approvals"]
 
+Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 # A control column with more values than this is a measurement, to be binned first.
@@ -84,7 +86,7 @@ def segmented_approvals(
     segment: ArrayLike,
     *,
     names: Sequence[str] | None = None,
-    frequency: ArrayLike | None = None,
+    frequency: ArrayLike | RowWeights | None = None,
     reference: str | None = None,
     confidence: float = 0.95,
     small_group: int = 30,
@@ -92,7 +94,8 @@ def segmented_approvals(
     """Each group beside the reference group within segments, and over them (Cochran-Mantel-Haenszel).
 
     A segment says something about the difference when it holds people of both groups and both decisions; the others
-    are listed with the reason and left out of the common metrics.
+    are listed with the reason and left out of the common metrics. With sampling weights, tables hold effective counts:
+    each segment's rates are weighted, and the common metrics weigh segments by what they are worth.
 
     Parameters
     ----------
@@ -118,15 +121,15 @@ def segmented_approvals(
     segment_names, segments = _segments(segment, len(approved))
     reference_code = reference_code_of(members, reference)
     n_groups = len(members.names)
-    cell = (segments * n_groups + members.codes) * 2 + approved
-    counts = np.bincount(cell, members.times, minlength=len(segment_names) * n_groups * 2).round().astype(np.int64)
+    cell, n_cells = segments * n_groups + members.codes, len(segment_names) * n_groups
+    counts = np.bincount(cell * 2 + approved, members.weights.count, minlength=2 * n_cells).round().astype(np.int64)
     counts = counts.reshape(-1, n_groups, 2)
+    ones, people = effective_counts(cell, n_cells, approved, members.weights)
+    worth = np.stack([people - ones, ones], axis=1).reshape(-1, n_groups, 2)
 
     others = [code for code in range(n_groups) if code != reference_code]
-    rows = [
-        _segmented(counts[:, code], counts[:, reference_code], segment_names, confidence, small_group)
-        for code in others
-    ]
+    sides = [_Side(counts[:, code], worth[:, code]) for code in range(n_groups)]
+    rows = [_segmented(sides[code], sides[reference_code], segment_names, confidence, small_group) for code in others]
     adjusted = holm([row["p_value"] for row in rows])
     return [
         SegmentedApproval(
@@ -152,16 +155,23 @@ def _segments(segment: ArrayLike, n: int) -> tuple[list[str], Ints]:
     return [str(value) for value in values], codes.astype(np.int64)
 
 
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """(denied, approved) of a group, of shape (n_segments, 2): numbers of people, and what they are worth."""
+
+    counts: Ints
+    worth: Floats
+
+
 def _segmented(
-    group: Ints, reference: Ints, segment_names: list[str], confidence: float, small_group: int
+    group: _Side, reference: _Side, segment_names: list[str], confidence: float, small_group: int
 ) -> dict[str, Any]:
-    """The contrast over segments from (denied, approved) counts of shape (n_segments, 2) for each side."""
+    """The contrast over segments."""
     rows = tuple(
-        _segment_row(name, one, other, confidence, small_group)
-        for name, one, other in zip(segment_names, group, reference, strict=True)
+        _segment_row(name, place, group, reference, confidence, small_group) for place, name in enumerate(segment_names)
     )
     used = np.asarray([row.is_informative for row in rows])
-    n_people = (group + reference).sum(axis=1)
+    n_people = (group.counts + reference.counts).sum(axis=1)
     found: dict[str, Any] = {
         "n_segments_used": int(used.sum()),
         "n_people_used": int(n_people[used].sum()),
@@ -172,7 +182,7 @@ def _segmented(
         reason = "not estimable: no segment holds both groups and both decisions"
         nothing = {"chi_square": math.nan, "p_value": math.nan, "homogeneity_p_value": math.nan, "note": reason}
         return {"common_odds_ratio_group_over_reference": not_estimable(reason), **nothing, **found}
-    tables = np.stack([group[used, ::-1].T, reference[used, ::-1].T]).astype(np.float64)
+    tables = np.stack([side.worth[used, ::-1].T for side in (group, reference)])
     chi_square = _cochran_chi_square(tables)
     common = _mantel_haenszel(tables, confidence)
     left_out = int((~used).sum())
@@ -186,8 +196,10 @@ def _segmented(
     }
 
 
-def _segment_row(name: str, group: Ints, reference: Ints, confidence: float, small_group: int) -> SegmentApproval:
-    (denied1, x1), (denied0, x0) = group.tolist(), reference.tolist()
+def _segment_row(
+    name: str, place: int, group: _Side, reference: _Side, confidence: float, small_group: int
+) -> SegmentApproval:
+    (denied1, x1), (denied0, x0) = group.worth[place].tolist(), reference.worth[place].tolist()
     n1, n0 = denied1 + x1, denied0 + x0
     if n1 == 0 or n0 == 0:
         sides = [side for side, number in (("the group", n1), ("the reference", n0)) if number == 0]
@@ -202,10 +214,10 @@ def _segment_row(name: str, group: Ints, reference: Ints, confidence: float, sma
     small = f"fewer than {small_group} people on a side" if min(n1, n0) < small_group and not reason else ""
     return SegmentApproval(
         segment=name,
-        n_people_group=n1,
-        n_approved_group=x1,
-        n_people_reference=n0,
-        n_approved_reference=x0,
+        n_people_group=int(group.counts[place].sum()),
+        n_approved_group=int(group.counts[place, 1]),
+        n_people_reference=int(reference.counts[place].sum()),
+        n_approved_reference=int(reference.counts[place, 1]),
         approval_rate_group=Estimate(x1 / n1, *wilson(x1, n1, confidence)) if n1 else not_estimable(reason),
         approval_rate_reference=Estimate(x0 / n0, *wilson(x0, n0, confidence)) if n0 else not_estimable(reason),
         approval_ratio_group_over_reference=ratio,
@@ -213,9 +225,6 @@ def _segment_row(name: str, group: Ints, reference: Ints, confidence: float, sma
         is_informative=not reason,
         note=reason or small,
     )
-
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 # --- tables of shape (2, 2, n_segments): the group and the reference, approved and denied ---

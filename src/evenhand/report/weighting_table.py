@@ -1,0 +1,45 @@
+"""The table of sampling weights: how many people each group counts, and how many they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evenhand.report.tables import Column, Record, Table, flag, text
+
+__all__ = ["WEIGHTING_PROSE", "weighting_tables"]
+
+Summary = Mapping[str, Any]
+
+WEIGHTING_PROSE = (
+    "Each row stands for as many people of the population as its sampling weight says. Rates, means and gaps are those "
+    "of the population; numbers of people are those of the sample, and so are standard errors. Unequal weights leave "
+    "less information than as many people with equal weights: the effective number of people says how much."
+)
+
+_EVERYONE = "everyone"
+
+
+def weighting_tables(summary: Summary) -> list[Table]:
+    """The table of sampling weights; none of an audit without."""
+    found = summary.get("weighting")
+    if found is None:
+        return []
+    whole = {"group": _EVERYONE, "share": 1.0, "share_of_sample": 1.0}
+    records = [*found["groups"], {**{key: v for key, v in found.items() if key != "groups"}, **whole}]
+    columns = (
+        text("group"),
+        Column("people", "whole", "n_people"),
+        Column("counted", "whole", "n_counted"),
+        Column("effective number", "number", "n_effective", 1),
+        Column("share of the sample", "share", "share_of_sample"),
+        Column("share of the population", "share", "share"),
+        flag(_uneven),
+    )
+    caption = "People of each group, and the number of equally weighing people who would be worth as much (Kish)."
+    return [Table("Sampling weights", caption, columns, records)]
+
+
+def _uneven(row: Record) -> str:
+    is_uneven = row["n_effective"] < row["n_counted"] / 2
+    return "worth less than half of the people counted" if is_uneven else ""
