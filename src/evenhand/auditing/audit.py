@@ -219,7 +219,7 @@ def audit(
     on_label = notes_on_label(getattr(y, "name", None), favorable)
     notes = (*on_scales, *on_threshold, *on_label, *reservations_on(X))
     splits = by_columns(in_row_order(by, X, "by"), len(people))
-    further = wanted_outcomes(outcomes, X, table, is_wanted=regressions)
+    further = wanted_outcomes(outcomes, X, table, is_wanted=regressions, is_weighted=sample_weight is not None)
     fitted = AuditReference.of(audited, options, pool, len(people))
     with shown_sampling(fitted, len(people), is_shown=progress) as watched:
         is_shown = progress and watched is fitted  # otherwise sampling shows how far it is

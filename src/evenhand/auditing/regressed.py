@@ -33,13 +33,14 @@ def wanted_outcomes(
     table: pd.DataFrame,
     *,
     is_wanted: bool,
+    is_weighted: bool = False,
 ) -> dict[str, NDArray[np.float64]] | None:
     """Further outcomes of the people of `X`, whose inputs are `table`; None where no regressions are wanted.
 
     Raises
     ------
     InvalidInputError
-        If an outcome cannot be used, or is given though no regressions are wanted.
+        If an outcome cannot be used, or is given though no regressions are wanted; or if people have sampling weights.
     """
     if not is_wanted:
         if outcomes is not None:
@@ -47,6 +48,11 @@ def wanted_outcomes(
                 "`outcomes` (--outcomes) are regressed on the group: pass `regressions=True` (--regressions) with them."
             )
         return None
+    if is_weighted:
+        raise InvalidInputError(
+            "`regressions` (--regressions) take no sampling weights, and `sample_weight` (--sample-weight) was given; "
+            "leave one of them out."
+        )
     found = further_outcomes(outcomes, X, len(table), inputs=[str(name) for name in table.columns])
     taken = [name for name in found if name in _UNITS]
     if taken:
