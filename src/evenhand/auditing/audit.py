@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from evenhand.auditing.assemble import FINISHING_STEPS, assemble, screened_people
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch, explained_by_label
 from evenhand.auditing.direction import check_direction, notes_on_label
+from evenhand.auditing.draws import pooled_over_draws
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable
 from evenhand.auditing.people import People, check_finances_apart, check_known_groups
+from evenhand.auditing.probable_groups import grouped, with_first_draw
 from evenhand.auditing.reference import AuditReference, audited_model, decision_threshold_of
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
@@ -29,7 +31,6 @@ from evenhand.inputs.fingerprints import fingerprint_numbers
 from evenhand.inputs.validation import (
     as_clusters,
     as_decisions,
-    as_groups,
     as_ids,
     as_labels,
     as_table,
@@ -83,7 +84,8 @@ def audit(
     y
         True labels, 1 for the favorable outcome; with ``favorable="low"``, 1 for the unfavorable one.
     sensitive_features
-        The protected attribute of each person. Several columns: their intersection.
+        The protected attribute of each person. Several columns: their intersection. `GroupProbabilities` where it is
+        known as probabilities.
     financial_features
         Columns of `X` on which people are comparable.
     reference
@@ -173,7 +175,7 @@ def audit(
         "ids": ids,
         "clusters": clusters,
     }
-    people, pool = _checked_people(audited, table, given, reference)
+    people, pool = with_first_draw(*_checked_people(audited, table, given, reference), random_state)
     check_finances_apart(pool, financial)
     if favorable is None:
         check_direction(audited, people)
@@ -188,9 +190,9 @@ def audit(
     fitted = AuditReference.of(audited, options, pool, len(people))
     with shown_sampling(fitted, len(people), is_shown=progress) as watched:
         is_shown = progress and watched is fitted  # otherwise sampling shows how far it is
-        with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS, is_shown=is_shown, after=PATIENCE) as advance:
+        with shown_progress("audit", _n_steps(people), is_shown=is_shown, after=PATIENCE) as advance:
             found = audit_batch(watched, people, _by_columns(in_row_order(by, X, "by"), len(people)), advance=advance)
-            return _assembled(fitted, found, notes, advance)
+            return pooled_over_draws(_assembled(fitted, found, notes, advance), fitted, found, advance)
 
 
 def sensitivity(
@@ -247,6 +249,12 @@ def sensitivity(
     return pd.DataFrame([row(left_out) for left_out in ("none", *features)])
 
 
+def _n_steps(people: People) -> int:
+    """How often an audit says that a step is done."""
+    further = 0 if people.probabilities is None else people.probabilities.n_draws - 1
+    return BATCH_STEPS + FINISHING_STEPS + further
+
+
 _OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids", "clusters")
 
 
@@ -288,15 +296,15 @@ def _people(model: AuditedModel, table: pd.DataFrame, given: Mapping[str, Any], 
     n = len(table)
     rows = {name: in_row_order(values, given["X"], f"{of}{name}") for name, values in given.items() if name != "X"}
     decisions, ids, clusters = (rows.get(name) for name in ("decisions", "ids", "clusters"))
-    return People(
-        table,
-        model.encode(table, f"{of}X"),
-        model.favorable_labels(as_labels(rows["y"], n, f"{of}y")),
-        as_groups(rows["sensitive_features"], n, f"{of}sensitive_features"),
-        decisions=None if decisions is None else as_decisions(decisions, n, f"{of}decisions"),
-        ids=None if ids is None else as_ids(ids, n, f"{of}ids"),
-        clusters=None if clusters is None else as_clusters(clusters, n, f"{of}clusters"),
-    )
+    people = {
+        "table": table,
+        "x": model.encode(table, f"{of}X"),
+        "labels": model.favorable_labels(as_labels(rows["y"], n, f"{of}y")),
+        "decisions": None if decisions is None else as_decisions(decisions, n, f"{of}decisions"),
+        "ids": None if ids is None else as_ids(ids, n, f"{of}ids"),
+        "clusters": None if clusters is None else as_clusters(clusters, n, f"{of}clusters"),
+    }
+    return grouped(people, rows["sensitive_features"], given["X"], f"{of}sensitive_features")
 
 
 def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[str, Any]:

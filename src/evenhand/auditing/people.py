@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.inputs.group_probabilities import PersonProbabilities
 from evenhand.inputs.roles import Rows
 from evenhand.inputs.validation import Groups
 from evenhand.matching.identity import Identity
@@ -30,6 +31,8 @@ class People:
     ----------
     clusters
         A hash of who each row is, or of their household, 0 where that is not known; None where no one said.
+    probabilities
+        Of the groups, which are then those of one draw; None where groups are known.
     """
 
     table: pd.DataFrame
@@ -39,6 +42,7 @@ class People:
     decisions: Ints | None = None
     ids: NDArray[np.object_] | None = None
     clusters: NDArray[np.uint64] | None = None
+    probabilities: PersonProbabilities | None = None
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from rich.console import Console, RenderableType
 
+from evenhand.auditing.drawn_groups import DrawnGroups
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.findings import findings_of
 from evenhand.auditing.sample import (
@@ -79,6 +80,8 @@ class AuditResult:
         Of a streamed audit: how it was cut into batches, and how the reference was chosen.
     folder
         Of a streamed audit: where everything was written.
+    drawn_groups
+        Of groups known as probabilities: what is pooled over draws of them; None where groups are known.
     """
 
     features: pd.DataFrame
@@ -93,6 +96,7 @@ class AuditResult:
     source: PairSource
     stream: Mapping[str, Any] | None = None
     folder: Path | None = None
+    drawn_groups: DrawnGroups | None = None
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -214,6 +218,7 @@ class AuditResult:
         return {
             **summary,
             **({} if self.stream is None else {"stream": dict(self.stream)}),
+            **({} if self.drawn_groups is None else {"drawn_groups": self.drawn_groups.to_dict()}),
             "findings": [finding.to_dict() for finding in findings],
             "verdict": verdict(summary, findings).to_dict(),
         }

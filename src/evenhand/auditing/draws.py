@@ -1,0 +1,87 @@
+"""An audit for each draw of groups that are known as probabilities, and the audits pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from evenhand.auditing.batch import BatchFindings, audit_batch
+from evenhand.auditing.draw_estimates import Estimates, draw_estimates
+from evenhand.auditing.drawn_groups import DrawnGroups
+from evenhand.auditing.evidence import Evidence, gather_evidence
+from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
+from evenhand.auditing.people import People
+from evenhand.auditing.pooled_parts import pooled_evidence, pooled_outcome, pooled_pairs
+from evenhand.auditing.probable_groups import of_draw
+from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.result import AuditResult
+from evenhand.auditing.summary import PairMetrics
+from evenhand.metrics.pooling import pool
+
+__all__ = ["pooled_over_draws"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Draw:
+    """What was found on one draw of the groups."""
+
+    evidence: Evidence | None
+    pairs: PairMetrics
+    estimates: Estimates
+
+
+def pooled_over_draws(
+    first: AuditResult, reference: AuditReference, found: BatchFindings, advance: Callable[[str], None]
+) -> AuditResult:
+    """The audit of the first draw, with what is pooled over all draws; the audit as it is where groups are known.
+
+    People are encoded once, for all draws. Baselines, matches and explanations follow from the groups and are made for
+    each draw; what only the tables and pictures of one draw need is made for the first.
+
+    Parameters
+    ----------
+    first, reference, found
+        The audit of the first draw, what was fitted on it, and what was found of its people.
+    advance
+        Called with a few words after each further draw.
+    """
+    probable = found.people.probabilities
+    if probable is None:
+        return first
+    against = first.outcome.approvals.reference
+    draws = [_Draw(first.evidence, first.pair_metrics, draw_estimates(reference, found, first.evidence, against))]
+    for number in range(1, probable.n_draws):
+        draws.append(_audited(reference, found.people, number, against))
+        advance(f"draw {number + 1} of {probable.n_draws}")
+    estimates = [draw.estimates for draw in draws]
+    pooled = {key: pool([draw[key] for draw in estimates]) for key in estimates[0]}
+    drawn = DrawnGroups.of(found, pooled, against)
+    evidence = [draw.evidence for draw in draws if draw.evidence is not None]
+    return replace(
+        first,
+        outcome=pooled_outcome(first.outcome, pooled, drawn.expected),
+        evidence=pooled_evidence(evidence, estimates, pooled, reference.settings.random_state) if evidence else None,
+        provenance=replace(first.provenance, groups={name: round(n) for name, n in drawn.expected.items()}),
+        warnings=(*drawn.warnings, *first.warnings),
+        pair_metrics=pooled_pairs(first.pair_metrics, [draw.pairs for draw in draws], pooled),
+        drawn_groups=drawn,
+    )
+
+
+def _audited(reference: AuditReference, people: People, number: int, against: str) -> _Draw:
+    """The audit of a further draw; score gaps are held against a group."""
+    settings = reference.settings
+    drawn, pool_of_draw = of_draw(people, reference.pool, number, settings.random_state)
+    fitted = AuditReference.of(reference.model, settings, pool_of_draw, len(people))
+    found = audit_batch(fitted, drawn, {})
+    output = BatchOutput.of(found, screened=np.zeros(0, dtype=np.int64))
+    batches = OneBatch(output, n_threads=torch.get_num_threads())
+    merged = merge_batches(batches)
+    assert merged is not None
+    evidence = None if merged.sums.evidence is None else gather_evidence(fitted, batches, merged, against)
+    unknown = (float("nan"), float("nan"))
+    pairs = PairMetrics.of(merged.sums, drawn.groups.names, unknown, merged.distributions)
+    return _Draw(evidence, pairs, draw_estimates(fitted, found, evidence, against))
