@@ -114,7 +114,7 @@ def _regimes(reference: AuditReference, found: BatchFindings) -> Estimates:
     errors = excess_columns(is_in, np.zeros_like(is_in), nodes)
     for name, share, column, error in zip(REGIMES, shares.tolist(), is_in.T, errors, strict=True):
         moved = np.repeat((column - share) / len(nodes), 2)
-        influence = np.bincount(nodes.ravel(), moved, minlength=first + len(reference.pool))
+        influence = np.bincount(nodes.ravel(), moved, minlength=first + len(reference.pool)).astype(np.float64)
         half = _Z * error.standard_error
         estimates[DrawKey(f"regime {name}")] = DrawnEstimate(
             share, share - half, share + half, error.standard_error, influence=influence
@@ -203,9 +203,7 @@ class _Means:
 
 def _of_interval(found: Estimate, influence: Floats | None) -> DrawnEstimate:
     """An estimate whose standard error is recovered from its interval."""
-    return DrawnEstimate(
-        found.value, found.low, found.high, (found.high - found.low) / (2 * _Z), influence=influence
-    )
+    return DrawnEstimate(found.value, found.low, found.high, (found.high - found.low) / (2 * _Z), influence=influence)
 
 
 def _logarithms(found: Estimate) -> Estimate:

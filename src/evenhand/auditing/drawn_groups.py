@@ -1,4 +1,4 @@
-"""What an audit says of groups that are known as probabilities: pooled metrics, beside other ways to use the probabilities."""
+"""Groups that are known as probabilities: metrics pooled over draws, beside other uses of the probabilities."""
 
 from __future__ import annotations
 
@@ -113,10 +113,10 @@ class DrawnGroups:
         """What a reader of any page of the audit must know."""
         return (
             f"Groups are known as probabilities and were drawn {self.n_draws} times: findings, score gaps, excesses, "
-            "regimes, approvals and gaps in outcomes are pooled over the draws. Everything else, single pairs and charts "
-            "of them among it, is of the first draw.",
-            "Draws know of the group what the probabilities know. If people with the same probabilities fare differently "
-            "by group, in the direction in which groups differ, every difference is understated.",
+            "regimes, approvals and gaps in outcomes are pooled over the draws. Everything else, single pairs and "
+            "charts of them among it, is of the first draw.",
+            "Draws know of the group what the probabilities know. If people with the same probabilities fare "
+            "differently by group, in the direction in which groups differ, every difference is understated.",
         )
 
     def sentences(self) -> Iterator[str]:
@@ -129,11 +129,11 @@ class DrawnGroups:
             if metric.key.metric == "approval_difference":
                 yield from _on_bias(metric)
         yield (
-            "Pooling and weighting are right where outcomes depend on the group only through what the probabilities were "
-            "made from, such as surname and address. The data cannot tell: no one's group is known. If, among people "
-            "with the same probabilities, the group that fares worse overall fares worse too, both understate the "
-            "difference; if it fares better, they overstate it. The column for the group alone is right in the opposite "
-            "case, in which outcomes depend on the group and not on surname or address beyond it."
+            "Pooling and weighting are right where outcomes depend on the group only through what the probabilities "
+            "were made from, such as surname and address. The data cannot tell: no one's group is known. If, among "
+            "people with the same probabilities, the group that fares worse overall fares worse too, both understate "
+            "the difference; if it fares better, they overstate it. The column for the group alone is right in the "
+            "opposite case, in which outcomes depend on the group and not on surname or address beyond it."
         )
 
 
@@ -147,8 +147,8 @@ def _on_bias(metric: DrawnMetric) -> Iterator[str]:
         if metric.thresholding * value < 0:
             verb = "turns around"
         yield (
-            f"Favorable decisions, {sides}: pooled {_points(value)}, by thresholding {_points(metric.thresholding)}, by "
-            f"weighting {_points(metric.weighting)} points. If pooling is right, thresholding {verb} the difference."
+            f"Favorable decisions, {sides}: pooled {_points(value)}, by thresholding {_points(metric.thresholding)}, "
+            f"by weighting {_points(metric.weighting)} points. If pooling is right, thresholding {verb} the difference."
         )
     if is_number(metric.group_alone) and is_number(value):
         yield (
@@ -175,9 +175,7 @@ def _other_uses(
         ("mean_score_difference", found.score, everyone),
     ):
         held_against = probable.names.index(reference_group)
-        contrasts = group_contrasts(
-            values[subset], probable.values[subset], probable.thresholded[subset], held_against
-        )
+        contrasts = group_contrasts(values[subset], probable.values[subset], probable.thresholded[subset], held_against)
         for code, contrast in contrasts.items():
             key = DrawKey(name, probable.names[code], reference_group)
             estimates[key] = contrast.ratios if name in _RATIOS else contrast.differences

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 
 from evenhand.auditing.batch import BatchFindings, audit_batch
 from evenhand.auditing.draw_estimates import Estimates, draw_estimates
 from evenhand.auditing.drawn_groups import DrawnGroups
-from evenhand.auditing.evidence import Evidence, gather_evidence
-from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
+from evenhand.auditing.evidence import Design, Evidence, excess_influences, main_questions
+from evenhand.auditing.identities import person_buckets
+from evenhand.auditing.influences import Influences
 from evenhand.auditing.people import People
 from evenhand.auditing.pooled_parts import pooled_evidence, pooled_outcome, pooled_pairs
 from evenhand.auditing.probable_groups import of_draw
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.result import AuditResult
+from evenhand.auditing.score_gaps import estimate_score_gaps
 from evenhand.auditing.summary import PairMetrics
+from evenhand.auditing.triples import BatchEvidence
+from evenhand.metrics.clustering import InMemory, estimate_excesses
 from evenhand.metrics.pooling import pool
 
 __all__ = ["pooled_over_draws"]
@@ -77,11 +81,37 @@ def _audited(reference: AuditReference, people: People, number: int, against: st
     drawn, pool_of_draw = of_draw(people, reference.pool, number, settings.random_state)
     fitted = AuditReference.of(reference.model, settings, pool_of_draw, len(people))
     found = audit_batch(fitted, drawn, {})
-    output = BatchOutput.of(found, screened=np.zeros(0, dtype=np.int64))
-    batches = OneBatch(output, n_threads=torch.get_num_threads())
-    merged = merge_batches(batches)
-    assert merged is not None
-    evidence = None if merged.sums.evidence is None else gather_evidence(fitted, batches, merged, against)
-    unknown = (float("nan"), float("nan"))
-    pairs = PairMetrics.of(merged.sums, drawn.groups.names, unknown, merged.distributions)
+    evidence = None if found.evidence is None else _evidence(fitted, found.evidence, against)
+    pairs = PairMetrics.of(found.sums, drawn.groups.names, (math.nan, math.nan), {})
     return _Draw(evidence, pairs, draw_estimates(fitted, found, evidence, against))
+
+
+def _evidence(reference: AuditReference, found: BatchEvidence, against: str) -> Evidence:
+    """What is pooled of the evidence; splits, weights and sensitivity are of one draw, and left out of the others."""
+    sums, settings = found.sums, reference.settings
+    features = tuple(str(column) for column in reference.pool.table.columns)
+    design = Design(features, reference.pool.groups.names, {}, settings.consistency_threshold)
+    triples = InMemory(found.triples, len(reference.pool), sums.n_left_out)
+    main, (balanced,), (regime_b,) = estimate_excesses(
+        main_questions(triples, design), triples, torch.get_num_threads()
+    )
+    buckets = person_buckets(reference.pool, settings.financial_features)
+    gaps, of_gaps = estimate_score_gaps(reference, triples, features, against, buckets)
+    n = max(sums.n_compared, 1)
+    return Evidence(
+        *(main[0], balanced, main[1], main[2], regime_b, main[3]),
+        compared_mean=sums.compared_cec / n,
+        placebo_mean=sums.placebo_cec / n,
+        placebo_overlap=sums.placebo_reasons / n,
+        splits=(),
+        features=(),
+        weights=(),
+        common_support=sums.n_supported / max(sums.n_asked, 1),
+        without_support={},
+        n_triples=sums.n_triples,
+        by_distance=(),
+        by_matches=(),
+        regime_b_by_threshold=(),
+        score_gaps=gaps,
+        influences=Influences.of({**excess_influences(triples, design, buckets), **of_gaps}),
+    )

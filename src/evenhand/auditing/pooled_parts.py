@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +51,7 @@ def pooled_evidence(
     """
     first = draws[0]
     influences = {key: pooled_influence([draw[key] for draw in estimates]) for key in estimates[0]}
-    excesses = {
+    excesses: dict[str, Any] = {
         place: _excess([getattr(draw, place) for draw in draws], pooled[DrawKey(name)])
         for name, (place, _) in EXCESSES.items()
     }
@@ -59,7 +60,7 @@ def pooled_evidence(
         for k in range(len(first.score_gaps))
     ]
     adjusted = holm([gap.total.p_value for gap in gaps])
-    means = {
+    means: dict[str, Any] = {
         name: float(np.mean([getattr(draw, name) for draw in draws]))
         for name in ("compared_mean", "placebo_mean", "placebo_overlap", "common_support")
     }
@@ -108,18 +109,16 @@ def _score_gap(
 ) -> ScoreGap:
     first = draws[0]
     sides = (first.group, first.reference)
-    parts = {
+    parts: dict[str, Any] = {
         place: _gap_column([getattr(draw, place) for draw in draws], pooled[DrawKey(name, *sides)])
         for name, (place, _) in SCORE_GAPS.items()
     }
     keys = [DrawKey("input", *sides, row.feature) for row in first.features]
-    columns = [
-        _gap_column([draw.features[j].estimate for draw in draws], pooled[key]) for j, key in enumerate(keys)
-    ]
+    columns = [_gap_column([draw.features[j].estimate for draw in draws], pooled[key]) for j, key in enumerate(keys)]
     adjusted, smallest = smallest_p_values(
         [column.p_value for column in columns], _correlation([influences[key] for key in keys]), random_state
     )
-    counts = {
+    counts: dict[str, Any] = {
         name: round(float(np.mean([getattr(draw, name) for draw in draws])))
         for name in ("n_people", "n_pairs", "n_favor_group", "n_favor_reference")
     }
@@ -140,7 +139,9 @@ def _gap_column(draws: Sequence[GapColumn], pooled: Pooled) -> GapColumn:
     df = pooled.df if error > 0 else math.inf
     untested = [draw.note for draw in draws if math.isnan(draw.p_value)]
     is_tested = 2 * len(untested) < len(draws) and not math.isnan(value)
-    usual = Counter(untested).most_common(1)[0][0] if not is_tested and untested else draws[0].note if error == 0 else ""
+    usual = (
+        Counter(untested).most_common(1)[0][0] if not is_tested and untested else draws[0].note if error == 0 else ""
+    )
     return GapColumn(
         value,
         pooled.low,
@@ -166,7 +167,7 @@ def _correlation(influences: Sequence[Floats | None]) -> Floats:
 
 def pooled_pairs(pairs: PairMetrics, draws: Sequence[PairMetrics], pooled: PooledDraws) -> PairMetrics:
     """Metrics of pairs with pooled regimes and means; counts, quantiles and histograms stay those of `pairs`."""
-    means = {
+    means: dict[str, Any] = {
         name: float(np.mean([getattr(draw, name) for draw in draws]))
         for name in ("cec", "input_gap", "reasoning_gap", "shared_reasons")
     }
@@ -186,10 +187,8 @@ def pooled_outcome(outcome: Outcome, pooled: PooledDraws, expected: Mapping[str,
 
 
 def _widest(gap: GapEstimate, pooled: Pooled) -> GapEstimate:
-    ends = (min(max(end, 0.0), 1.0) if not math.isnan(end) else end for end in (pooled.low, pooled.high))
-    return GapEstimate(
-        gap.name, pooled.value, *ends, gap.rate, gap.group_low, gap.group_high, pooled.note or gap.note
-    )
+    low, high = (min(max(end, 0.0), 1.0) if not math.isnan(end) else end for end in (pooled.low, pooled.high))
+    return replace(gap, value=pooled.value, low=low, high=high, note=pooled.note or gap.note)
 
 
 def _approvals(table: ApprovalTable, pooled: PooledDraws, expected: Mapping[str, float]) -> ApprovalTable:
@@ -213,21 +212,21 @@ def _approval(
     p_holm: float,
 ) -> GroupApproval:
     rate = pooled[DrawKey("approval_rate", row.group)]
-    counts = {
-        "n_people": n_people,
-        "n_approved": n_people * rate.value,
-        "approval_rate": _estimate(rate),
-        "shortfall": max(0.0, n_people * (reference_rate - rate.value)),
-    }
+    alone = replace(
+        row,
+        n_people=n_people,
+        n_approved=n_people * rate.value,
+        approval_rate=_estimate(rate),
+        shortfall=max(0.0, n_people * (reference_rate - rate.value)),
+    )
     if row.is_reference:
-        return replace(row, **counts)
+        return alone
     difference, ratio, odds, test = (
         pooled[DrawKey(f"approval_{name}", row.group, table.reference)]
         for name in ("difference", "ratio", "odds_ratio", "test")
     )
     return replace(
-        row,
-        **counts,
+        alone,
         rate_difference_group_minus_reference_pp=_estimate(difference, lambda share: 100 * share),
         approval_ratio_group_over_reference=_estimate(ratio, math.exp),
         odds_ratio_group_over_reference=_estimate(odds, math.exp),

@@ -23,14 +23,14 @@ __all__ = ["grouped", "of_draw", "with_first_draw"]
 def grouped(people: Mapping[str, Any], sensitive: Any, X: Any, name: str) -> People:  # noqa: ANN401 - any column or table
     """People with their groups, or with the probabilities of them; `people` are the other fields of `People`.
 
-    The groups of people with probabilities are the most likely ones, until some are drawn.
+    The groups of people with probabilities are to be drawn by `with_first_draw`.
     """
     n = len(people["labels"])
     if not isinstance(sensitive, GroupProbabilities):
         return People(**people, groups=as_groups(sensitive, n, name))
-    probable = sensitive.of_rows(X, n, np.zeros(n, dtype=np.uint64), name)
-    probable = replace(probable, keys=_keys(people, probable.values))
-    return People(**people, groups=probable.likeliest, probabilities=probable)
+    table = sensitive.in_row_order(X, n, name)
+    probable = sensitive.of_people(table, _keys(people, table))
+    return People(**people, groups=probable.drawn(0, 0), probabilities=probable)
 
 
 def with_first_draw(people: People, pool: People, random_state: int) -> tuple[People, People]:
@@ -46,8 +46,8 @@ def with_first_draw(people: People, pool: People, random_state: int) -> tuple[Pe
         return people, pool
     if own is None or other is None or own.names != other.names:
         raise InvalidInputError(
-            "The groups of the audited people and of the reference must be known alike, as `GroupProbabilities` with the "
-            f"same columns, got {_known(people)} and {_known(pool)}; give probabilities of both."
+            "The groups of the audited people and of the reference must be known alike, as `GroupProbabilities` with "
+            f"the same columns, got {_known(people)} and {_known(pool)}; give probabilities of both."
         )
     return of_draw(people, pool, 0, random_state)
 
@@ -68,7 +68,7 @@ def _known(people: People) -> str:
     return f"{how} {list(people.groups.names)}"
 
 
-def _keys(people: Mapping[str, Any], probabilities: NDArray[np.float64]) -> NDArray[np.uint64]:
+def _keys(people: Mapping[str, Any], probabilities: pd.DataFrame) -> NDArray[np.uint64]:
     """Who each row is: by the clusters, by the ids, or else by all that is known, whatever the order of rows.
 
     Rows that are alike in all of it are numbered, so that they are drawn one by one.
@@ -76,7 +76,7 @@ def _keys(people: Mapping[str, Any], probabilities: NDArray[np.float64]) -> NDAr
     if people["ids"] is not None:
         keys = hash_rows(pd.DataFrame({"id": people["ids"]}))
     else:
-        content = mixed_hash(hash_rows(people["table"]) + hash_rows(pd.DataFrame(probabilities)), people["labels"])
-        keys = mixed_hash(content, pd.Series(content).groupby(content).cumcount().to_numpy(dtype=np.int64))
+        content = mixed_hash(hash_rows(people["table"]) + hash_rows(probabilities), people["labels"])
+        keys = mixed_hash(content, pd.Series(content).groupby(content).cumcount().to_numpy().astype(np.int64))
     clusters = people["clusters"]
     return keys if clusters is None else np.where(clusters == 0, keys, clusters)

@@ -42,7 +42,7 @@ def audit(
     from evenhand.cli.jobs import audit_table, stream_table
 
     begun = time.perf_counter()
-    check_given(plan, "label", "group", "financial_features")
+    _check_groups(plan, is_streamed=plan.stream or data.is_dir())
     gates = [parse_gate(text) for text in plan.fail_on]
     if plan.stream or data.is_dir():
         result = stream_table(data, plan, out)
@@ -56,6 +56,18 @@ def audit(
         typer.echo(f"Gate: {sentence}", err=True)
     if crossed:
         raise typer.Exit(1)
+
+
+def _check_groups(plan: AuditPlan, *, is_streamed: bool) -> None:
+    """Refuse a plan without label, group or financial features, or with groups known in two ways."""
+    check_given(plan, "label", *(() if plan.group_probabilities else ("group",)), "financial_features")
+    if plan.group_probabilities and plan.group:
+        raise InvalidInputError("--group and --group-probabilities both say who is in which group: leave one out.")
+    if plan.group_probabilities and is_streamed:
+        raise InvalidInputError(
+            "--group-probabilities needs everyone in memory, as the audit is made anew for each draw of the groups, "
+            "and an audit in batches reads them once: leave --stream out, or draw fewer people into one file."
+        )
 
 
 def _check_in_memory(plan: AuditPlan) -> None:

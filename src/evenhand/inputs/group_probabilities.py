@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -31,8 +31,8 @@ FEWEST_EXPECTED = 20.0
 class GroupProbabilities:
     """The protected attribute as a probability for each group; `sensitive_features=` of `audit`.
 
-    Groups are drawn from the probabilities, an audit is made of each draw, and the audits are pooled. The draws know of a
-    person what the probabilities know: see `docs/group-probabilities.md` for what that assumes.
+    Groups are drawn from the probabilities, an audit is made of each draw, and the audits are pooled. The draws know of
+    a person what the probabilities know: see `docs/group-probabilities.md` for what that assumes.
 
     Attributes
     ----------
@@ -53,8 +53,8 @@ class GroupProbabilities:
     >>> GroupProbabilities(pd.DataFrame({"white": [0.9, 0.2], "black": [0.1, 0.9]}))
     Traceback (most recent call last):
     ...
-    evenhand.exceptions.InvalidInputError: The group probabilities of each row must sum to 1, and those of 1 of 2 rows do
-    not (the farthest, row 1, sums to 1.1); divide each row by its sum, or correct it.
+    evenhand.exceptions.InvalidInputError: The group probabilities of each row must sum to 1 within 0.001, and those of
+    1 of 2 rows do not (the farthest, row 1, sums to 1.1); divide each row by its sum, or correct it.
     """
 
     probabilities: Any
@@ -78,15 +78,28 @@ class GroupProbabilities:
         """The groups, in order."""
         return tuple(self.probabilities.columns)
 
+    @property
+    def likeliest(self) -> Groups:
+        """The most likely group of each person, however likely."""
+        return Groups(self.probabilities.to_numpy().argmax(axis=1).astype(np.int64), self.names)
+
     def __len__(self) -> int:
         return len(self.probabilities)
 
-    def of_rows(self, X: Any, n: int, keys: NDArray[np.uint64], name: str) -> PersonProbabilities:  # noqa: ANN401
-        """The probabilities of the n rows of `X`; `keys` say who each row is."""
-        values = in_row_order(self.probabilities, X, name)
-        if len(values) != n:
-            raise InvalidInputError(f"`{name}` has group probabilities of {len(values)} people for {n} rows.")
-        return PersonProbabilities(self.names, values.to_numpy(), keys, int(self.n_draws), float(self.threshold))
+    def rows(self, chosen: NDArray[np.int64]) -> GroupProbabilities:
+        """Those of some rows."""
+        return replace(self, probabilities=self.probabilities.iloc[chosen])
+
+    def in_row_order(self, X: Any, n: int, name: str) -> pd.DataFrame:  # noqa: ANN401 - any table
+        """The probabilities of the n rows of `X`, in their order."""
+        if len(self) != n:
+            raise InvalidInputError(f"`{name}` has group probabilities of {len(self)} people for {n} rows.")
+        table: pd.DataFrame = in_row_order(self.probabilities, X, name)
+        return table
+
+    def of_people(self, table: pd.DataFrame, keys: NDArray[np.uint64]) -> PersonProbabilities:
+        """The probabilities of people; `keys` say who each of them is."""
+        return PersonProbabilities(self.names, table.to_numpy(), keys, int(self.n_draws), float(self.threshold))
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +127,8 @@ class PersonProbabilities:
 
         Examples
         --------
-        >>> people = PersonProbabilities(("a", "b"), np.array([[1.0, 0.0], [0.0, 1.0]]), np.arange(2, dtype="u8"), 2, 0.8)
+        >>> keys = np.arange(2, dtype=np.uint64)
+        >>> people = PersonProbabilities(("a", "b"), np.array([[1.0, 0.0], [0.0, 1.0]]), keys, 2, 0.8)
         >>> people.drawn(1, random_state=0).codes
         array([0, 1])
         """
@@ -128,14 +142,9 @@ class PersonProbabilities:
         return Groups(np.where(is_possible, codes, likely).astype(np.int64), self.names)
 
     @property
-    def likeliest(self) -> Groups:
-        """The most likely group of each person, however likely."""
-        return Groups(self.values.argmax(axis=1).astype(np.int64), self.names)
-
-    @property
     def thresholded(self) -> NDArray[np.int64]:
         """The most likely group of each person, -1 where its probability is below the threshold."""
-        return np.where(self.values.max(axis=1) >= self.threshold, self.likeliest.codes, -1)
+        return np.where(self.values.max(axis=1) >= self.threshold, self.values.argmax(axis=1), -1)
 
 
 def _checked(given: Any) -> pd.DataFrame:  # noqa: ANN401 - any table
@@ -143,8 +152,8 @@ def _checked(given: Any) -> pd.DataFrame:  # noqa: ANN401 - any table
     table = as_table(given, "group probabilities")
     if table.shape[1] < 2:
         raise InvalidInputError(
-            f"Group probabilities need a column for every group, got {list(table.columns)} alone; add the other groups, "
-            "so that rows sum to 1."
+            f"Group probabilities need a column for every group, got {list(table.columns)} alone; add the other "
+            "groups, so that rows sum to 1."
         )
     text = text_columns(table)
     if text:
@@ -152,14 +161,14 @@ def _checked(given: Any) -> pd.DataFrame:  # noqa: ANN401 - any table
     values = table.to_numpy(dtype=np.float64, na_value=np.nan)
     _check_values(values)
     expected = pd.Series(values.sum(axis=0), index=table.columns)
-    check_group_names({name: round(n) for name, n in expected.items()}, "group probabilities")
+    check_group_names({str(name): round(n) for name, n in expected.items()}, "group probabilities")
     few = expected[expected < FEWEST_EXPECTED]
     if len(few):
         shown = ", ".join(f"{name!r} ({n:.1f})" for name, n in few.items())
         raise InvalidInputError(
             f"Nobody is likely enough to be in some groups: at least {FEWEST_EXPECTED:g} people are needed by the sum "
-            f"of their probabilities, got {shown} of {len(values):,} people; add the column to that of a similar group, "
-            "or leave it out and rescale the rest."
+            f"of their probabilities, got {shown} of {len(values):,} people; add the column to that of a similar "
+            "group, or leave it out and rescale the rest."
         )
     index = given.index if isinstance(given, pd.DataFrame) else table.index
     rescaled = values / values.sum(axis=1, keepdims=True)
@@ -185,6 +194,7 @@ def _check_values(values: Floats) -> None:
     if wrong.any():
         worst = int(np.nan_to_num(apart, nan=np.inf).argmax())
         raise InvalidInputError(
-            f"The group probabilities of each row must sum to 1, and those of {int(wrong.sum()):,} of {n:,} rows do not "
-            f"(the farthest, row {worst}, sums to {values[worst].sum():.4g}); divide each row by its sum, or correct it."
+            f"The group probabilities of each row must sum to 1 within {TOLERANCE:g}, and those of "
+            f"{int(wrong.sum()):,} of {n:,} rows do not (the farthest, row {worst}, sums to "
+            f"{values[worst].sum():.4g}); divide each row by its sum, or correct it."
         )

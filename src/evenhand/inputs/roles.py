@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.inputs.group_probabilities import GroupProbabilities
 from evenhand.inputs.validation import (
     Groups,
     as_clusters,
@@ -47,6 +48,8 @@ class Columns:
     decisions, ids, clusters
         Columns of the decisions made, of people's own ids, and of what says which rows are the same applicant or
         household; None where there are none.
+    probabilities
+        Columns with the probability of each group, in place of `group`.
     """
 
     label: str
@@ -59,6 +62,7 @@ class Columns:
     decisions: str | None = None
     ids: str | None = None
     clusters: str | None = None
+    probabilities: tuple[str, ...] = ()
 
     @classmethod
     def among(
@@ -78,10 +82,12 @@ class Columns:
         ids: str | None = None,
         clusters: str | None = None,
         financial: Sequence[str] = (),
+        probabilities: Sequence[str] = (),
     ) -> Columns:
         """Check names against the columns that there are; features are by default all that play no other part."""
         (label,) = check_columns([label], available, "`label` (--label)")
-        groups = check_columns(group, available, "`group` (--group)")
+        probable = check_columns(probabilities, available, "--group-probabilities") if probabilities else []
+        groups = [] if probable else check_columns(group, available, "`group` (--group)")
         dropped = check_columns(drop, available, "`drop` (--drop)") if drop else []
         splits = check_columns(by, available, "`by` (--by)") if by else []
         asked = {"decisions": decisions, "ids": ids, "clusters": clusters}
@@ -90,9 +96,9 @@ class Columns:
             name: None if column is None else check_columns([column], available, f"`{name}` ({options[name]})")[0]
             for name, column in asked.items()
         }
-        hidden = {label, *named.values(), *dropped, *(() if keep_group else groups)}
+        hidden = {label, *named.values(), *dropped, *(() if keep_group else (*groups, *probable))}
         finances = check_columns(financial, available, "`financial_features`") if financial else []
-        _check_apart(finances, label, groups, dropped)
+        _check_apart(finances, label, [*groups, *probable], dropped)
         chosen = [c for c in available if c not in hidden] if features is None else features
         features_ = check_columns(chosen, available, "The model")
         return cls(
@@ -104,12 +110,17 @@ class Columns:
             drop_missing,
             favorable,
             **named,
+            probabilities=tuple(probable),
         )
 
     @property
     def needed(self) -> list[str]:
         """Every column that is read, each once."""
-        return list(dict.fromkeys([*self.features, self.label, *self.group, *self.by, *self._named]))
+        return list(dict.fromkeys([*self.features, self.label, *self._of_group, *self.by, *self._named]))
+
+    @property
+    def _of_group(self) -> list[str]:
+        return [*self.group, *self.probabilities]
 
     @property
     def _named(self) -> list[str]:
@@ -126,14 +137,19 @@ class Columns:
         kept = np.arange(len(table))
         exclusions: dict[str, int] = {}
         if self.drop_missing:
-            table, kept, exclusions = _without_missing(table, kept, [self.label, *self.group])
+            table, kept, exclusions = _without_missing(table, kept, [self.label, *self._of_group])
         if not len(table):
             return Rows(None, np.zeros(0, dtype=np.int64), None, {}, kept, exclusions)
         try:
-            columns = list(dict.fromkeys([*self.features, self.label, *self.group, *self._named]))
+            columns = list(dict.fromkeys([*self.features, self.label, *self._of_group, *self._named]))
             frame = table.select(columns).to_pandas(use_threads=False)
             labels = as_labels(self._labels(frame), len(frame), self.label, is_part=True)
-            groups = as_groups(frame[list(self.group)], len(frame), " & ".join(self.group), is_part=True)
+            probable = GroupProbabilities(frame[list(self.probabilities)]) if self.probabilities else None
+            groups = (
+                as_groups(frame[list(self.group)], len(frame), " & ".join(self.group), is_part=True)
+                if probable is None
+                else probable.likeliest
+            )
             by = {name: _texts(table.column(name)) for name in self.by}
             features = as_table(frame[list(self.features)]) if self.features else None
             decided = (
@@ -141,7 +157,8 @@ class Columns:
             )
             ids = None if self.ids is None else as_ids(frame[self.ids], len(frame), self.ids)
             clusters = None if self.clusters is None else as_clusters(frame[self.clusters], len(frame), self.clusters)
-            return Rows(features, labels, groups, by, kept, exclusions, decided, ids, clusters)
+            table_of_groups = None if probable is None else probable.probabilities
+            return Rows(features, labels, groups, by, kept, exclusions, decided, ids, clusters, table_of_groups)
         except (InvalidInputError, InvalidTypeError) as error:
             raise type(error)(f"{where}: {error}") from None
 
@@ -173,7 +190,10 @@ def _check_apart(financial: Sequence[str], label: str, groups: Sequence[str], dr
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A part of a file, checked; `table` and `groups` are None where no row is left."""
+    """A part of a file, checked; `table` and `groups` are None where no row is left.
+
+    Where groups are known as `probabilities`, the groups are the most likely ones.
+    """
 
     table: pd.DataFrame | None
     labels: NDArray[np.int64]
@@ -184,6 +204,7 @@ class Rows:
     decisions: NDArray[np.int64] | None = None
     ids: NDArray[np.object_] | None = None
     clusters: NDArray[np.uint64] | None = None
+    probabilities: pd.DataFrame | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -202,6 +223,7 @@ class Rows:
             None if self.decisions is None else self.decisions[rows],
             None if self.ids is None else self.ids[rows],
             None if self.clusters is None else self.clusters[rows],
+            None if self.probabilities is None else self.probabilities.iloc[rows].reset_index(drop=True),
         )
 
 

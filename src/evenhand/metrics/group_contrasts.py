@@ -6,11 +6,11 @@ With :math:`p_g` the probability of group g and y an outcome, such as a decision
   :math:`-E[\mathrm{Cov}(1_g, y \mid \text{proxies})] / P(g)` (Chen, Kallus, Mao, Svacha and Udell 2019): none where the
   outcome depends on the group through the proxies alone, and toward no difference where, among people with the same
   proxies, the group fares worse as it does overall. What is drawn from the probabilities shares that error.
-- *thresholding* takes the most likely group of those for whom it is likely enough, and leaves the others out. Beside the
-  error of weighting it has that of people who are surely of a group not being like the rest of it.
-- *the group alone* fits :math:`E[y \mid p] = \sum_g p_g \mu_g` by least squares: without error where the outcome depends on
-  the group and, given the group, not on the proxies, which is what McCartan, Fisher, Goldin, Ho and Imai (2025) assume
-  of surnames.
+- *thresholding* takes the most likely group of those for whom it is likely enough, and leaves the others out. Beside
+  the error of weighting it has that of people who are surely of a group not being like the rest of it.
+- *the group alone* fits :math:`E[y \mid p] = \sum_g p_g \mu_g` by least squares: without error where the outcome
+  depends on the group and, given the group, not on the proxies, which is what McCartan, Fisher, Goldin, Ho and Imai
+  (2025) assume of surnames.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
 r"""Estimates of several draws of the groups, pooled.
 
-Each draw gives an estimate :math:`\hat\theta_m` with the variance :math:`U_m` that it would have were its groups known. The
-pooled estimate is their mean. Rubin's rules (1987) take its variance to be :math:`T = \bar U + (1 + 1/M) B`, with B the
-variance between draws, and the degrees of freedom of Barnard and Rubin (1999).
+Each draw gives an estimate :math:`\hat\theta_m` with the variance :math:`U_m` that it would have were its groups known.
+The pooled estimate is their mean. Rubin's rules (1987) take its variance to be :math:`T = \bar U + (1 + 1/M) B`, with B
+the variance between draws, and the degrees of freedom of Barnard and Rubin (1999).
 
-T is meant for values that were filled in by a model fitted to the same data. Here the probabilities are given, and the
-people whose groups are drawn are a sample with which they have nothing to do. Then an estimate with drawn groups has the
-variance U, of which B is due to the draw, so that the mean over all draws has
+T is meant for values that were filled in by a model fitted to the same data. Here the probabilities are given, and do
+not depend on the people whose groups are drawn. Then an estimate with drawn groups has the variance U, of which B is
+due to the draw, so that the mean over all draws has
 
 .. math:: \mathrm{Var}\, E[\hat\theta_m \mid \text{data}] = U - B,
 
-and T is too large by 2 B (Meng 1994 and Robins and Wang 2000 discuss when that happens). The difference of two estimated
-variances can be negative. The variance of the mean is estimated without taking a difference: with :math:`s_m` the
-influences of people on the estimate of a draw, scaled to the squared length :math:`U_m`, it is the squared length of
-their mean over draws. That is U where all draws are alike, and tends to U - B + B / M in general.
+and T is too large by 2 B (Meng 1994 and Robins and Wang 2000 discuss when that happens). The difference of two
+estimated variances can be negative. The variance of the mean is estimated without taking a difference: with
+:math:`s_m` the influences of people on the estimate of a draw, scaled to the squared length :math:`U_m`, it is the
+squared length of their mean over draws. That is U where all draws are alike, and tends to U - B + B / M in general.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenhand.report import audit_tables, finding_tables, outcome_tables
+from evenhand.report import audit_tables, drawn_tables, finding_tables, outcome_tables
 from evenhand.report.explorer import explorer_data
 from evenhand.report.formatting import count, decimal, estimate_interval, is_number, percent, shortened
 from evenhand.report.frame import Finding, KeyMetric, Section, environment, render
@@ -178,6 +178,7 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
             details_title="Settings, hashes and versions",
         ),
         Section("verdict", "Verdict", finding=_finding(summary), tables=_finding_tables(summary)),
+        *_drawn_groups(summary),
         _charts(summary, "score-gap", "Score gap at equal finances"),
         _charts(summary, "regimes", "Decisions and reasoning"),
         _charts(summary, "excess", "Excess over the placebo floor"),
@@ -199,6 +200,15 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
 
 def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:  # noqa: ANN401 - of `Section`
     return Section(section, title, (_PROSE[section],), panels=panels_of(summary, section), **more)
+
+
+def _drawn_groups(summary: Mapping[str, Any]) -> tuple[Section, ...]:
+    """A section on groups that are known as probabilities, if they are."""
+    tables = drawn_tables.drawn_tables(summary)
+    if not tables:
+        return ()
+    prose = (drawn_tables.DRAWN_PROSE, *summary["drawn_groups"]["sentences"])
+    return (Section("drawn-groups", "Groups known as probabilities", prose, tables=tables),)
 
 
 def _finding(summary: Mapping[str, Any]) -> Finding:

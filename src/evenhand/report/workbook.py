@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.report import audit_tables, finding_tables, outcome_tables
+from evenhand.report import audit_tables, drawn_tables, finding_tables, outcome_tables
 from evenhand.report.audit_tables import significance_flag
 from evenhand.report.formatting import ends_of, shortened
 from evenhand.report.glossary import GLOSSARY
@@ -152,6 +152,7 @@ def write_workbook(
         audit_tables.regime_table(summary),
         audit_tables.excess_table(summary, with_choices=True),
         *(table(summary) for table in _TABLES),
+        *drawn_tables.drawn_tables(summary),
     ]
     sheets = [*map(sheet_of, tables), *([] if cases is None else [_cases(cases)]), _pairs(pairs, left_out)]
     glossary = _glossary(sheets)
