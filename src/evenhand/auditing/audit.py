@@ -188,11 +188,11 @@ def audit(
     )
     notes = (*notes_on_label(getattr(y, "name", None), favorable), *reservations_on(X))
     fitted = AuditReference.of(audited, options, pool, len(people))
-    with shown_sampling(fitted, len(people), is_shown=progress) as watched:
+    with shown_sampling(fitted, len(people) * _n_draws(people), is_shown=progress) as watched:
         is_shown = progress and watched is fitted  # otherwise sampling shows how far it is
         with shown_progress("audit", _n_steps(people), is_shown=is_shown, after=PATIENCE) as advance:
             found = audit_batch(watched, people, _by_columns(in_row_order(by, X, "by"), len(people)), advance=advance)
-            return pooled_over_draws(_assembled(fitted, found, notes, advance), fitted, found, advance)
+            return pooled_over_draws(_assembled(fitted, found, notes, advance), watched, found, advance)
 
 
 def sensitivity(
@@ -249,10 +249,14 @@ def sensitivity(
     return pd.DataFrame([row(left_out) for left_out in ("none", *features)])
 
 
+def _n_draws(people: People) -> int:
+    """How often people are audited: once, unless their groups are drawn."""
+    return 1 if people.probabilities is None else people.probabilities.n_draws
+
+
 def _n_steps(people: People) -> int:
     """How often an audit says that a step is done."""
-    further = 0 if people.probabilities is None else people.probabilities.n_draws - 1
-    return BATCH_STEPS + FINISHING_STEPS + further
+    return BATCH_STEPS + FINISHING_STEPS + _n_draws(people) - 1
 
 
 _OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids", "clusters")

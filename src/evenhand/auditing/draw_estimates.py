@@ -97,7 +97,8 @@ def _score_gaps(evidence: Evidence) -> Estimates:
 
 
 def _plain(found: ExcessEstimate | GapColumn, influence: NDArray[np.floating] | None) -> DrawnEstimate:
-    return DrawnEstimate(found.value, found.ci_low, found.ci_high, found.standard_error, found.df, influence)
+    is_tested = not math.isnan(found.p_value)
+    return DrawnEstimate(found.value, found.ci_low, found.ci_high, found.standard_error, found.df, influence, is_tested)
 
 
 def _regimes(reference: AuditReference, found: BatchFindings) -> Estimates:

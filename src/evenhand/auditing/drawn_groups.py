@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from evenhand.auditing.batch import BatchFindings
-from evenhand.auditing.draw_estimates import DrawKey
+from evenhand.auditing.draw_estimates import EXCESSES, DrawKey
 from evenhand.inputs.group_probabilities import PersonProbabilities
 from evenhand.metrics.group_contrasts import group_contrasts
-from evenhand.metrics.pooling import Pooled
+from evenhand.metrics.pooling import Pooled, p_one_sided
 from evenhand.report.formatting import count, decimal, is_number, percent
 
 __all__ = ["DrawnGroups", "DrawnMetric"]
@@ -33,12 +33,15 @@ class DrawnMetric:
         Which metric it is.
     pooled
         Over draws; of ratios, the logarithm.
+    p_value
+        Of no difference, two-sided, or of no excess, one-sided; NaN for metrics that are neither.
     thresholding, weighting, group_alone
         See `metrics.group_contrasts`; NaN for metrics that are not differences of means.
     """
 
     key: DrawKey
     pooled: Pooled
+    p_value: float
     thresholding: float = math.nan
     weighting: float = math.nan
     group_alone: float = math.nan
@@ -49,7 +52,7 @@ class DrawnMetric:
         is_ratio = self.key.metric in _RATIOS
         if is_ratio:
             found |= {name: math.exp(found[name]) for name in ("value", "low", "high", "rubin_low", "rubin_high")}
-        others = {name: getattr(self, name) for name in _ESTIMATORS}
+        others = {name: getattr(self, name) for name in ("p_value", *_ESTIMATORS)}
         return {**asdict(self.key), **found, **others, "is_ratio": is_ratio}
 
 
@@ -97,7 +100,7 @@ class DrawnGroups:
             n_left_out=int((put < 0).sum()),
             certainty=float(probable.values.max(axis=1).mean()),
             metrics=tuple(
-                DrawnMetric(key, metric, **others.get(key, {}))
+                DrawnMetric(key, metric, _p_value(key, pooled), **others.get(key, {}))
                 for key, metric in pooled.items()
                 if key.metric not in _NOT_SHOWN
             ),
@@ -135,6 +138,15 @@ class DrawnGroups:
             "the difference; if it fares better, they overstate it. The column for the group alone is right in the "
             "opposite case, in which outcomes depend on the group and not on surname or address beyond it."
         )
+
+
+def _p_value(key: DrawKey, pooled: Mapping[DrawKey, Pooled]) -> float:
+    """The p-value of a metric; that of approvals is of equal rates, as in the approval table."""
+    if key.metric in EXCESSES:
+        return p_one_sided(pooled[key])
+    if key.metric in ("approval_difference", "approval_ratio"):
+        return pooled[replace(key, metric="approval_test")].p_value
+    return pooled[key].p_value if key.reference else math.nan
 
 
 def _on_bias(metric: DrawnMetric) -> Iterator[str]:

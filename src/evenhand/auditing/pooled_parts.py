@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from evenhand.auditing.draw_estimates import EXCESSES, SCORE_GAPS, DrawKey, Estimates
 from evenhand.auditing.evidence import Evidence
@@ -20,10 +19,10 @@ from evenhand.auditing.summary import Outcome, PairMetrics
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.disparity import ApprovalTable, GapEstimate, GroupApproval
 from evenhand.metrics.disparity.membership import SOFT_NOTE
-from evenhand.metrics.estimate import Estimate, p_two_sided, size_found
+from evenhand.metrics.estimate import Estimate, size_found
 from evenhand.metrics.excess import ExcessEstimate
 from evenhand.metrics.outcomes import Metric
-from evenhand.metrics.pooling import Pooled, pooled_influence
+from evenhand.metrics.pooling import Pooled, p_one_sided, pooled_influence
 from evenhand.metrics.regimes import REGIMES
 from evenhand.metrics.score_gap import GapColumn, smallest_p_values
 
@@ -89,14 +88,12 @@ def _kept(influences: Mapping[DrawKey, Floats | None]) -> Influences:
 
 
 def _excess(draws: Sequence[ExcessEstimate], pooled: Pooled) -> ExcessEstimate:
-    error, value = pooled.standard_error, pooled.value
-    p_value = float(stats.t.sf(value / error, pooled.df)) if error > 0 else float(value <= 0)
     return ExcessEstimate(
-        value=value,
+        value=pooled.value,
         ci_low=pooled.low,
         ci_high=pooled.high,
-        p_value=math.nan if math.isnan(value) else p_value,
-        standard_error=error,
+        p_value=p_one_sided(pooled),
+        standard_error=pooled.standard_error,
         n=round(float(np.mean([draw.n for draw in draws]))),
         n_effective=float(np.mean([draw.n_effective for draw in draws])),
         df=pooled.df,
@@ -135,21 +132,19 @@ def _score_gap(
 
 def _gap_column(draws: Sequence[GapColumn], pooled: Pooled) -> GapColumn:
     """A pooled gap; tested where most draws have enough people to test it."""
-    value, error = pooled.value, pooled.standard_error
-    df = pooled.df if error > 0 else math.inf
+    error, is_tested = pooled.standard_error, not math.isnan(pooled.p_value)
     untested = [draw.note for draw in draws if math.isnan(draw.p_value)]
-    is_tested = 2 * len(untested) < len(draws) and not math.isnan(value)
     usual = (
         Counter(untested).most_common(1)[0][0] if not is_tested and untested else draws[0].note if error == 0 else ""
     )
     return GapColumn(
-        value,
+        pooled.value,
         pooled.low,
         pooled.high,
-        p_two_sided(value, error, df) if is_tested else math.nan,
+        pooled.p_value,
         error,
         pooled.df,
-        (size_found(error, df, _LEVEL, sides=2) if error > 0 else 0.0) if is_tested else math.nan,
+        (size_found(error, pooled.df, _LEVEL, sides=2) if error > 0 else 0.0) if is_tested else math.nan,
         pooled.note or usual,
     )
 
@@ -193,7 +188,7 @@ def _widest(gap: GapEstimate, pooled: Pooled) -> GapEstimate:
 
 def _approvals(table: ApprovalTable, pooled: PooledDraws, expected: Mapping[str, float]) -> ApprovalTable:
     others = [row for row in table.groups if not row.is_reference]
-    p_values = [_p_of(pooled[DrawKey("approval_test", row.group, table.reference)]) for row in others]
+    p_values = [pooled[DrawKey("approval_test", row.group, table.reference)].p_value for row in others]
     adjusted = {row.group: float(p) for row, p in zip(others, holm(p_values), strict=True)}
     reference_rate = pooled[DrawKey("approval_rate", table.reference)].value
     rows = tuple(
@@ -230,7 +225,7 @@ def _approval(
         rate_difference_group_minus_reference_pp=_estimate(difference, lambda share: 100 * share),
         approval_ratio_group_over_reference=_estimate(ratio, math.exp),
         odds_ratio_group_over_reference=_estimate(odds, math.exp),
-        p_value=_p_of(test),
+        p_value=test.p_value,
         p_value_holm=p_holm,
         test="z of drawn groups",
         n_standard_deviations=test.value / test.standard_error if test.standard_error > 0 else math.nan,
@@ -240,10 +235,6 @@ def _approval(
         ),
         note=difference.note,
     )
-
-
-def _p_of(test: Pooled) -> float:
-    return p_two_sided(test.value, test.standard_error)
 
 
 def _estimate(pooled: Pooled, scale: Callable[[float], float] = float) -> Estimate:

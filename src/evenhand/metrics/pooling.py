@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from evenhand.metrics.estimate import Plain
+from evenhand.metrics.estimate import Plain, p_two_sided
 
-__all__ = ["DrawnEstimate", "Pooled", "RubinPool", "pool", "pooled_influence", "rubin"]
+__all__ = ["DrawnEstimate", "Pooled", "RubinPool", "p_one_sided", "pool", "pooled_influence", "rubin"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -46,6 +46,8 @@ class DrawnEstimate:
         As if the groups of the draw were known.
     influence
         Of people, or of buckets of them, the same in all draws, up to a factor; None where they are not known.
+    is_tested
+        Whether enough people stand behind it for a test.
     """
 
     value: float
@@ -54,6 +56,7 @@ class DrawnEstimate:
     standard_error: float
     df: float = math.inf
     influence: NDArray[np.floating] | None = None
+    is_tested: bool = True
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,8 @@ class Pooled(Plain):
         Mean over draws, with a 95 % interval.
     standard_error, df
         Of the interval: see the module. Where influences are not known, Rubin's.
+    p_value
+        Two-sided, of 0; NaN where it is not tested in most draws.
     within_sd, between_sd
         Standard error as if groups were known, and standard deviation over draws.
     missing_information
@@ -101,6 +106,7 @@ class Pooled(Plain):
     high: float
     standard_error: float
     df: float
+    p_value: float
     within_sd: float
     between_sd: float
     missing_information: float
@@ -178,6 +184,7 @@ def pool(draws: Sequence[DrawnEstimate]) -> Pooled:
     below, above = (
         math.sqrt(float(np.mean(np.square(values - [getattr(draw, end) for draw in draws])))) for end in ("low", "high")
     )
+    is_tested = 2 * sum(draw.is_tested for draw in draws) > len(draws)
     half = _quantile(combined.df) * math.sqrt(combined.total) if combined.total else 0.0
     return Pooled(
         value=combined.value,
@@ -185,12 +192,22 @@ def pool(draws: Sequence[DrawnEstimate]) -> Pooled:
         high=combined.value + wider * above,
         standard_error=error,
         df=df,
+        p_value=p_two_sided(combined.value, error, df if error > 0 else math.inf) if is_tested else math.nan,
         within_sd=math.sqrt(combined.within),
         between_sd=math.sqrt(combined.between),
         missing_information=combined.missing_information,
         rubin_low=combined.value - half,
         rubin_high=combined.value + half,
     )
+
+
+def p_one_sided(pooled: Pooled) -> float:
+    """One-sided p-value of a pooled excess, of none; NaN where there is no estimate."""
+    if math.isnan(pooled.value):
+        return math.nan
+    if pooled.standard_error == 0:
+        return float(pooled.value <= 0)
+    return float(stats.t.sf(pooled.value / pooled.standard_error, pooled.df))
 
 
 def _quantile(df: float) -> float:
@@ -202,4 +219,4 @@ def _ratio(one: float, other: float) -> float:
 
 
 def _nothing(note: str) -> Pooled:
-    return Pooled(*(math.nan,) * 10, note)
+    return Pooled(*(math.nan,) * 11, note)

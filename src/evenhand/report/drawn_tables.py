@@ -42,6 +42,7 @@ _METRICS = {
     "fpr_gap": "false positive rate gap",
     "eo_gap": "equalized odds gap",
 }
+_ONE_SIDED = tuple(name for name in _METRICS if name.startswith(("excess", "weighing")))
 _OF_MEANS = ("difference", "ratio")
 
 
@@ -57,6 +58,7 @@ def _metrics(found: Mapping[str, Any]) -> Table:
         Column("metric", "text", _words),
         Column("groups", "text", _groups),
         estimate("pooled", lambda r: r),
+        Column("p-value", "p", lambda r: r["p_value"] if r["reference"] or r["metric"] in _ONE_SIDED else ""),
         Column("within, sd", "number", "within_sd"),
         Column("between, sd", "number", "between_sd"),
         Column("missing information", "share", "missing_information"),
@@ -70,7 +72,8 @@ def _metrics(found: Mapping[str, Any]) -> Table:
     )
     caption = (
         "Metrics pooled over draws of the groups, with 95 % intervals. Missing information is the share of Rubin's "
-        "total variance that is between draws; the spread of a ratio is that of its logarithm."
+        "total variance that is between draws; the spread of a ratio is that of its logarithm. p-values are not "
+        "adjusted; those of excesses and weighing are one-sided."
     )
     return Table("Drawn groups", caption, columns, found["metrics"])
 
