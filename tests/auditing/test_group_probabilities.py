@@ -141,6 +141,20 @@ def _assert_same(found, known, path):
         assert found == known, path
 
 
+def test_thresholding_is_the_audit_of_those_who_are_likely_enough(people, pooled):
+    model, X, y, P = people
+    sure = (P.max(axis=1) >= 0.8).to_numpy()
+    group = P.idxmax(axis=1).to_numpy()
+    known = eh.audit(model, X[sure], y[sure], sensitive_features=group[sure], financial_features=F).to_dict()
+    found, rows = pooled.to_dict(), metrics_of(pooled.to_dict())
+    gap, other = known["score_gaps"][0], found["score_gaps"][0]
+    sign = 1 if gap["group"] == other["group"] else -1
+    key = ("score_gap", other["group"], other["reference"], "")
+    assert rows[key]["thresholding"] == pytest.approx(sign * gap["total"]["value"])
+    assert rows["excess", "", "", ""]["thresholding"] == pytest.approx(known["evidence"]["cec"]["value"])
+    assert found["drawn_groups"]["n_left_out"] == (~sure).sum()
+
+
 def test_the_order_of_the_people_plays_no_part(people, pooled):
     model, X, y, P = people
     order = np.random.default_rng(3).permutation(len(X))

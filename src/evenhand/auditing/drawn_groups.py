@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.auditing.batch import BatchFindings
-from evenhand.auditing.draw_estimates import EXCESSES, DrawKey
+from evenhand.auditing.draw_estimates import EXCESSES, DrawKey, Estimates
 from evenhand.inputs.group_probabilities import PersonProbabilities
 from evenhand.metrics.group_contrasts import group_contrasts
 from evenhand.metrics.pooling import Pooled, p_one_sided
@@ -36,7 +36,7 @@ class DrawnMetric:
     p_value
         Of no difference, two-sided, or of no excess, one-sided; NaN for metrics that are neither.
     thresholding, weighting, group_alone
-        See `metrics.group_contrasts`; NaN for metrics that are not differences of means.
+        See `metrics.group_contrasts`; the last two are NaN for metrics that are not differences of means.
     """
 
     key: DrawKey
@@ -85,8 +85,22 @@ class DrawnGroups:
     metrics: tuple[DrawnMetric, ...]
 
     @classmethod
-    def of(cls, found: BatchFindings, pooled: Mapping[DrawKey, Pooled], reference_group: str) -> DrawnGroups:
-        """Pooled metrics of people, beside thresholding and weighting; `found` is of any draw."""
+    def of(
+        cls, found: BatchFindings, pooled: Mapping[DrawKey, Pooled], by_threshold: Estimates, reference_group: str
+    ) -> DrawnGroups:
+        """Pooled metrics of people, beside thresholding and weighting.
+
+        Parameters
+        ----------
+        found
+            About the people, in any draw.
+        pooled
+            Over draws.
+        by_threshold
+            What was estimated on those who are likely enough to be of a group; nothing where they are too few.
+        reference_group
+            The group that others are held against.
+        """
         probable = found.people.probabilities
         assert probable is not None
         others = _other_uses(found, probable, reference_group)
@@ -100,7 +114,7 @@ class DrawnGroups:
             n_left_out=int((put < 0).sum()),
             certainty=float(probable.values.max(axis=1).mean()),
             metrics=tuple(
-                DrawnMetric(key, metric, _p_value(key, pooled), **others.get(key, {}))
+                DrawnMetric(key, metric, _p_value(key, pooled), **(others.get(key) or _thresholded(by_threshold, key)))
                 for key, metric in pooled.items()
                 if key.metric not in _NOT_SHOWN
             ),
@@ -138,6 +152,10 @@ class DrawnGroups:
             "the difference; if it fares better, they overstate it. The column for the group alone is right in the "
             "opposite case, in which outcomes depend on the group and not on surname or address beyond it."
         )
+
+
+def _thresholded(by_threshold: Estimates, key: DrawKey) -> dict[str, float]:
+    return {"thresholding": by_threshold[key].value} if key in by_threshold else {}
 
 
 def _p_value(key: DrawKey, pooled: Mapping[DrawKey, Pooled]) -> float:

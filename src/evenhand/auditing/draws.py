@@ -16,7 +16,7 @@ from evenhand.auditing.identities import person_buckets
 from evenhand.auditing.influences import Influences
 from evenhand.auditing.people import People
 from evenhand.auditing.pooled_parts import pooled_evidence, pooled_outcome, pooled_pairs
-from evenhand.auditing.probable_groups import of_draw
+from evenhand.auditing.probable_groups import of_draw, of_threshold
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.score_gaps import estimate_score_gaps
@@ -58,31 +58,32 @@ def pooled_over_draws(
     against = first.outcome.approvals.reference
     draws = [_Draw(first.evidence, first.pair_metrics, draw_estimates(reference, found, first.evidence, against))]
     for number in range(1, probable.n_draws):
-        draws.append(_audited(reference, found.people, number, against))
+        drawn = of_draw(found.people, reference.pool, number, reference.settings.random_state)
+        draws.append(_audited(reference, *drawn, against))
         advance(f"draw {number + 1} of {probable.n_draws}")
     estimates = [draw.estimates for draw in draws]
     pooled = {key: pool([draw[key] for draw in estimates]) for key in estimates[0]}
-    drawn = DrawnGroups.of(found, pooled, against)
+    sure = of_threshold(found.people, reference.pool)
+    by_threshold = {} if sure is None else _audited(reference, *sure, against).estimates
+    drawn_groups = DrawnGroups.of(found, pooled, by_threshold, against)
     evidence = [draw.evidence for draw in draws if draw.evidence is not None]
     return replace(
         first,
-        outcome=pooled_outcome(first.outcome, pooled, drawn.expected),
+        outcome=pooled_outcome(first.outcome, pooled, drawn_groups.expected),
         evidence=pooled_evidence(evidence, estimates, pooled, reference.settings.random_state) if evidence else None,
-        provenance=replace(first.provenance, groups={name: round(n) for name, n in drawn.expected.items()}),
-        warnings=(*drawn.warnings, *first.warnings),
+        provenance=replace(first.provenance, groups={name: round(n) for name, n in drawn_groups.expected.items()}),
+        warnings=(*drawn_groups.warnings, *first.warnings),
         pair_metrics=pooled_pairs(first.pair_metrics, [draw.pairs for draw in draws], pooled),
-        drawn_groups=drawn,
+        drawn_groups=drawn_groups,
     )
 
 
-def _audited(reference: AuditReference, people: People, number: int, against: str) -> _Draw:
-    """The audit of a further draw; score gaps are held against a group."""
-    settings = reference.settings
-    drawn, pool_of_draw = of_draw(people, reference.pool, number, settings.random_state)
-    fitted = AuditReference.of(reference.model, settings, pool_of_draw, len(people))
-    found = audit_batch(fitted, drawn, {})
+def _audited(reference: AuditReference, people: People, pool_of_people: People, against: str) -> _Draw:
+    """The audit of people in the groups of a further draw; score gaps are held against a group."""
+    fitted = AuditReference.of(reference.model, reference.settings, pool_of_people, len(people))
+    found = audit_batch(fitted, people, {})
     evidence = None if found.evidence is None else _evidence(fitted, found.evidence, against)
-    pairs = PairMetrics.of(found.sums, drawn.groups.names, (math.nan, math.nan), {})
+    pairs = PairMetrics.of(found.sums, people.groups.names, (math.nan, math.nan), {})
     return _Draw(evidence, pairs, draw_estimates(fitted, found, evidence, against))
 
 

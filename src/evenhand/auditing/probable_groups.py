@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from evenhand.auditing.people import People
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import hash_rows
-from evenhand.inputs.group_probabilities import GroupProbabilities
-from evenhand.inputs.validation import as_groups
+from evenhand.inputs.group_probabilities import FEWEST_EXPECTED, GroupProbabilities
+from evenhand.inputs.validation import Groups, as_groups
 from evenhand.system.hashing import mixed_hash
 
-__all__ = ["grouped", "of_draw", "with_first_draw"]
+__all__ = ["grouped", "of_draw", "of_threshold", "with_first_draw"]
 
 
 def grouped(people: Mapping[str, Any], sensitive: Any, X: Any, name: str) -> People:  # noqa: ANN401 - any column or table
@@ -56,6 +56,32 @@ def of_draw(people: People, pool: People, number: int, random_state: int) -> tup
     """The audited people and their pool, who may be the same, in the groups of a draw."""
     drawn = _drawn(people, number, random_state)
     return drawn, drawn if pool is people else _drawn(pool, number, random_state)
+
+
+def of_threshold(people: People, pool: People) -> tuple[People, People] | None:
+    """Those who are likely enough to be of a group, as members of it; None where too few of a group are left."""
+    sure = _sure(people)
+    sure_pool = sure if pool is people else _sure(pool)
+    if min(*sure.groups.counts.values(), *sure_pool.groups.counts.values()) < FEWEST_EXPECTED:
+        return None
+    return sure, sure_pool
+
+
+def _sure(people: People) -> People:
+    assert people.probabilities is not None
+    put = people.probabilities.thresholded
+    rows = np.flatnonzero(put >= 0)
+    given = {name: getattr(people, name) for name in ("decisions", "ids", "clusters")}
+    rows_of: dict[str, Any] = {name: None if values is None else values[rows] for name, values in given.items()}
+    return replace(
+        people,
+        table=people.table.iloc[rows].reset_index(drop=True),
+        x=people.x[rows],
+        labels=people.labels[rows],
+        groups=Groups(put[rows], people.probabilities.names),
+        probabilities=None,
+        **rows_of,
+    )
 
 
 def _drawn(people: People, number: int, random_state: int) -> People:

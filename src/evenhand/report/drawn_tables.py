@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from evenhand.report.formatting import is_number
 from evenhand.report.tables import NOTE, Column, Record, Table, estimate, text
 
 __all__ = ["DRAWN_PROSE", "drawn_tables"]
@@ -43,7 +44,6 @@ _METRICS = {
     "eo_gap": "equalized odds gap",
 }
 _ONE_SIDED = tuple(name for name in _METRICS if name.startswith(("excess", "weighing")))
-_OF_MEANS = ("difference", "ratio")
 
 
 def drawn_tables(summary: Summary) -> tuple[Table, ...]:
@@ -107,5 +107,5 @@ def _groups(record: Record) -> str:
 
 
 def _beside(name: str) -> Callable[[Record], Any]:
-    """A value of a metric that has it; nothing for one that is not a difference or ratio of means."""
-    return lambda record: record[name] if record["metric"].endswith(_OF_MEANS) else ""
+    """A value of a metric that has it, and nothing for others."""
+    return lambda record: record[name] if is_number(record[name]) else ""
