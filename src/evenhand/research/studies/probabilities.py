@@ -23,7 +23,7 @@ from evenhand.auditing.draw_estimates import DrawKey
 from evenhand.inputs.group_probabilities import GroupProbabilities
 from evenhand.research.studies.study import Line, share_error
 
-__all__ = ["CELLS", "METRICS", "ProbabilityCell", "probability_rows"]
+__all__ = ["CELLS", "METRICS", "ProbabilityCell", "probability_rows", "probability_table"]
 
 Floats = NDArray[np.float64]
 World = Literal["through the proxies", "beyond the proxies", "the group alone", "nothing"]
@@ -164,6 +164,42 @@ def probability_rows(cells: Sequence[ProbabilityCell], audits: Mapping[str, Sequ
                 }
             )
     return rows
+
+
+_HEADS = (
+    "third input depends on the group",
+    "log-odds by proxy",
+    "metric",
+    "audits",
+    "truth",
+    "pooled, mean",
+    "coverage, %",
+    "of Rubin's rules, %",
+    "thresholding",
+    "weighting",
+    "group alone",
+)
+
+
+def probability_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as Markdown, coverage with its Monte-Carlo error; means that no audit has are left empty."""
+    lines = ["| " + " | ".join(_HEADS) + " |", "| " + " | ".join("---" for _ in _HEADS) + " |"]
+    for row in rows:
+        means = (f"{row[name]:.3f}" if np.isfinite(row[name]) else "" for name in _OTHER_USES)
+        minority = "" if row["minority"] == 0 else f" ({row['minority']:g} at the mean)"
+        cells = (
+            row["world"],
+            f"{row['sharpness']:g}{minority}",
+            row["metric"].replace("_", " "),
+            str(row["audits"]),
+            f"{row['truth']:.3f}",
+            f"{row['value']:.3f}",
+            f"{100 * row['coverage']:.1f} ± {100 * row['coverage_error']:.1f}",
+            f"{100 * row['coverage_rubin']:.1f}",
+            *means,
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 CELLS = (
