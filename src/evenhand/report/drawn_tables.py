@@ -8,7 +8,7 @@ from typing import Any
 from evenhand.report.formatting import is_number
 from evenhand.report.tables import NOTE, Column, Record, Table, estimate, text
 
-__all__ = ["DRAWN_PROSE", "drawn_tables"]
+__all__ = ["DRAWN_PROSE", "OF_ONE_DRAW", "drawn_tables"]
 
 Summary = Mapping[str, Any]
 
@@ -20,6 +20,8 @@ DRAWN_PROSE = (
     "Thresholding counts people in their most likely group and leaves the unsure out; weighting counts everyone in "
     "every group by probability; the last column fits what it would be if outcomes depended on the group alone."
 )
+
+OF_ONE_DRAW = "Groups are drawn: what is not in the table of pooled metrics is of the first draw."
 
 _METRICS = {
     "excess": "excess",

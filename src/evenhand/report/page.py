@@ -192,14 +192,20 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
         ),
         _charts(summary, "outcome", "Outcomes", tables=[*(table(summary) for table in outcome), *segments]),
         _charts(summary, "sensitivity", "Sensitivity"),
-        Section("explorer", "Pair explorer", (explorer,), is_explorer=True),
+        Section("explorer", "Pair explorer", (explorer, *_of_one_draw(summary)), is_explorer=True),
         Section("limitations", "Limitations", points=tuple({**_LIMITS, **more_limits, **_LIMITS_OF_ALL}.items())),
         Section("glossary", "Glossary", words=_glossary()),
     ]
 
 
 def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:  # noqa: ANN401 - of `Section`
-    return Section(section, title, (_PROSE[section],), panels=panels_of(summary, section), **more)
+    prose = (_PROSE[section], *(() if section == "score-gap" else _of_one_draw(summary)))
+    return Section(section, title, prose, panels=panels_of(summary, section), **more)
+
+
+def _of_one_draw(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """Where groups are drawn, that not all of a section is pooled."""
+    return (drawn_tables.OF_ONE_DRAW,) if "drawn_groups" in summary else ()
 
 
 def _drawn_groups(summary: Mapping[str, Any]) -> tuple[Section, ...]:
