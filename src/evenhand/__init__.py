@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from evenhand.datasets import Dataset, load_dataset, make_planted_bias, make_synthetic
     from evenhand.exceptions import EvenhandError, EvenhandWarning
     from evenhand.inputs.encoding import TableEncoder
+    from evenhand.inputs.group_probabilities import GroupProbabilities
     from evenhand.inputs.read_options import ReadOptions
     from evenhand.inputs.tables import read_table
     from evenhand.matching import match_diagnostics, match_pairs
@@ -47,6 +48,7 @@ __all__ = [
     "Dataset",
     "EvenhandError",
     "EvenhandWarning",
+    "GroupProbabilities",
     "History",
     "Monitoring",
     "ReadOptions",
@@ -90,6 +92,7 @@ _HOME = {
     "Dataset": "evenhand.datasets",
     "EvenhandError": "evenhand.exceptions",
     "EvenhandWarning": "evenhand.exceptions",
+    "GroupProbabilities": "evenhand.inputs.group_probabilities",
     "History": "evenhand.auditing.history",
     "Monitoring": "evenhand.auditing.history",
     "ReadOptions": "evenhand.inputs.read_options",

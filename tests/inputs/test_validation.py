@@ -131,7 +131,7 @@ def test_other_groups_are_refused(values, message):
 
 
 def test_probabilities_of_groups_are_refused_with_a_way_out():
-    with pytest.raises(InvalidInputError, match=r"probabilities of 2 groups.*evenhand\.metrics\.disparity"):
+    with pytest.raises(InvalidInputError, match=r"probabilities of 2 groups.*evenhand\.GroupProbabilities"):
         as_groups(np.array([[0.3, 0.7], [1.0, 0.0], [0.5, 0.5]]), 3)
     assert as_groups(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), 3).names == ("0 & 1", "1 & 0", "1 & 1")
 

@@ -15,6 +15,7 @@ from evenhand.auditing.assemble import FINISHING_STEPS, assemble, screened_peopl
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch, explained_by_label
 from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.direction import check_direction, notes_on_label
+from evenhand.auditing.draws import pooled_over_draws
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.limited import limited
@@ -27,6 +28,7 @@ from evenhand.auditing.people import (
     weight_unit,
     with_cut_offs,
 )
+from evenhand.auditing.probable_groups import grouped, with_first_draw
 from evenhand.auditing.reference import AuditReference, audited_model, settled_threshold
 from evenhand.auditing.regressed import wanted_outcomes, with_regressions
 from evenhand.auditing.result import AuditResult
@@ -41,7 +43,6 @@ from evenhand.inputs.roles import MISSING
 from evenhand.inputs.validation import (
     as_clusters,
     as_decisions,
-    as_groups,
     as_ids,
     as_labels,
     as_table,
@@ -99,7 +100,8 @@ def audit(
     y
         True labels, 1 for the favorable outcome; with ``favorable="low"``, 1 for the unfavorable one.
     sensitive_features
-        The protected attribute of each person. Several columns: their intersection.
+        The protected attribute of each person. Several columns: their intersection. `GroupProbabilities` where it is
+        known as probabilities.
     financial_features
         Columns of `X` on which people are comparable.
     reference
@@ -203,7 +205,7 @@ def audit(
         "by": by,
         "sample_weight": sample_weight,
     }
-    people, pool = checked_people(audited, table, given, reference, options)
+    people, pool = with_first_draw(*checked_people(audited, table, given, reference, options), random_state)
     check_finances_apart(pool, financial)
     if favorable is None:
         check_direction(audited, people)
@@ -219,13 +221,14 @@ def audit(
     on_label = notes_on_label(getattr(y, "name", None), favorable)
     notes = (*on_scales, *on_threshold, *on_label, *reservations_on(X))
     splits = by_columns(in_row_order(by, X, "by"), len(people))
-    further = wanted_outcomes(outcomes, X, table, is_wanted=regressions, is_weighted=sample_weight is not None)
+    further = wanted_outcomes(outcomes, X, people, is_wanted=regressions)
     fitted = AuditReference.of(audited, options, pool, len(people))
-    with shown_sampling(fitted, len(people), is_shown=progress) as watched:
+    with shown_sampling(fitted, len(people) * _n_draws(people), is_shown=progress) as watched:
         is_shown = progress and watched is fitted  # otherwise sampling shows how far it is
-        with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS, is_shown=is_shown, after=PATIENCE) as advance:
+        with shown_progress("audit", _n_steps(people), is_shown=is_shown, after=PATIENCE) as advance:
             found = audit_batch(watched, people, splits, advance=advance)
-            return with_regressions(assembled(fitted, found, notes, advance), fitted, found, splits, further)
+            result = with_regressions(assembled(fitted, found, notes, advance), fitted, found, splits, further)
+            return pooled_over_draws(result, watched, found, advance)
 
 
 def sensitivity(
@@ -282,6 +285,16 @@ def sensitivity(
     return pd.DataFrame([row(left_out) for left_out in ("none", *features)])
 
 
+def _n_draws(people: People) -> int:
+    """How often people are audited: once, unless their groups are drawn."""
+    return 1 if people.probabilities is None else people.probabilities.n_draws
+
+
+def _n_steps(people: People) -> int:
+    """How often an audit says that a step is done."""
+    return BATCH_STEPS + FINISHING_STEPS + _n_draws(people) - 1
+
+
 _OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids", "clusters", "sample_weight", "by")
 
 
@@ -332,18 +345,18 @@ def _people(
     has_labels = rows["y"] is not None or model.needs_labels
     weights = None if weights is None else as_weights(weights, n, f"{of}sample_weight")
     weight_unit(weights, f"{of}sample_weight")  # refuses weights that are all 0
-    people = People(
-        table,
-        model.encode(table, f"{of}X"),
-        model.favorable_labels(as_labels(rows["y"], n, f"{of}y")) if has_labels else np.ones(n, dtype=np.int64),
-        as_groups(rows["sensitive_features"], n, f"{of}sensitive_features"),
-        decisions=None if decisions is None else as_decisions(decisions, n, f"{of}decisions"),
-        ids=None if ids is None else as_ids(ids, n, f"{of}ids"),
-        clusters=None if clusters is None else as_clusters(clusters, n, f"{of}clusters"),
-        known_by=model.identifying(table),
-        has_labels=has_labels,
-        sample_weight=weights,
-    )
+    fields = {
+        "table": table,
+        "x": model.encode(table, f"{of}X"),
+        "labels": model.favorable_labels(as_labels(rows["y"], n, f"{of}y")) if has_labels else np.ones(n, np.int64),
+        "decisions": None if decisions is None else as_decisions(decisions, n, f"{of}decisions"),
+        "ids": None if ids is None else as_ids(ids, n, f"{of}ids"),
+        "clusters": None if clusters is None else as_clusters(clusters, n, f"{of}clusters"),
+        "known_by": model.identifying(table),
+        "has_labels": has_labels,
+        "sample_weight": weights,
+    }
+    people = grouped(fields, rows["sensitive_features"], given["X"], f"{of}sensitive_features")
     return with_cut_offs(people, options, by_columns(rows.get("by"), n), "the reference" if of else "`X`")
 
 

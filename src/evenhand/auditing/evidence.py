@@ -32,7 +32,9 @@ __all__ = [
     "SplitExcess",
     "WeightDifference",
     "estimate_evidence",
+    "excess_influences",
     "gather_evidence",
+    "main_questions",
 ]
 
 Floats = NDArray[np.float64]
@@ -411,9 +413,7 @@ def estimate_evidence(
     splits = _split_questions(design, between, present)
     nearest = range(1, min(present.largest_rank, N_NEAR) + 1)
     questions: list[Question[Triples]] = [
-        _MainQuestion(len(design.features)),
-        _Balanced(present.weights),
-        _RegimeB(design.consistency_threshold),
+        *main_questions(parts, design),
         *(_RegimeB(threshold) for threshold in _THRESHOLDS),
         *(_Weights(a, b, weighed) for a, b in between if weighed),
         *(_WithinDistance(k, limit) for k, limit in enumerate(distance_limits)),
@@ -455,6 +455,15 @@ def estimate_evidence(
     )
 
 
+def main_questions(parts: Parts[Triples], design: Design) -> list[Question[Triples]]:
+    """The excess of the scores and of each feature, the same with groups weighing equally, and that of Regime B."""
+    return [
+        _MainQuestion(len(design.features)),
+        _Balanced(_values_present(parts, len(design.groups)).weights),
+        _RegimeB(design.consistency_threshold),
+    ]
+
+
 DISTANCE_SHARES = (0.25, 0.5, 0.75, 1.0)
 """Shares of the triples, nearest first, within which the excess is given."""
 
@@ -480,14 +489,14 @@ def gather_evidence(
     evidence = estimate_evidence(triples, sums.evidence, design, limits, n_threads=batches.n_threads)
     buckets = person_buckets(reference.pool, reference.settings.financial_features)
     gaps, of_gaps = estimate_score_gaps(reference, triples, features, reference_group, buckets)
-    influences = Influences.of({**_influences(triples, design, buckets), **of_gaps})
+    influences = Influences.of({**excess_influences(triples, design, buckets), **of_gaps})
     return replace(evidence, score_gaps=gaps, influences=influences)
 
 
-def _influences(triples: Parts[Triples], design: Design, buckets: Ints) -> dict[str, Floats]:
+def excess_influences(triples: Parts[Triples], design: Design, buckets: Ints) -> dict[str, Floats]:
     """Influences of people on the excess and on weighing, by name."""
-    balanced = _Balanced(_values_present(triples, len(design.groups)).weights)
-    found = np.hstack(excess_influence([(_MainQuestion(len(design.features)), 4), (balanced, 1)], triples, buckets))
+    main, balanced, _ = main_questions(triples, design)
+    found = np.hstack(excess_influence([(main, 4), (balanced, 1)], triples, buckets))
     names = ("excess", "excess: input gap", "weighing", "excess: shared reasons", "excess_balanced")
     return dict(zip(names, found.T, strict=True)) if len(found.T) else {}
 

@@ -80,5 +80,9 @@ def is_same_people(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool 
 
 
 def _cells(people: People) -> dict[str, Any]:
+    """Label and group; where groups are drawn, in place of the group what is known of it."""
+    if people.probabilities is not None:
+        known = hash_rows(pd.DataFrame(people.probabilities.values, columns=list(people.probabilities.names)))
+        return {"(label)": people.labels, "(group)": (known >> np.uint64(12)).astype(np.float64)}
     names = np.asarray(people.groups.names, dtype=object)
     return {"(label)": people.labels, "(group)": names[people.groups.codes]}

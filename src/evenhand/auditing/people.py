@@ -14,6 +14,7 @@ from torch import Tensor
 from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.options import AuditOptions
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.inputs.group_probabilities import PersonProbabilities
 from evenhand.inputs.roles import MISSING, Rows
 from evenhand.inputs.validation import Groups, category_text
 from evenhand.matching.identity import Identity
@@ -54,6 +55,8 @@ class People:
         Whether labels were given; otherwise everyone has the same.
     sample_weight
         How many people of the population each row stands for, up to a common factor; None where all weigh the same.
+    probabilities
+        Of the groups, which are then those of one draw; None where groups are known.
     """
 
     table: pd.DataFrame
@@ -67,6 +70,7 @@ class People:
     known_by: NDArray[np.float64] | None = None
     has_labels: bool = True
     sample_weight: Floats | None = None
+    probabilities: PersonProbabilities | None = None
 
     def __len__(self) -> int:
         return len(self.labels)

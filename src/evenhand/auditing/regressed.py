@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.controls import control_sets
+from evenhand.auditing.people import People
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.regressions import RegressedPeople, RegressionRow, further_outcomes, regress
 from evenhand.auditing.result import AuditResult
@@ -30,12 +30,11 @@ _PAIRS = "matched pairs"
 def wanted_outcomes(
     outcomes: Any,  # noqa: ANN401 - any table, or columns by name
     X: Any,  # noqa: ANN401 - any table
-    table: pd.DataFrame,
+    people: People,
     *,
     is_wanted: bool,
-    is_weighted: bool = False,
 ) -> dict[str, NDArray[np.float64]] | None:
-    """Further outcomes of the people of `X`, whose inputs are `table`; None where no regressions are wanted.
+    """Further outcomes of the people of `X`; None where no regressions are wanted.
 
     Raises
     ------
@@ -48,12 +47,11 @@ def wanted_outcomes(
                 "`outcomes` (--outcomes) are regressed on the group: pass `regressions=True` (--regressions) with them."
             )
         return None
-    if is_weighted:
-        raise InvalidInputError(
-            "`regressions` (--regressions) take no sampling weights, and `sample_weight` (--sample-weight) was given; "
-            "leave one of them out."
-        )
-    found = further_outcomes(outcomes, X, len(table), inputs=[str(name) for name in table.columns])
+    unfit = {"sampling weights": people.sample_weight, "groups known as probabilities": people.probabilities}
+    for what, given in unfit.items():
+        if given is not None:
+            raise InvalidInputError(f"`regressions` (--regressions) are not made with {what}: leave one of them out.")
+    found = further_outcomes(outcomes, X, len(people), inputs=[str(name) for name in people.table.columns])
     taken = [name for name in found if name in _UNITS]
     if taken:
         raise InvalidInputError(f"{taken} are names of the audit's own outcomes; give those of `outcomes` others.")

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from rich.console import Console, RenderableType
 
+from evenhand.auditing.drawn_groups import DrawnGroups
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.findings import findings_of
 from evenhand.auditing.regressions import Regressions
@@ -90,6 +91,8 @@ class AuditResult:
         Of decisions, scores and further outcomes on the group; None if they were not asked for.
     weighting
         Sampling weights of the people; None where there are none.
+    drawn_groups
+        Of groups known as probabilities: what is pooled over draws of them; None where groups are known.
     """
 
     features: pd.DataFrame
@@ -108,6 +111,7 @@ class AuditResult:
     given_codes: pd.DataFrame | None = None
     regressions: Regressions | None = None
     weighting: Weighting | None = None
+    drawn_groups: DrawnGroups | None = None
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -235,6 +239,7 @@ class AuditResult:
             **summary,
             **({} if self.stream is None else {"stream": dict(self.stream)}),
             **({} if self.weighting is None else {"weighting": self.weighting.to_dict()}),
+            **({} if self.drawn_groups is None else {"drawn_groups": self.drawn_groups.to_dict()}),
             "findings": [finding.to_dict() for finding in findings],
             "verdict": verdict(summary, findings).to_dict(),
         }

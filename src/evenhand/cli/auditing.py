@@ -39,11 +39,10 @@ def audit(
           --financial LIMIT_BAL,BILL_AMT1,PAY_AMT1,PAY_0 --out report
     """
     from evenhand.cli.gates import crossed_gates, parse_gate
-    from evenhand.cli.jobs import audit_table, is_without_model, stream_table
+    from evenhand.cli.jobs import audit_table, stream_table
 
     begun = time.perf_counter()
-    needs_label = not is_without_model(plan) and plan.unit is None
-    check_given(plan, *(["label"] if needs_label else []), "group", "financial_features")
+    _check_groups(plan, is_streamed=plan.stream or data.is_dir())
     gates = [parse_gate(text) for text in plan.fail_on]
     if plan.stream or data.is_dir():
         result = stream_table(data, plan, out)
@@ -57,6 +56,25 @@ def audit(
         typer.echo(f"Gate: {sentence}", err=True)
     if crossed:
         raise typer.Exit(1)
+
+
+def _check_groups(plan: AuditPlan, *, is_streamed: bool) -> None:
+    """Refuse a plan without label, group or financial features, or with groups known in two ways."""
+    from evenhand.cli.jobs import is_without_model
+
+    label = ("label",) if not is_without_model(plan) and plan.unit is None else ()
+    check_given(plan, *label, *(() if plan.group_probabilities else ("group",)), "financial_features")
+    if plan.group_probabilities and is_without_model(plan):
+        raise InvalidInputError(
+            "--group-probabilities needs the model, which is asked anew for each draw: give --model."
+        )
+    if plan.group_probabilities and plan.group:
+        raise InvalidInputError("--group and --group-probabilities both say who is in which group: leave one out.")
+    if plan.group_probabilities and is_streamed:
+        raise InvalidInputError(
+            "--group-probabilities needs everyone in memory, as the audit is made anew for each draw of the groups, "
+            "and an audit in batches reads them once: leave --stream out, or draw fewer people into one file."
+        )
 
 
 def _check_in_memory(plan: AuditPlan) -> None:

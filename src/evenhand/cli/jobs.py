@@ -23,6 +23,7 @@ from evenhand.datasets import load_dataset
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.checking.unfit import without_unfit
 from evenhand.inputs.fingerprints import fingerprint_file
+from evenhand.inputs.group_probabilities import GroupProbabilities
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.roles import Columns, Rows
 from evenhand.inputs.splitting import sample_people, split_people
@@ -79,7 +80,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
         result = _fit_and_audit(
             people.table,
             people.labels,
-            _names(people),
+            _sensitive(people, plan),
             plan.financial_features,
             {**_audit_options(plan), "regressions": plan.regressions},
             by,
@@ -95,9 +96,9 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             fitted,
             people.table,
             people.labels if plan.label else None,
-            sensitive_features=_names(people),
+            sensitive_features=_sensitive(people, plan),
             financial_features=plan.financial_features,
-            reference=None if pool is None else _as_reference(pool),
+            reference=None if pool is None else _as_reference(pool, plan),
             decisions=people.decisions,
             ids=people.ids,
             by=by,
@@ -286,6 +287,7 @@ def _applicants(
         outcomes=getattr(plan, "outcomes", ()),
         financial=plan.financial_features,
         favorable=None if getattr(plan, "unit", None) else getattr(plan, "favorable", None),
+        probabilities=getattr(plan, "group_probabilities", ()),
         **roles,
     )
     file = typed(raw, columns.needed, reading)
@@ -309,12 +311,12 @@ def _applicants(
     return rows, notes
 
 
-def _as_reference(pool: Rows) -> dict[str, Any]:
+def _as_reference(pool: Rows, plan: AuditPlan) -> dict[str, Any]:
     """People of a file as `audit` takes a reference."""
     return {
         "X": pool.table,
         "y": pool.labels,
-        "sensitive_features": _names(pool),
+        "sensitive_features": _sensitive(pool, plan),
         "decisions": pool.decisions,
         "ids": pool.ids,
         "clusters": pool.clusters,
@@ -329,6 +331,13 @@ def _names(people: Rows) -> np.ndarray[Any, Any]:
     return np.asarray(people.groups.names)[people.groups.codes]
 
 
+def _sensitive(people: Rows, plan: AuditPlan) -> np.ndarray[Any, Any] | GroupProbabilities:
+    """The group of each person, or the probabilities of it."""
+    if people.probabilities is None:
+        return _names(people)
+    return GroupProbabilities(people.probabilities, n_draws=plan.draws, threshold=plan.group_threshold)
+
+
 def _fit_and_audit(
     X: pd.DataFrame,
     y: Any,  # noqa: ANN401 - any column
@@ -341,7 +350,8 @@ def _fit_and_audit(
     outcomes: pd.DataFrame | None = None,
     sample_weight: np.ndarray[Any, Any] | None = None,
 ) -> AuditResult:
-    labels, groups = as_labels(y, len(X)), as_groups(group, len(X))
+    is_probable = isinstance(group, GroupProbabilities)
+    labels, groups = as_labels(y, len(X)), group.likeliest if is_probable else as_groups(group, len(X))
     random_state = options["random_state"]
     train, test = split_people(labels, groups.codes, _TRAIN_SHARE, random_state)
     names = np.asarray(groups.names)[groups.codes]
@@ -358,12 +368,12 @@ def _fit_and_audit(
         model,
         X_test,
         labels[test],
-        sensitive_features=names[test],
+        sensitive_features=group.rows(test) if is_probable else names[test],
         financial_features=financial,
         reference={
             "X": X_train,
             "y": labels[train],
-            "sensitive_features": names[train],
+            "sensitive_features": group.rows(train) if is_probable else names[train],
             "ids": None if ids is None else ids[train],
             "clusters": None if clusters is None else clusters[train],
             "by": None if by is None else by.iloc[train],

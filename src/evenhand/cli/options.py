@@ -87,6 +87,21 @@ class AuditPlan(ReadOptions, StreamOptions, GivenOptions, RegressionOptions, Aud
     fail_on: tuple[str, ...] = field(
         default=(), metadata={"help": "Exit with 1 when crossed, e.g. 'excess > 0.05'; repeatable."}
     )
+    group_probabilities: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "help": "In place of --group: columns with the probability of each group, such as those of surname and "
+            "address: a,b,c. Groups are drawn from them."
+        },
+    )
+    draws: int = field(default=20, metadata={"help": "Of --group-probabilities: how often groups are drawn."})
+    group_threshold: float = field(
+        default=0.8,
+        metadata={
+            "help": "Of --group-probabilities, for comparison: probability from which people are also put into their "
+            "most likely group."
+        },
+    )
 
     def __post_init__(self) -> None:
         AuditOptions.__post_init__(self)

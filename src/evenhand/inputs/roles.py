@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.inputs.group_probabilities import GroupProbabilities
 from evenhand.inputs.validation import (
     Groups,
     as_clusters,
@@ -52,6 +53,8 @@ class Columns:
         household, and of how many people each row stands for; None where there are none.
     outcomes
         Columns of further outcomes, numbers where someone has one.
+    probabilities
+        Columns with the probability of each group, in place of `group`.
     """
 
     label: str
@@ -66,6 +69,7 @@ class Columns:
     clusters: str | None = None
     outcomes: tuple[str, ...] = ()
     sample_weight: str | None = None
+    probabilities: tuple[str, ...] = ()
 
     @classmethod
     def among(
@@ -87,11 +91,13 @@ class Columns:
         sample_weight: str | None = None,
         financial: Sequence[str] = (),
         outcomes: Sequence[str] = (),
+        probabilities: Sequence[str] = (),
     ) -> Columns:
         """Check names against the columns that there are; features are by default all that play no other part."""
         if label:
             (label,) = check_columns([label], available, "`label` (--label)")
-        groups = check_columns(group, available, "`group` (--group)")
+        probable = check_columns(probabilities, available, "--group-probabilities") if probabilities else []
+        groups = [] if probable else check_columns(group, available, "`group` (--group)")
         dropped = check_columns(drop, available, "`drop` (--drop)") if drop else []
         splits = check_columns(by, available, "`by` (--by)") if by else []
         further = check_columns(outcomes, available, "`outcomes` (--outcomes)") if outcomes else []
@@ -101,9 +107,9 @@ class Columns:
             name: None if column is None else check_columns([column], available, f"`{name}` (--{options[name]})")[0]
             for name, column in asked.items()
         }
-        hidden = {label, *named.values(), *dropped, *further, *(() if keep_group else groups)}
+        hidden = {label, *named.values(), *dropped, *further, *(() if keep_group else (*groups, *probable))}
         finances = check_columns(financial, available, "`financial_features`") if financial else []
-        _check_apart(finances, label, groups, dropped)
+        _check_apart(finances, label, [*groups, *probable], dropped)
         chosen = [c for c in available if c not in hidden] if features is None else features
         features_ = check_columns(chosen, available, "The model")
         return cls(
@@ -116,16 +122,22 @@ class Columns:
             favorable,
             **named,
             outcomes=tuple(further),
+            probabilities=tuple(probable),
         )
 
     @property
     def needed(self) -> list[str]:
         """Every column that is read, each once."""
-        return list(dict.fromkeys([*self.features, *self._label, *self.group, *self.by, *self._named, *self.outcomes]))
+        parts = (self.features, self._label, self._of_group, self.by, self._named, self.outcomes)
+        return list(dict.fromkeys(name for part in parts for name in part))
 
     @property
     def _label(self) -> list[str]:
         return [self.label] if self.label else []
+
+    @property
+    def _of_group(self) -> list[str]:
+        return [*self.group, *self.probabilities]
 
     @property
     def _named(self) -> list[str]:
@@ -143,16 +155,22 @@ class Columns:
         kept = np.arange(len(table))
         exclusions: dict[str, int] = {}
         if self.drop_missing:
-            table, kept, exclusions = _without_missing(table, kept, [*self._label, *self.group])
+            table, kept, exclusions = _without_missing(table, kept, [*self._label, *self._of_group])
         if not len(table):
             return Rows(None, np.zeros(0, dtype=np.int64), None, {}, kept, exclusions)
         try:
-            columns = list(dict.fromkeys([*self.features, *self._label, *self.group, *self._named, *self.outcomes]))
+            parts = (self.features, self._label, self._of_group, self._named, self.outcomes)
+            columns = list(dict.fromkeys(name for part in parts for name in part))
             frame = table.select(columns).to_pandas(use_threads=False)
             labels = np.ones(len(frame), dtype=np.int64)
             if self.label:
                 labels = as_labels(self._labels(frame), len(frame), self.label, is_part=True)
-            groups = as_groups(frame[list(self.group)], len(frame), " & ".join(self.group), is_part=True)
+            probable = GroupProbabilities(frame[list(self.probabilities)]) if self.probabilities else None
+            groups = (
+                as_groups(frame[list(self.group)], len(frame), " & ".join(self.group), is_part=True)
+                if probable is None
+                else probable.likeliest
+            )
             by = {name: _texts(table.column(name)) for name in self.by}
             features = as_table(frame[list(self.features)]) if self.features else None
             decided = (
@@ -163,7 +181,21 @@ class Columns:
             further = frame[list(self.outcomes)] if self.outcomes else None
             weight = self.sample_weight
             weights = None if weight is None else as_weights(frame[weight], len(frame), weight)
-            return Rows(features, labels, groups, by, kept, exclusions, decided, ids, clusters, further, weights)
+            table_of_groups = None if probable is None else probable.probabilities
+            return Rows(
+                features,
+                labels,
+                groups,
+                by,
+                kept,
+                exclusions,
+                decided,
+                ids,
+                clusters,
+                outcomes=further,
+                sample_weight=weights,
+                probabilities=table_of_groups,
+            )
         except (InvalidInputError, InvalidTypeError) as error:
             raise type(error)(f"{where}: {error}") from None
 
@@ -195,7 +227,10 @@ def _check_apart(financial: Sequence[str], label: str, groups: Sequence[str], dr
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A part of a file, checked; `table` and `groups` are None where no row is left."""
+    """A part of a file, checked; `table` and `groups` are None where no row is left.
+
+    Where groups are known as `probabilities`, the groups are the most likely ones.
+    """
 
     table: pd.DataFrame | None
     labels: NDArray[np.int64]
@@ -208,6 +243,7 @@ class Rows:
     clusters: NDArray[np.uint64] | None = None
     outcomes: pd.DataFrame | None = None
     sample_weight: NDArray[np.float64] | None = None
+    probabilities: pd.DataFrame | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -228,6 +264,7 @@ class Rows:
             None if self.clusters is None else self.clusters[rows],
             None if self.outcomes is None else self.outcomes.iloc[rows].reset_index(drop=True),
             None if self.sample_weight is None else self.sample_weight[rows],
+            None if self.probabilities is None else self.probabilities.iloc[rows].reset_index(drop=True),
         )
 
 

@@ -406,9 +406,8 @@ def _refuse_probabilities(values: Any, name: str) -> None:  # noqa: ANN401
     shares = table.to_numpy(dtype=float)
     if ((shares >= 0) & (shares <= 1)).all() and np.allclose(shares.sum(axis=1), 1) and (shares % 1 != 0).any():
         raise InvalidInputError(
-            f"`{name}` holds probabilities of {table.shape[1]} groups. People are matched and explained as members of "
-            "one group: give one group each. For approvals and error rates with probabilities, use "
-            "`evenhand.metrics.disparity`."
+            f"`{name}` holds probabilities of {table.shape[1]} groups, where one group each was expected. To audit "
+            "with probabilities, pass `evenhand.GroupProbabilities(...)` of them to `evenhand.audit`."
         )
 
 

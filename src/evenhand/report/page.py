@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenhand.report import audit_tables, calibration, finding_tables, outcome_tables, regressions
+from evenhand.report import audit_tables, calibration, drawn_tables, finding_tables, outcome_tables, regressions
 from evenhand.report.explorer import explorer_data
 from evenhand.report.formatting import count, decimal, estimate_interval, is_number, percent, shortened
 from evenhand.report.frame import Finding, KeyMetric, Section, environment, render
@@ -216,6 +216,7 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
         ),
         *_weighting(summary),
         Section("verdict", "Verdict", finding=_finding(summary), tables=_finding_tables(summary)),
+        *_drawn_groups(summary),
         _charts(summary, "score-gap", "Score gap at equal finances"),
         _charts(summary, "regimes", "Decisions and reasoning"),
         _charts(summary, "excess", "Excess over the placebo floor"),
@@ -230,7 +231,7 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
         _charts(summary, "outcome", "Outcomes", tables=outcomes),
         *_regressions(summary),
         _charts(summary, "sensitivity", "Sensitivity"),
-        Section("explorer", "Pair explorer", (explorer,), is_explorer=True),
+        Section("explorer", "Pair explorer", (explorer, *_of_one_draw(summary)), is_explorer=True),
         Section("limitations", "Limitations", points=tuple(_limits(summary).items())),
         Section("glossary", "Glossary", words=_glossary()),
     ]
@@ -269,7 +270,22 @@ def _weighting(summary: Mapping[str, Any]) -> list[Section]:
 
 def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:  # noqa: ANN401 - of `Section`
     prose = (_WITHOUT_ATTRIBUTIONS if lacking(summary, "inputs") else {}).get(section, _PROSE[section])
-    return Section(section, title, (prose,), panels=panels_of(summary, section), **more)
+    more_prose = () if section in ("score-gap", "regressions") else _of_one_draw(summary)
+    return Section(section, title, (prose, *more_prose), panels=panels_of(summary, section), **more)
+
+
+def _of_one_draw(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """Where groups are drawn, that not all of a section is pooled."""
+    return (drawn_tables.OF_ONE_DRAW,) if "drawn_groups" in summary else ()
+
+
+def _drawn_groups(summary: Mapping[str, Any]) -> tuple[Section, ...]:
+    """A section on groups that are known as probabilities, if they are."""
+    tables = drawn_tables.drawn_tables(summary)
+    if not tables:
+        return ()
+    prose = (drawn_tables.DRAWN_PROSE, *summary["drawn_groups"]["sentences"])
+    return (Section("drawn-groups", "Groups known as probabilities", prose, tables=tables),)
 
 
 def _regressions(summary: Mapping[str, Any]) -> tuple[Section, ...]:

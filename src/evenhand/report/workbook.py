@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.report import audit_tables, calibration, finding_tables, outcome_tables, regressions
+from evenhand.report import audit_tables, calibration, drawn_tables, finding_tables, outcome_tables, regressions
 from evenhand.report.audit_tables import significance_flag
 from evenhand.report.formatting import ends_of, shortened
 from evenhand.report.glossary import GLOSSARY
@@ -157,6 +157,7 @@ def write_workbook(
         audit_tables.regime_table(summary),
         audit_tables.excess_table(summary, with_choices=True),
         *(table(summary) for table in _TABLES),
+        *drawn_tables.drawn_tables(summary),
     ]
     shown = [table for table in tables if is_shown(summary, table)]
     sheets = [*map(sheet_of, shown), *([] if cases is None else [_cases(cases)]), _pairs(pairs, left_out)]

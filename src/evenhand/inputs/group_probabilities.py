@@ -1,0 +1,200 @@
+"""Groups that are known as probabilities, such as those of surname and address: checked, and drawn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.alignment import in_row_order
+from evenhand.inputs.group_names import check_group_names
+from evenhand.inputs.validation import Groups, as_table, text_columns
+from evenhand.system.hashing import mixed_hash, person_hash
+
+__all__ = ["FEWEST_EXPECTED", "TOLERANCE", "GroupProbabilities", "PersonProbabilities"]
+
+Floats = NDArray[np.float64]
+
+TOLERANCE = 1e-3
+"""How far from 1 the probabilities of a row may sum, as rounded ones do; they are then rescaled to sum to 1."""
+
+FEWEST_EXPECTED = 20.0
+"""A group in which fewer people than this are expected is refused: some draws would leave too few to compare."""
+
+
+@dataclass(frozen=True, eq=False)
+class GroupProbabilities:
+    """The protected attribute as a probability for each group; `sensitive_features=` of `audit`.
+
+    Groups are drawn from the probabilities, an audit is made of each draw, and the audits are pooled. The draws know of
+    a person what the probabilities know: see `docs/group-probabilities.md` for what that assumes.
+
+    Attributes
+    ----------
+    probabilities
+        A table with a row for each person and a column for each group, named after it.
+    n_draws
+        How often groups are drawn.
+    threshold
+        For comparison alone: people are also put into their most likely group where its probability is at least this,
+        and left out where it is not.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> found = GroupProbabilities(pd.DataFrame({"white": [0.9, 0.2] * 50, "black": [0.1, 0.8] * 50}), n_draws=5)
+    >>> found.names
+    ('black', 'white')
+    >>> GroupProbabilities(pd.DataFrame({"white": [0.9, 0.2], "black": [0.1, 0.9]}))
+    Traceback (most recent call last):
+    ...
+    evenhand.exceptions.InvalidInputError: The group probabilities of each row must sum to 1 within 0.001, and those of
+    1 of 2 rows do not (the farthest, row 1, sums to 1.1); divide each row by its sum, or correct it.
+    """
+
+    probabilities: Any
+    n_draws: int = 20
+    threshold: float = 0.8
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.n_draws, Integral) or isinstance(self.n_draws, bool) or self.n_draws < 2:
+            raise InvalidInputError(
+                f"`n_draws` (--draws) must be a whole number of at least 2, since the spread over draws is a part of "
+                f"the result, got {self.n_draws!r}."
+            )
+        if not isinstance(self.threshold, Real) or isinstance(self.threshold, bool) or not 0.5 <= self.threshold <= 1:
+            raise InvalidInputError(
+                f"`threshold` (--group-threshold) must be a number from 0.5 to 1, got {self.threshold!r}."
+            )
+        object.__setattr__(self, "probabilities", _checked(self.probabilities))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The groups, in order."""
+        return tuple(self.probabilities.columns)
+
+    @property
+    def likeliest(self) -> Groups:
+        """The most likely group of each person, however likely."""
+        return Groups(self.probabilities.to_numpy().argmax(axis=1).astype(np.int64), self.names)
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+    def rows(self, chosen: NDArray[np.int64]) -> GroupProbabilities:
+        """Those of some rows."""
+        return replace(self, probabilities=self.probabilities.iloc[chosen])
+
+    def in_row_order(self, X: Any, n: int, name: str) -> pd.DataFrame:  # noqa: ANN401 - any table
+        """The probabilities of the n rows of `X`, in their order."""
+        if len(self) != n:
+            raise InvalidInputError(f"`{name}` has group probabilities of {len(self)} people for {n} rows.")
+        table: pd.DataFrame = in_row_order(self.probabilities, X, name)
+        return table
+
+    def of_people(self, table: pd.DataFrame, keys: NDArray[np.uint64]) -> PersonProbabilities:
+        """The probabilities of people; `keys` say who each of them is."""
+        return PersonProbabilities(self.names, table.to_numpy(), keys, int(self.n_draws), float(self.threshold))
+
+
+@dataclass(frozen=True, eq=False)
+class PersonProbabilities:
+    """Checked probabilities of people.
+
+    Attributes
+    ----------
+    names, values
+        The groups, and the probability of each, of shape (n, G); rows sum to 1.
+    keys
+        A hash of who each row is: equal for rows that are one person.
+    n_draws, threshold
+        As in `GroupProbabilities`.
+    """
+
+    names: tuple[str, ...]
+    values: Floats
+    keys: NDArray[np.uint64]
+    n_draws: int
+    threshold: float
+
+    def drawn(self, number: int, random_state: int) -> Groups:
+        """The groups of a draw, whatever the order of the people.
+
+        Examples
+        --------
+        >>> keys = np.arange(2, dtype=np.uint64)
+        >>> people = PersonProbabilities(("a", "b"), np.array([[1.0, 0.0], [0.0, 1.0]]), keys, 2, 0.8)
+        >>> people.drawn(1, random_state=0).codes
+        array([0, 1])
+        """
+        bits = mixed_hash(person_hash(self.keys, random_state), np.full(len(self.keys), number, dtype=np.int64))
+        share = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        upto = np.cumsum(self.values, axis=1)[:, :-1]
+        codes = (share[:, None] >= upto).sum(axis=1)
+        # Rounding may leave a sum just below 1: no one is drawn into a group that they cannot be in.
+        likely = self.values.argmax(axis=1)
+        is_possible = self.values[np.arange(len(codes)), codes] > 0
+        return Groups(np.where(is_possible, codes, likely).astype(np.int64), self.names)
+
+    @property
+    def thresholded(self) -> NDArray[np.int64]:
+        """The most likely group of each person, -1 where its probability is below the threshold."""
+        return np.where(self.values.max(axis=1) >= self.threshold, self.values.argmax(axis=1), -1)
+
+
+def _checked(given: Any) -> pd.DataFrame:  # noqa: ANN401 - any table
+    """Probabilities that sum to 1 in each row, groups in order of their names; the index of pandas is kept."""
+    table = as_table(given, "group probabilities")
+    if table.shape[1] < 2:
+        raise InvalidInputError(
+            f"Group probabilities need a column for every group, got {list(table.columns)} alone; add the other "
+            "groups, so that rows sum to 1."
+        )
+    text = text_columns(table)
+    if text:
+        raise InvalidInputError(f"Group probabilities must be numbers, and the columns {text} are not; correct them.")
+    values = table.to_numpy(dtype=np.float64, na_value=np.nan)
+    _check_values(values)
+    expected = pd.Series(values.sum(axis=0), index=table.columns)
+    check_group_names({str(name): round(n) for name, n in expected.items()}, "group probabilities")
+    few = expected[expected < FEWEST_EXPECTED]
+    if len(few):
+        shown = ", ".join(f"{name!r} ({n:.1f})" for name, n in few.items())
+        raise InvalidInputError(
+            f"Nobody is likely enough to be in some groups: at least {FEWEST_EXPECTED:g} people are needed by the sum "
+            f"of their probabilities, got {shown} of {len(values):,} people; add the column to that of a similar "
+            "group, or leave it out and rescale the rest."
+        )
+    index = given.index if isinstance(given, pd.DataFrame) else table.index
+    rescaled = values / values.sum(axis=1, keepdims=True)
+    return pd.DataFrame(rescaled, columns=table.columns, index=index)[sorted(table.columns)]
+
+
+def _check_values(values: Floats) -> None:
+    n = len(values)
+    missing = np.isnan(values).any(axis=1)
+    if missing.any():
+        raise InvalidInputError(
+            f"Group probabilities are missing in {int(missing.sum()):,} of {n:,} rows; drop those people (on the "
+            "command line: --drop-missing), or fill all groups of the row."
+        )
+    negative = (values < 0).any(axis=1)
+    if negative.any():
+        raise InvalidInputError(
+            f"Group probabilities must be at least 0, and {int(negative.sum()):,} of {n:,} rows have a negative one "
+            f"(the lowest is {values.min():g}); correct them."
+        )
+    apart = np.abs(values.sum(axis=1) - 1)
+    wrong = ~(apart <= TOLERANCE)
+    if wrong.any():
+        worst = int(np.nan_to_num(apart, nan=np.inf).argmax())
+        raise InvalidInputError(
+            f"The group probabilities of each row must sum to 1 within {TOLERANCE:g}, and those of "
+            f"{int(wrong.sum()):,} of {n:,} rows do not (the farthest, row {worst}, sums to "
+            f"{values[worst].sum():.4g}); divide each row by its sum, or correct it."
+        )

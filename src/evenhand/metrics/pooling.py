@@ -1,0 +1,222 @@
+r"""Estimates of several draws of the groups, pooled.
+
+Each draw gives an estimate :math:`\hat\theta_m` with the variance :math:`U_m` that it would have were its groups known.
+The pooled estimate is their mean. Rubin's rules (1987) take its variance to be :math:`T = \bar U + (1 + 1/M) B`, with B
+the variance between draws, and the degrees of freedom of Barnard and Rubin (1999).
+
+T is meant for values that were filled in by a model fitted to the same data. Here the probabilities are given, and do
+not depend on the people whose groups are drawn. Then an estimate with drawn groups has the variance U, of which B is
+due to the draw, so that the mean over all draws has
+
+.. math:: \mathrm{Var}\, E[\hat\theta_m \mid \text{data}] = U - B,
+
+and T is too large by 2 B (Meng 1994 and Robins and Wang 2000 discuss when that happens). The difference of two
+estimated variances can be negative. The variance of the mean is estimated without taking a difference: with
+:math:`s_m` the influences of people on the estimate of a draw, scaled to the squared length :math:`U_m`, it is the
+squared length of their mean over draws. That is U where all draws are alike, and tends to U - B + B / M in general.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from evenhand.metrics.estimate import Plain, p_two_sided
+
+__all__ = ["DrawnEstimate", "Pooled", "RubinPool", "p_one_sided", "pool", "pooled_influence", "rubin"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnEstimate:
+    """An estimate of one draw.
+
+    Attributes
+    ----------
+    value, low, high
+        With its 95 % interval; of ratios, on the scale of logarithms.
+    standard_error, df
+        As if the groups of the draw were known.
+    influence
+        Of people, or of buckets of them, the same in all draws, up to a factor; None where they are not known.
+    is_tested
+        Whether enough people stand behind it for a test.
+    """
+
+    value: float
+    low: float
+    high: float
+    standard_error: float
+    df: float = math.inf
+    influence: NDArray[np.floating] | None = None
+    is_tested: bool = True
+
+
+@dataclass(frozen=True)
+class RubinPool:
+    """Estimates combined by Rubin's rules.
+
+    Attributes
+    ----------
+    within, between, total
+        Variances.
+    df
+        Of Barnard and Rubin; those of complete data where draws do not differ.
+    missing_information
+        The share of the total variance that is due to the draws, (1 + 1/M) B / T.
+    """
+
+    value: float
+    within: float
+    between: float
+    total: float
+    df: float
+    missing_information: float
+
+
+@dataclass(frozen=True)
+class Pooled(Plain):
+    """A metric pooled over draws; NaN with the reason in `note` where there is none.
+
+    Attributes
+    ----------
+    value, low, high
+        Mean over draws, with a 95 % interval.
+    standard_error, df
+        Of the interval: see the module. Where influences are not known, Rubin's.
+    p_value
+        Two-sided, of 0; NaN where it is not tested in most draws.
+    within_sd, between_sd
+        Standard error as if groups were known, and standard deviation over draws.
+    missing_information
+        See `RubinPool`.
+    rubin_low, rubin_high
+        The 95 % interval of Rubin's rules, which is wider.
+    """
+
+    value: float
+    low: float
+    high: float
+    standard_error: float
+    df: float
+    p_value: float
+    within_sd: float
+    between_sd: float
+    missing_information: float
+    rubin_low: float
+    rubin_high: float
+    note: str = ""
+
+
+def rubin(values: Sequence[float], variances: Sequence[float], df: float = math.inf) -> RubinPool:
+    """Estimates of draws and their variances, combined; `df` are the degrees of freedom were nothing missing.
+
+    Examples
+    --------
+    >>> found = rubin([1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
+    >>> found.value, found.within, found.between, round(found.total, 3)
+    (2.0, 1.0, 1.0, 2.333)
+    """
+    estimates, n = np.asarray(values, dtype=np.float64), len(values)
+    value = float(estimates[0] + (estimates - estimates[0]).mean())  # exact where all are the same
+    within, between = float(np.mean(variances)), float(np.square(estimates - value).sum() / (n - 1))
+    added = (1 + 1 / n) * between
+    total = within + added
+    if added == 0:
+        return RubinPool(value, within, between, total, df, 0.0)
+    share = added / total
+    of_draws = (n - 1) / share**2
+    observed = math.inf if math.isinf(df) else (df + 1) / (df + 3) * df * (1 - share)
+    if observed == 0:  # nothing but the draws varies
+        return RubinPool(value, within, between, total, of_draws, share)
+    return RubinPool(value, within, between, total, 1 / (1 / of_draws + 1 / observed), share)
+
+
+def pooled_influence(draws: Sequence[DrawnEstimate]) -> Floats | None:
+    """Influences on the mean of the draws, whose squared length is its variance; None where any are not known."""
+    total: Floats | None = None
+    for draw in draws:
+        if draw.influence is None or math.isnan(draw.standard_error):
+            return None
+        influence = draw.influence.astype(np.float64)
+        size = float(np.linalg.norm(influence))
+        if math.isnan(size) or (size == 0 and draw.standard_error > 0):
+            return None
+        scaled = influence * (draw.standard_error / size if size else 0.0)
+        total = scaled if total is None else total + scaled
+    return None if total is None else total / len(draws)
+
+
+def pool(draws: Sequence[DrawnEstimate]) -> Pooled:
+    """Pool the estimates of at least two draws.
+
+    Both ends of the interval are as far from the estimate as those of a draw are, in the root of the mean square, but
+    for the ratio of the standard errors: an interval that is not symmetric stays so.
+
+    Examples
+    --------
+    >>> one = DrawnEstimate(0.5, 0.3, 0.8, 0.1, influence=np.array([0.6, -0.8]))
+    >>> found = pool([one, one])
+    >>> round(found.low, 9), round(found.high, 9), found.between_sd, found.missing_information
+    (0.3, 0.8, 0.0, 0.0)
+    """
+    values = np.array([draw.value for draw in draws])
+    n_absent = int((~np.isfinite(values)).sum())
+    if n_absent:
+        return _nothing(f"not estimable in {n_absent} of {len(draws)} draws")
+    errors = np.array([draw.standard_error for draw in draws])
+    complete = float(np.mean([draw.df for draw in draws]))
+    combined = rubin(values.tolist(), np.square(errors).tolist(), complete)
+    influence = pooled_influence(draws)
+    if influence is None:
+        error, df = math.sqrt(combined.total), combined.df
+        wider = _ratio(error * _quantile(df), math.sqrt(combined.within) * _quantile(complete))
+    else:
+        error, df = float(np.linalg.norm(influence)), complete
+        wider = _ratio(error, math.sqrt(combined.within))
+    below, above = (
+        math.sqrt(float(np.mean(np.square(values - [getattr(draw, end) for draw in draws])))) for end in ("low", "high")
+    )
+    is_tested = 2 * sum(draw.is_tested for draw in draws) > len(draws)
+    half = _quantile(combined.df) * math.sqrt(combined.total) if combined.total else 0.0
+    return Pooled(
+        value=combined.value,
+        low=combined.value - wider * below,
+        high=combined.value + wider * above,
+        standard_error=error,
+        df=df,
+        p_value=p_two_sided(combined.value, error, df if error > 0 else math.inf) if is_tested else math.nan,
+        within_sd=math.sqrt(combined.within),
+        between_sd=math.sqrt(combined.between),
+        missing_information=combined.missing_information,
+        rubin_low=combined.value - half,
+        rubin_high=combined.value + half,
+    )
+
+
+def p_one_sided(pooled: Pooled) -> float:
+    """One-sided p-value of a pooled excess, of none; NaN where there is no estimate."""
+    if math.isnan(pooled.value):
+        return math.nan
+    if pooled.standard_error == 0:
+        return float(pooled.value <= 0)
+    return float(stats.t.sf(pooled.value / pooled.standard_error, pooled.df))
+
+
+def _quantile(df: float) -> float:
+    return float(stats.t.ppf(0.975, df))
+
+
+def _ratio(one: float, other: float) -> float:
+    return one / other if other else 1.0
+
+
+def _nothing(note: str) -> Pooled:
+    return Pooled(*(math.nan,) * 11, note)
