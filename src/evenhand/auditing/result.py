@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,12 +36,14 @@ from evenhand.inputs.encoding import TableEncoder
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.proxies import ProxyScreen
 from evenhand.metrics.related import procedural_metrics
+from evenhand.report.document import write_memo
 from evenhand.report.explorer import pairs_to_show
 from evenhand.report.page import audit_card, audit_page
 from evenhand.report.plots import Plots
 from evenhand.report.terminal import summary_rows, terminal_summary
 from evenhand.report.workbook import MAX_PAIRS as MAX_ROWS
 from evenhand.report.workbook import write_workbook
+from evenhand.system.clock import time_of_writing
 from evenhand.system.files import write_atomically
 
 __all__ = ["AuditResult"]
@@ -254,7 +255,7 @@ class AuditResult:
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` and the time as JSON, whole or not at all; a missing number is null."""
         schema, *rest = self.to_dict().items()
-        write_json(dict([schema, ("created", datetime.now(UTC).isoformat(timespec="seconds")), *rest]), path)
+        write_json(dict([schema, ("created", time_of_writing().isoformat(timespec="seconds")), *rest]), path)
 
     def to_html(self, path: str | os.PathLike[str], *, title: str | None = None, pairs_file: str | None = None) -> None:
         """Write the report as one HTML file that needs no network, whole or not at all.
@@ -281,6 +282,19 @@ class AuditResult:
         n_pairs = sum(len(part) for part in self.source.parts())
         pairs = self.pairs if n_pairs <= MAX_ROWS else strongest_pairs(self.source, MAX_ROWS)
         write_workbook(self.to_dict(), path, pairs=pairs, n_left_out=n_pairs - len(pairs), cases=self.cases(50))
+
+    def to_word(self, path: str | os.PathLike[str], *, template: str | os.PathLike[str] | None = None) -> None:
+        """Write the audit as a memo in Word that can be edited, whole or not at all; needs the extra `word`.
+
+        Parameters
+        ----------
+        path
+            Of the file.
+        template
+            A Word file of your own, .docx or .dotx without macros: what it says comes first, and its styles, headers
+            and footers are kept.
+        """
+        write_memo(self.to_dict(), path, template=template)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the pair table as one Parquet file, whole or not at all."""

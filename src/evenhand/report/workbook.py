@@ -18,6 +18,7 @@ from evenhand.report.audit_tables import significance_flag
 from evenhand.report.formatting import ends_of, shortened
 from evenhand.report.glossary import GLOSSARY
 from evenhand.report.tables import Column, Highlight, Kind, Record, Table, value_of
+from evenhand.system.clock import time_of_writing
 from evenhand.system.files import write_atomically
 from evenhand.system.optional import optional_module
 
@@ -280,7 +281,8 @@ def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title
     }
     try:
         with write_atomically(path) as temporary, xlsxwriter.Workbook(str(temporary), options) as workbook:
-            workbook.set_properties({"title": title, "subject": subject})
+            created = time_of_writing().replace(tzinfo=None)
+            workbook.set_properties({"title": title, "subject": subject, "created": created})
             formats = _formats(workbook)
             for sheet in sheets:
                 _write_sheet(workbook.add_worksheet(sheet.name), sheet, formats)
