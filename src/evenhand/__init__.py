@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evenhand.auditing.options import AuditSettings
     from evenhand.auditing.result import AuditResult
     from evenhand.auditing.streaming import audit_stream
+    from evenhand.auditing.verifying import Verification, verify_pack
     from evenhand.datasets import Dataset, load_dataset, make_planted_bias, make_synthetic
     from evenhand.exceptions import EvenhandError, EvenhandWarning
     from evenhand.inputs.encoding import TableEncoder
@@ -49,6 +50,7 @@ __all__ = [
     "ReadOptions",
     "SearchResult",
     "TableEncoder",
+    "Verification",
     "__version__",
     "assign_regimes",
     "audit",
@@ -70,6 +72,7 @@ __all__ = [
     "read_table",
     "search",
     "sensitivity",
+    "verify_pack",
 ]
 
 # Where each public name lives. Loaded on first use: `evenhand --help` must not wait for torch.
@@ -88,6 +91,7 @@ _HOME = {
     "ReadOptions": "evenhand.inputs.read_options",
     "SearchResult": "evenhand.searching",
     "TableEncoder": "evenhand.inputs.encoding",
+    "Verification": "evenhand.auditing.verifying",
     "assign_regimes": "evenhand.metrics.regimes",
     "audit": "evenhand.auditing.audit",
     "audit_stream": "evenhand.auditing.streaming",
@@ -108,6 +112,7 @@ _HOME = {
     "read_table": "evenhand.inputs.tables",
     "search": "evenhand.searching",
     "sensitivity": "evenhand.auditing.audit",
+    "verify_pack": "evenhand.auditing.verifying",
 }
 
 

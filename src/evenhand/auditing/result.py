@@ -20,6 +20,7 @@ from rich.console import Console, RenderableType
 
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.findings import findings_of
+from evenhand.auditing.pack import write_pack
 from evenhand.auditing.sample import (
     MAX_PAIRS,
     PairSample,
@@ -295,6 +296,42 @@ class AuditResult:
             and footers are kept.
         """
         write_memo(self.to_dict(), path, template=template)
+
+    def to_pack(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        plan: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, str | os.PathLike[str]] | None = None,
+        template: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write an evidence pack, whole or not at all: one zip file to check, and to run the audit again from.
+
+        It holds the report, the workbook and the memo where their extras are installed, the JSON, the pairs, settings,
+        hashes, versions and a script; no data. `evenhand verify` and `verify_pack` read it.
+
+        Parameters
+        ----------
+        path
+            Of the file.
+        plan
+            Options of `evenhand audit` that give this audit, by name, if there are.
+        inputs
+            Files that were read, as `data`, `model` and `reference`: their names and hashes are written.
+        template
+            Of the memo: see `to_word`.
+        """
+        write_pack(path, self._writers(template), self.to_dict(), plan=plan, inputs=inputs)
+
+    def _writers(self, template: str | os.PathLike[str] | None = None) -> dict[str, Callable[[Path], None]]:
+        """What writes each file of an audit, by its usual name."""
+        return {
+            "report.html": lambda path: self.to_html(path, pairs_file="pairs.parquet"),
+            "audit.json": self.to_json,
+            "audit.xlsx": self.to_excel,
+            "memo.docx": lambda path: self.to_word(path, template=template),
+            "pairs.parquet": self.to_parquet,
+        }
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the pair table as one Parquet file, whole or not at all."""
