@@ -41,11 +41,13 @@ def result(planted):
     return audited(planted)
 
 
-@pytest.fixture(autouse=True)
-def _one_chart(monkeypatch):
-    """Charts are not what is tested here."""
-    png = b"\x89PNG\r\n\x1a\n"
-    monkeypatch.setattr("evenhand.report.word.WordDocument.picture", lambda *_: png)
+@pytest.fixture(scope="module", autouse=True)
+def _no_charts():
+    """Charts of the memo are not what is tested here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evenhand.report.document.png_of", lambda *_: b"")
+        patch.setattr("evenhand.report.word.WordDocument.picture", lambda *_: None)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +57,9 @@ def data_file(planted, tmp_path_factory):
     return path
 
 
-@pytest.fixture
-def pack(result, data_file, tmp_path):
-    path = tmp_path / "pack.zip"
+@pytest.fixture(scope="module")
+def pack(result, data_file, tmp_path_factory):
+    path = tmp_path_factory.mktemp("packed") / "pack.zip"
     result.to_pack(path, inputs={"data": data_file})
     return path
 

@@ -9,7 +9,7 @@ import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeAlias
 
 from evenhand.exceptions import InvalidInputError, MissingExtraError
 from evenhand.inputs.fingerprints import fingerprint_file
@@ -18,14 +18,14 @@ from evenhand.system.clock import time_of_writing
 from evenhand.system.files import json_ready, write_atomically
 from evenhand.system.toml import toml_text
 
-__all__ = ["AUDIT", "FACTS", "MANIFEST", "PACK_SCHEMA", "PLAN", "ROLES", "write_files", "write_pack"]
+__all__ = ["AUDIT", "FACTS", "MANIFEST", "PACK_SCHEMA", "PLAN", "ROLES", "Writers", "write_files", "write_pack"]
 
 PACK_SCHEMA = "evenhand.pack/1"
 AUDIT, FACTS, PLAN, MANIFEST = "audit.json", "pack.json", "audit.toml", "MANIFEST.sha256"
 ROLES = ("data", "model", "reference")
 """What a file that was read is to the audit."""
 
-Writers = Mapping[str, Callable[[Path], None]]
+Writers: TypeAlias = Mapping[str, Callable[[Path], None]]
 
 _ABOUT = {
     "report.html": "the report; open it in a browser",

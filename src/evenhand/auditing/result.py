@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ from evenhand.auditing.sample import (
     strongest_pairs,
 )
 from evenhand.auditing.summary import SCHEMA, Outcome, PairMetrics, Provenance, library_versions, write_json
+from evenhand.auditing.tracking import ARTIFACTS, log_audit
 from evenhand.auditing.verdict import verdict
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import TableEncoder
@@ -322,6 +323,27 @@ class AuditResult:
             Of the memo: see `to_word`.
         """
         write_pack(path, self._writers(template), self.to_dict(), plan=plan, inputs=inputs)
+
+    def log_to_mlflow(self, run_id: str | None = None, *, artifacts: Sequence[str] = ARTIFACTS) -> str:
+        """Log metrics, settings, the verdict and files to a run of MLflow; needs the extra `mlflow`.
+
+        Parameters
+        ----------
+        run_id
+            Of the run; None for the active run, or else for a new one.
+        artifacts
+            Files to log, of report.html, audit.json, audit.xlsx, memo.docx and pairs.parquet; the workbook and the memo
+            where their extras are installed. Report, workbook and pairs hold values of people.
+
+        Returns
+        -------
+        The id of the run.
+        """
+        writers = self._writers()
+        unknown = [name for name in artifacts if name not in writers]
+        if unknown:
+            raise InvalidInputError(f"`artifacts` must be of {', '.join(writers)}, got {unknown[0]!r}.")
+        return log_audit(self.to_dict(), {name: writers[name] for name in artifacts}, run_id=run_id)
 
     def _writers(self, template: str | os.PathLike[str] | None = None) -> dict[str, Callable[[Path], None]]:
         """What writes each file of an audit, by its usual name."""

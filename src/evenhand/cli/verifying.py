@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -89,9 +89,9 @@ def _run_again(
     plan = plan_from_toml(config, AuditPlan)
     check_given(plan, "label", "group", "financial_features")
     # What a pack says never chooses a file, trusts one, or reaches another machine.
-    own = {name: str(files[name]) if name in files else None for name in ("model", "reference")}
+    own: dict[str, Any] = {name: str(files[name]) if name in files else None for name in ("model", "reference")}
     kept = ("batch_rows", "reference_people", "evidence_people")
-    here = {option.name: option.default for option in fields(StreamOptions) if option.name not in kept}
+    here: dict[str, Any] = {option.name: option.default for option in fields(StreamOptions) if option.name not in kept}
     plan = replace(plan, **own, **here, trust_pickle=trust_pickle, template=None, memo=False, pack=False)
     if plan.stream or files["data"].is_dir():
         return stream_table(files["data"], plan, folder / "audit")

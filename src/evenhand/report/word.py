@@ -174,6 +174,7 @@ class WordDocument:
         widths = _widths([list(map(plain_text, row)) for row in (grid.heads, *grid.rows)], self.width)
         table = self.word.add_table(rows=0, cols=len(grid.heads), style=TABLE)
         table.autofit = False
+        style = self.word.styles[CELL].style_id  # looked up once: python-docx goes through all styles each time
         properties = table._tbl.tblPr
         properties.append(_element("w:tblDescription", val=plain_text(shortened(description, _LONGEST_PROPERTY))))
         for column, width in zip(table.columns, widths, strict=True):
@@ -187,7 +188,7 @@ class WordDocument:
             for cell, text, width, is_number in zip(cells.cells, row, widths, grid.is_number, strict=True):
                 cell.width = width
                 (paragraph,) = cell.paragraphs
-                paragraph.style = CELL
+                paragraph._p.style = style
                 paragraph.add_run(plain_text(text))
                 paragraph.paragraph_format.keep_with_next = place < len(grid.rows) <= _MOST_TOGETHER or None
                 paragraph.alignment = _RIGHT if is_number else None
