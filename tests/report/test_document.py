@@ -261,7 +261,7 @@ def test_hostile_names_and_control_characters_stay_text(hostile_memo):
 def test_wide_tables_put_a_few_records_side_by_side(hostile, hostile_memo):
     parts = tables_by_caption(hostile_memo)
     (approvals,) = (rows for words, rows in parts.items() if words.startswith("Favorable decisions of each group"))
-    assert [len(part[0]) for part in approvals] == [5, 2]  # five groups: four, and one
+    assert [len(part[0]) for part in approvals] == [3, 4]  # five groups: two, and three
     groups = [name for part in approvals for name in part[0][1:]]
     assert groups == [row["group"] for row in hostile.to_dict()["outcome"]["approvals"]["groups"]]
 
@@ -271,13 +271,13 @@ def test_wide_tables_put_a_few_records_side_by_side(hostile, hostile_memo):
 
 @pytest.fixture
 def template(tmp_path):
-    """A house template: a cover, a header, a larger heading, and no style for captions, cells or bullets."""
+    """A house template: a cover, a header, a larger heading, and no style for captions, tables or bullets."""
     document = docx.Document()
     document.add_paragraph("House of Loans, confidential")
     document.sections[0].header.paragraphs[0].text = "House of Loans"
     document.styles["Heading 1"].font.name = "Georgia"
     document.core_properties.author = "Model Risk"
-    for name in ("Caption", "No Spacing", "List Bullet", "Table Grid"):
+    for name in ("Caption", "List Bullet", "Table Grid"):
         document.styles[name].delete()
     path = tmp_path / "house.docx"
     document.save(path)
@@ -295,7 +295,7 @@ def test_a_template_keeps_its_text_header_and_styles(result, template, tmp_path)
     assert document.core_properties.author == "Model Risk"
     assert headings(document) == PARTS
     used = {p.style.name for p in document.paragraphs}
-    assert {"Caption", "List Bullet", "No Spacing"} <= used
+    assert {"Caption", "List Bullet", "Table Text"} <= used
     ids = {style.style_id for style in document.styles}
     for style in document.styles.element.xpath("./w:style/w:basedOn"):
         assert style.val in ids

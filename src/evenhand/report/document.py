@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -222,14 +223,16 @@ def _grids(found: ShownTable) -> Sequence[Grid]:
     kept = [place for place, head in enumerate(found.columns) if head != INTERVAL]
     if len(heads) <= _MOST_COLUMNS + 1:
         return (Grid(heads, rows, [found.is_number[place] for place in kept]),)
+    n_parts = math.ceil(len(rows) / _MOST_ACROSS)
     return [
-        Grid(
-            [heads[0], *(row[0] for row in part)],
-            [[head, *(row[place] for row in part)] for place, head in enumerate(heads) if place],
-            [False] * (len(part) + 1),
-        )
-        for part in (rows[start : start + _MOST_ACROSS] for start in range(0, len(rows), _MOST_ACROSS))
+        _on_its_side(heads, rows[k * len(rows) // n_parts : (k + 1) * len(rows) // n_parts]) for k in range(n_parts)
     ]
+
+
+def _on_its_side(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Grid:
+    """A column for each record, and a row for each column; the first column names the records."""
+    sideways = [[head, *(row[place] for row in rows)] for place, head in enumerate(heads)]
+    return Grid(sideways[0], sideways[1:], [False] * (len(rows) + 1))
 
 
 def _joined(heads: Sequence[str], cells: Sequence[str]) -> list[str]:

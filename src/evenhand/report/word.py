@@ -23,8 +23,8 @@ from evenhand.system.optional import optional_module
 
 __all__ = ["BULLET", "SUBTITLE", "TEXT", "TITLE", "Grid", "WordDocument", "open_word", "plain_text"]
 
-TEXT, TITLE, SUBTITLE, BULLET, CELL, CAPTION = "Normal", "Title", "Subtitle", "List Bullet", "No Spacing", "Caption"
-TABLE = "Table Grid"
+TEXT, TITLE, SUBTITLE, BULLET, CAPTION, TABLE = "Normal", "Title", "Subtitle", "List Bullet", "Caption", "Table Grid"
+CELL = "Table Text"  # the one style that is not Word's own: none of those is for cells
 _HEADINGS = ("Heading 1", "Heading 2", "Heading 3")
 _STYLES = (TEXT, TITLE, SUBTITLE, *_HEADINGS, BULLET, CELL, CAPTION, TABLE)
 
@@ -36,10 +36,13 @@ _DOCUMENT, _TEMPLATE_KIND = (
 _POINTS, _POINTS_HERE = 72, 96  # to the inch
 _EMU = 914_400  # Word's units to the inch
 _TALLEST = 3.6  # inches
-_CENTERED, _RIGHT = 1, 2
+_CENTERED, _RIGHT, _PARAGRAPH = 1, 2, 1
+_FIRST_BOOKMARK = 10_000  # beyond those that a template may have
 _MOST_TOGETHER = 12  # rows of a table that a page break does not part
 _LONGEST_PROPERTY = 255
-_PADDING, _ON_A_LINE = 4, 115  # characters beside a cell, and in a row of cells
+_PADDING, _ON_A_LINE = 5, 115  # characters beside a cell, and in a row of cells
+_LONGEST_WORD, _LONGEST_LINE = 22, 70  # characters that a column makes room for; longer ones are broken
+_BROKEN_HEAD = 8  # characters of a heading's word that there is room for where columns are many
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -144,11 +147,11 @@ class WordDocument:
         """A caption that Word numbers; `refers_to` is the bookmark of a table, whose number ends the caption."""
         added = self.word.add_paragraph(style=CAPTION)
         if bookmark:
-            added._p.append(_element("w:bookmarkStart", id=str(number), name=bookmark))
+            added._p.append(_element("w:bookmarkStart", id=str(_FIRST_BOOKMARK + number), name=bookmark))
         added.add_run(f"{kind} ")
         _add_field(added, f"SEQ {kind} \\* ARABIC", str(number))
         if bookmark:
-            added._p.append(_element("w:bookmarkEnd", id=str(number)))
+            added._p.append(_element("w:bookmarkEnd", id=str(_FIRST_BOOKMARK + number)))
         added.add_run(plain_text(f". {text}"))
         if refers_to:
             added.add_run(" Numbers: ")
@@ -171,7 +174,8 @@ class WordDocument:
 
     def table(self, grid: Grid, description: str) -> None:
         """A table whose headings are repeated on every page."""
-        widths = _widths([list(map(plain_text, row)) for row in (grid.heads, *grid.rows)], self.width)
+        texts = [list(map(plain_text, row)) for row in (grid.heads, *grid.rows)]
+        widths = _widths(texts, grid.is_number, self.width)
         table = self.word.add_table(rows=0, cols=len(grid.heads), style=TABLE)
         table.autofit = False
         style = self.word.styles[CELL].style_id  # looked up once: python-docx goes through all styles each time
@@ -179,7 +183,7 @@ class WordDocument:
         properties.append(_element("w:tblDescription", val=plain_text(shortened(description, _LONGEST_PROPERTY))))
         for column, width in zip(table.columns, widths, strict=True):
             column.width = width
-        for place, row in enumerate((grid.heads, *grid.rows)):
+        for place, row in enumerate(texts):
             cells = table.add_row()
             marks = cells._tr.get_or_add_trPr()
             marks.append(_element("w:cantSplit"))
@@ -189,7 +193,7 @@ class WordDocument:
                 cell.width = width
                 (paragraph,) = cell.paragraphs
                 paragraph._p.style = style
-                paragraph.add_run(plain_text(text))
+                paragraph.add_run(text).bold = place == 0 or None
                 paragraph.paragraph_format.keep_with_next = place < len(grid.rows) <= _MOST_TOGETHER or None
                 paragraph.alignment = _RIGHT if is_number else None
         self.paragraph("", CELL)
@@ -247,21 +251,36 @@ def _add_field(paragraph: Any, instruction: str, shown: str) -> None:  # noqa: A
     paragraph.add_run()._r.append(end)
 
 
-def _widths(rows: Sequence[Sequence[str]], whole: int) -> list[int]:
-    """Widths of columns that share a page by what they hold: room for whole words first, then for whole lines.
+def _widths(rows: Sequence[Sequence[str]], is_number: Sequence[bool], whole: int) -> list[int]:
+    """Widths of columns that share a page by what they hold: room for words and numbers first, then for whole lines.
 
     Examples
     --------
-    >>> _widths([["group", "what to mind"], ["a", "a long note on several lines"]], 900)
-    [169, 730]
+    >>> _widths([["group", "what to mind"], ["a", "a long note on several lines"]], (False, False), 900)
+    [209, 690]
     """
-    columns = [[line for cell in column for line in cell.split("\n")] for column in zip(*rows, strict=True)]
-    lines = [_PADDING + max(len(line) for line in column) for column in columns]
-    words = [_PADDING + max(len(word) for line in column for word in [*line.split(" "), ""]) for column in columns]
-    more = [line - word for line, word in zip(lines, words, strict=True)]
+    columns = [[cell.split("\n") for cell in column] for column in zip(*rows, strict=True)]
+    lines = [_PADDING + min(max(len(line) for cell in column for line in cell), _LONGEST_LINE) for column in columns]
+    for longest_head in (_LONGEST_WORD, _BROKEN_HEAD):
+        words = [
+            _PADDING + min(_unbroken(column, is_number=number, longest_head=longest_head), _LONGEST_WORD)
+            for column, number in zip(columns, is_number, strict=True)
+        ]
+        if sum(words) <= _ON_A_LINE:
+            break
+    more = [max(line - word, 0) for line, word in zip(lines, words, strict=True)]
     share = min(1.0, max(0.0, (_ON_A_LINE - sum(words)) / max(sum(more), 1)))
     shares = [word + share * rest for word, rest in zip(words, more, strict=True)]
     return [int(whole * part / sum(shares)) for part in shares]
+
+
+def _unbroken(column: Sequence[Sequence[str]], *, is_number: bool, longest_head: int) -> int:
+    """Characters that a column must have room for: its longest word, and numbers with what belongs to them."""
+    head, *cells = column
+    heads = [min(len(word), longest_head) for line in head for word in line.split(" ")]
+    words = [len(word) for cell in cells for line in cell for word in line.split(" ")]
+    numbers = [len(line) for cell in cells for line in cell if is_number and line[-1:] in "0123456789%)"]
+    return max(*heads, *words, *numbers, 0)
 
 
 # --- styles ---
@@ -270,6 +289,7 @@ def _widths(rows: Sequence[Sequence[str]], whole: int) -> list[int]:
 def _with_house_look(document: Any) -> Any:  # noqa: ANN401 - of python-docx
     """The look without a template, and that of styles that a template does not have."""
     shared = optional_module("docx.shared", "The memo", "python-docx", "word")
+    document.styles.add_style(CELL, _PARAGRAPH).base_style = document.styles[TEXT]
     sizes = {TEXT: 10, TITLE: 20, SUBTITLE: 10.5, CELL: 8, CAPTION: 8.5, "Footer": 8.5}
     sizes |= dict(zip(_HEADINGS, (14, 12, 10.5), strict=True))
     for name, size in sizes.items():
@@ -280,8 +300,11 @@ def _with_house_look(document: Any) -> Any:  # noqa: ANN401 - of python-docx
     for name in sizes:
         for fonts in document.styles[name].element.xpath(".//w:rFonts"):
             fonts.getparent().remove(fonts)  # those of a theme would win
-        document.styles[name].font.name = "Arial"  # on every desktop, or a font of the same widths
+        if name != CELL:  # which has the font of the text, in a template too
+            document.styles[name].font.name = "Arial"  # on every desktop, or a font of the same widths
     document.styles[CAPTION].font.bold = False
+    document.styles[CELL].paragraph_format.space_after = shared.Pt(0)
+    document.styles[CELL].paragraph_format.line_spacing = 1.0
     document.styles[TEXT].paragraph_format.space_after = shared.Pt(6)
     document.styles[CAPTION].paragraph_format.space_after = shared.Pt(6)
     document.styles[SUBTITLE].font.italic = False
@@ -298,15 +321,14 @@ def _with_house_look(document: Any) -> Any:  # noqa: ANN401 - of python-docx
 
 
 def _shade_first_row(style: Any) -> None:  # noqa: ANN401 - of lxml
-    """Thin gray lines, a little air, and headings in bold on a light ground."""
+    """Thin gray lines, a little air, and headings on a light ground."""
     for side in style.xpath(".//w:tblCellMar/w:top | .//w:tblCellMar/w:bottom"):
         _set(side, w="30")
     for side in style.xpath(".//w:tblBorders/*"):
         _set(side, color=LIGHT.line[1:].upper())
-    first, letters, cells = _element("w:tblStylePr", type="firstRow"), _element("w:rPr"), _element("w:tcPr")
-    letters.append(_element("w:b"))
+    first, cells = _element("w:tblStylePr", type="firstRow"), _element("w:tcPr")
     cells.append(_element("w:shd", val="clear", color="auto", fill=LIGHT.band[1:].upper()))
-    first.extend((letters, cells))
+    first.append(cells)
     style.append(first)
 
 
