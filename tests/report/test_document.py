@@ -219,6 +219,7 @@ def test_numbers_of_tables_and_pages_are_fields_that_word_computes(memo):
     assert footer == ["PAGE", "NUMPAGES"]
 
 
+@pytest.mark.usefixtures("one_chart")
 def test_the_file_says_what_it_is_and_holds_nothing_that_runs(result, tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     result.to_word(tmp_path / "first.docx")
@@ -350,6 +351,13 @@ def test_what_is_not_a_template_is_refused_in_one_sentence_and_nothing_is_writte
     assert not (tmp_path / "out").exists()
     with pytest.raises((EvenhandError, OSError), match=r"absent\.docx"):
         result.to_word(tmp_path / "out" / "memo.docx", template=tmp_path / "absent.docx")
+
+
+@pytest.mark.parametrize("name", ["memo.docm", "memo.doc", "memo"])
+def test_a_memo_has_the_ending_of_what_it_is(result, tmp_path, name):
+    with pytest.raises(InvalidInputError, match=f"A memo is written as .docx, got '{name}'"):
+        result.to_word(tmp_path / name)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_missing_library_is_named_with_the_command_that_installs_it(result, tmp_path, monkeypatch):

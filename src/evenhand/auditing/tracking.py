@@ -70,12 +70,9 @@ def _metrics(summary: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield f"{key}.p_value", finding["p_value"]
         yield f"{key}.p_adjusted", finding["p_adjusted"]
     yield "cec.mean", summary["cec"]["mean"]
-    for regime, share in summary["regimes"].items():
-        yield f"regime.{regime}", share
-    for name in _OUTCOMES:
-        yield f"outcome.{name}", summary["outcome"].get(name)
-    for group in summary["outcome"]["groups"]:
-        yield f"positive_rate.{group['group']}", group["positive_rate"]
+    yield from ((f"regime.{regime}", share) for regime, share in summary["regimes"].items())
+    yield from ((f"outcome.{name}", summary["outcome"].get(name)) for name in _OUTCOMES)
+    yield from ((f"positive_rate.{row['group']}", row["positive_rate"]) for row in summary["outcome"]["groups"])
     yield "matching.coverage", summary["matching"]["coverage"]
     yield "n_people", summary["data"]["n_people"]
 

@@ -51,8 +51,6 @@ class Pack:
         What `audit.json` says.
     plan
         The text of `audit.toml`.
-    n_files
-        Number of files that the manifest lists.
     changed
         Files that are not those of the manifest.
     """
@@ -62,7 +60,6 @@ class Pack:
     facts: Mapping[str, Any]
     summary: Mapping[str, Any]
     plan: str
-    n_files: int
     changed: tuple[str, ...]
 
     @property
@@ -231,7 +228,7 @@ def read_pack(path: str | os.PathLike[str]) -> Pack:
         changed = tuple(name for name, sha256 in listed.items() if archive.sha256(name) != sha256)
         facts, summary = _json(archive, FACTS, PACK_SCHEMA), _json(archive, AUDIT, SCHEMA)
         plan = _text(archive, PLAN)
-    return Pack(Path(path).name, fingerprint_file(Path(path)), facts, summary, plan, len(listed), changed)
+    return Pack(Path(path).name, fingerprint_file(Path(path)), facts, summary, plan, changed)
 
 
 def _manifest(archive: Archive) -> dict[str, str]:

@@ -7,9 +7,11 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from evenhand._version import __version__
+from evenhand.exceptions import InvalidInputError
 from evenhand.report.drawing import png_of
 from evenhand.report.formatting import count, listed, shortened
 from evenhand.report.frame import Finding, Panel, Section
@@ -78,10 +80,12 @@ def write_memo(
     Raises
     ------
     InvalidInputError
-        If the template is not a Word file, or one with macros.
+        If the template is not a Word file, or one with macros, or the name does not end in .docx.
     MissingExtraError
         If python-docx is not installed.
     """
+    if Path(path).suffix.lower() != ".docx":
+        raise InvalidInputError(f"A memo is written as .docx, got {Path(path).name!r}; change the ending.")
     document, created = open_word(template), time_of_writing()
     model = shortened(summary["data"]["model"])
     title = f"Audit of {model}"
@@ -143,7 +147,8 @@ def _purpose(summary: Summary) -> Iterator[_Block]:
         f"This memo records an audit of {shortened(data['model'])} on {count(data['n_people'])} people, by group: "
         f"{groups}. {_PURPOSE}"
     )
-    asked = sorted(summary["findings"], key=lambda found: _QUESTIONS.index(found["key"]))
+    places = {key: place for place, key in enumerate(_QUESTIONS)}
+    asked = sorted(summary["findings"], key=lambda found: places.get(found["key"], len(places)))
     questions = [found["question"] for found in asked]
     if questions:
         yield _Text("The audit asks, of comparable people of different groups:")
