@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from evenhand.auditing.regressions import Regressions, regressions
     from evenhand.auditing.result import AuditResult
     from evenhand.auditing.streaming import audit_stream
+    from evenhand.auditing.verifying import Verification, verify_pack
     from evenhand.datasets import Dataset, load_dataset, make_planted_bias, make_synthetic
     from evenhand.exceptions import EvenhandError, EvenhandWarning
     from evenhand.inputs.encoding import TableEncoder
@@ -56,6 +57,7 @@ __all__ = [
     "SearchResult",
     "SegmentThresholds",
     "TableEncoder",
+    "Verification",
     "__version__",
     "assign_regimes",
     "audit",
@@ -79,6 +81,7 @@ __all__ = [
     "regressions",
     "search",
     "sensitivity",
+    "verify_pack",
 ]
 
 # Where each public name lives. Loaded on first use: `evenhand --help` must not wait for torch.
@@ -100,6 +103,7 @@ _HOME = {
     "SearchResult": "evenhand.searching",
     "SegmentThresholds": "evenhand.auditing.cut_offs",
     "TableEncoder": "evenhand.inputs.encoding",
+    "Verification": "evenhand.auditing.verifying",
     "assign_regimes": "evenhand.metrics.regimes",
     "audit": "evenhand.auditing.audit",
     "audit_given": "evenhand.auditing.given",
@@ -122,6 +126,7 @@ _HOME = {
     "regressions": "evenhand.auditing.regressions",
     "search": "evenhand.searching",
     "sensitivity": "evenhand.auditing.audit",
+    "verify_pack": "evenhand.auditing.verifying",
 }
 
 

@@ -1,6 +1,7 @@
 """Error and warning types. Every message says what was expected, what came, and what to do."""
 
 __all__ = [
+    "ArchiveError",
     "DataFileError",
     "DownloadError",
     "EvenhandError",
@@ -23,6 +24,10 @@ class InvalidInputError(EvenhandError, ValueError):
 
 class InvalidTypeError(EvenhandError, TypeError):
     """An object of the wrong kind was given."""
+
+
+class ArchiveError(EvenhandError, ValueError):
+    """A zip file is damaged, hostile, or not what was expected."""
 
 
 class DataFileError(EvenhandError, ValueError):

@@ -15,9 +15,19 @@ from evenhand.inputs.fingerprints import hash_rows
 from evenhand.metrics.influence import N_BUCKETS
 from evenhand.system.hashing import person_hash
 
-__all__ = ["fingerprint_of", "is_same_people", "people_prints", "person_buckets", "reference_hash", "shown_prints"]
+__all__ = [
+    "EVERYONE",
+    "fingerprint_of",
+    "is_same_people",
+    "people_prints",
+    "person_buckets",
+    "reference_hash",
+    "shown_prints",
+]
 
-_EVERYONE, _ID = "(label and group)", "(id)"
+EVERYONE = "(label and group)"
+"""What the print of labels and groups is called."""
+_ID = "(id)"
 
 
 def person_buckets(people: People, financial: Sequence[str]) -> NDArray[np.int64]:
@@ -45,7 +55,7 @@ def people_prints(people: People) -> NDArray[np.uint64]:
 
 def shown_prints(prints: NDArray[np.uint64], columns: Sequence[str]) -> dict[str, str]:
     """The sums by column, as sixteen hexadecimal digits each; ids only where there are any."""
-    named = zip((_EVERYONE, _ID, *columns), prints.tolist(), strict=True)
+    named = zip((EVERYONE, _ID, *columns), prints.tolist(), strict=True)
     return {name: f"{bits:016x}" for name, bits in named if bits or name != _ID}
 
 
@@ -70,10 +80,10 @@ def is_same_people(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool 
     if not own or not other:
         return None
     has_ids = _ID in own and _ID in other
-    shared = [_ID] if has_ids else [name for name in own if name in other and name not in (_EVERYONE, _ID)]
+    shared = [_ID] if has_ids else [name for name in own if name in other and name not in (EVERYONE, _ID)]
     return (
         first["n_people"] == second["n_people"]
-        and own[_EVERYONE] == other[_EVERYONE]
+        and own[EVERYONE] == other[EVERYONE]
         and bool(shared)
         and all(own[name] == other[name] for name in shared)
     )

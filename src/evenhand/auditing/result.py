@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from rich.console import Console, RenderableType
 from evenhand.auditing.drawn_groups import DrawnGroups
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.findings import findings_of
+from evenhand.auditing.pack import write_pack
 from evenhand.auditing.regressions import Regressions
 from evenhand.auditing.sample import (
     MAX_PAIRS,
@@ -34,6 +34,7 @@ from evenhand.auditing.sample import (
 )
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.summary import SCHEMA, Outcome, PairMetrics, Provenance, library_versions, write_json
+from evenhand.auditing.tracking import ARTIFACTS, log_audit
 from evenhand.auditing.verdict import verdict
 from evenhand.auditing.weighting import Weighting
 from evenhand.exceptions import InvalidInputError
@@ -41,12 +42,14 @@ from evenhand.inputs.encoding import TableEncoder
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.proxies import ProxyScreen
 from evenhand.metrics.related import procedural_metrics
+from evenhand.report.document import write_memo
 from evenhand.report.explorer import pairs_to_show
 from evenhand.report.page import audit_card, audit_page
 from evenhand.report.plots import Plots
 from evenhand.report.terminal import summary_rows, terminal_summary
 from evenhand.report.workbook import MAX_PAIRS as MAX_ROWS
 from evenhand.report.workbook import write_workbook
+from evenhand.system.clock import time_of_writing
 from evenhand.system.files import write_atomically
 
 __all__ = ["AuditResult"]
@@ -280,7 +283,7 @@ class AuditResult:
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` and the time as JSON, whole or not at all; a missing number is null."""
         schema, *rest = self.to_dict().items()
-        write_json(dict([schema, ("created", datetime.now(UTC).isoformat(timespec="seconds")), *rest]), path)
+        write_json(dict([schema, ("created", time_of_writing().isoformat(timespec="seconds")), *rest]), path)
 
     def to_html(self, path: str | os.PathLike[str], *, title: str | None = None, pairs_file: str | None = None) -> None:
         """Write the report as one HTML file that needs no network, whole or not at all.
@@ -307,6 +310,76 @@ class AuditResult:
         n_pairs = sum(len(part) for part in self.source.parts())
         pairs = self.pairs if n_pairs <= MAX_ROWS else strongest_pairs(self.source, MAX_ROWS)
         write_workbook(self.to_dict(), path, pairs=pairs, n_left_out=n_pairs - len(pairs), cases=self.cases(50))
+
+    def to_word(self, path: str | os.PathLike[str], *, template: str | os.PathLike[str] | None = None) -> None:
+        """Write the audit as a memo in Word that can be edited, whole or not at all; needs the extra `word`.
+
+        Parameters
+        ----------
+        path
+            Of the file.
+        template
+            A Word file of your own, .docx or .dotx without macros: what it says comes first, and its styles, headers
+            and footers are kept.
+        """
+        write_memo(self.to_dict(), path, template=template)
+
+    def to_pack(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        plan: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, str | os.PathLike[str]] | None = None,
+        template: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Write an evidence pack, whole or not at all: one zip file to check, and to run the audit again from.
+
+        It holds the report, the workbook and the memo where their extras are installed, the JSON, the pairs, settings,
+        hashes, versions and a script; no data. `evenhand verify` and `verify_pack` read it.
+
+        Parameters
+        ----------
+        path
+            Of the file.
+        plan
+            Options of `evenhand audit` that give this audit, by name, if there are.
+        inputs
+            Files that were read, as `data`, `model` and `reference`: their names and hashes are written.
+        template
+            Of the memo: see `to_word`.
+        """
+        write_pack(path, self._writers(template), self.to_dict(), plan=plan, inputs=inputs)
+
+    def log_to_mlflow(self, run_id: str | None = None, *, artifacts: Sequence[str] = ARTIFACTS) -> str:
+        """Log metrics, settings, the verdict and files to a run of MLflow; needs the extra `mlflow`.
+
+        Parameters
+        ----------
+        run_id
+            Of the run; None for the active run, or else for a new one.
+        artifacts
+            Files to log, of report.html, audit.json, audit.xlsx, memo.docx and pairs.parquet; the workbook and the memo
+            where their extras are installed. Report, workbook and pairs hold values of people.
+
+        Returns
+        -------
+        The id of the run.
+        """
+        writers = self._writers()
+        unknown = [name for name in artifacts if name not in writers]
+        if unknown:
+            raise InvalidInputError(f"`artifacts` must be of {', '.join(writers)}, got {unknown[0]!r}.")
+        return log_audit(self.to_dict(), {name: writers[name] for name in artifacts}, run_id=run_id)
+
+    def _writers(self, template: str | os.PathLike[str] | None = None) -> dict[str, Callable[[Path], None]]:
+        """What writes each file of an audit, by its usual name."""
+        return {
+            "report.html": lambda path: self.to_html(path, pairs_file="pairs.parquet"),
+            "audit.json": self.to_json,
+            "audit.xlsx": self.to_excel,
+            "memo.docx": lambda path: self.to_word(path, template=template),
+            "pairs.parquet": self.to_parquet,
+        }
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the pair table as one Parquet file, whole or not at all."""

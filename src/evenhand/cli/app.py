@@ -17,6 +17,7 @@ from evenhand.cli.messages import with_options
 from evenhand.cli.research import calibrate, power, reproduce
 from evenhand.cli.searching import search
 from evenhand.cli.training import train
+from evenhand.cli.verifying import verify
 from evenhand.exceptions import EvenhandError, EvenhandWarning
 
 __all__ = ["app", "main"]
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (check, audit, demo, compare, monitor, train, search, reproduce, calibrate, power):
+for command in (check, audit, verify, demo, compare, monitor, train, search, reproduce, calibrate, power):
     app.command()(command)
 app.add_typer(data_app, name="data")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenhand.auditing.options import StreamOptions
-from evenhand.cli.options import AuditPlan, check_given, options_of
+from evenhand.cli.options import AuditPlan, check_given, options_of, settings_in
 from evenhand.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -44,13 +44,14 @@ def audit(
     begun = time.perf_counter()
     _check_groups(plan, is_streamed=plan.stream or data.is_dir())
     gates = [parse_gate(text) for text in plan.fail_on]
+    _check_outputs(plan)
     if plan.stream or data.is_dir():
         result = stream_table(data, plan, out)
     else:
         _check_in_memory(plan)
         result = audit_table(data, plan)
     crossed = crossed_gates(gates, result.to_dict())
-    show_and_write(result, out)
+    show_and_write(result, out, _further_outputs(result, data, plan))
     typer.echo(f"Run time: {time.perf_counter() - begun:.1f} s")
     for sentence in crossed:
         typer.echo(f"Gate: {sentence}", err=True)
@@ -75,6 +76,29 @@ def _check_groups(plan: AuditPlan, *, is_streamed: bool) -> None:
             "--group-probabilities needs everyone in memory, as the audit is made anew for each draw of the groups, "
             "and an audit in batches reads them once: leave --stream out, or draw fewer people into one file."
         )
+
+
+def _check_outputs(plan: AuditPlan) -> None:
+    """Refuse a memo that could not be written before anything is computed."""
+    if plan.template is not None and not (plan.memo or plan.pack):
+        raise InvalidInputError("--template is for the memo: give --memo or --pack too.")
+    if plan.memo or plan.template is not None:
+        from evenhand.report.word import open_word
+
+        open_word(plan.template)
+
+
+def _further_outputs(result: AuditResult, data: Path, plan: AuditPlan) -> dict[str, Callable[[Path], None]]:
+    """What is written only if asked for, by the name of the file."""
+    found: dict[str, Callable[[Path], None]] = {}
+    if plan.memo:
+        found["memo.docx"] = lambda path: result.to_word(path, template=plan.template)
+    if plan.pack:
+        files = {"data": data, "model": plan.model, "reference": plan.reference}
+        inputs = {role: file for role, file in files.items() if file is not None}
+        settings = settings_in(replace(plan, stream=plan.stream or data.is_dir()))
+        found["pack.zip"] = lambda path: result.to_pack(path, plan=settings, inputs=inputs, template=plan.template)
+    return found
 
 
 def _check_in_memory(plan: AuditPlan) -> None:
@@ -110,18 +134,19 @@ def demo(
         typer.launch(str(report.resolve()))
 
 
-def show_and_write(result: AuditResult, out: Path) -> Path:
-    """Print the result, write every form of it, and return the path of the report."""
+def show_and_write(result: AuditResult, out: Path, further: Mapping[str, Callable[[Path], None]] | None = None) -> Path:
+    """Write every form of the result, then print it, and return the path of the report.
+
+    `further` writes files that are not always wanted, by their names.
+    """
     from rich.console import Console
 
     from evenhand.exceptions import MissingExtraError
     from evenhand.system.progress import PATIENCE, progress
 
-    Console().print(result)
-    show_left_out(result.provenance.exclusions)
     pairs = result.pairs_path  # a streamed audit has written them already
-    report = out / "report.html"
-    with progress("files", 4, after=PATIENCE) as advance:
+    report, missing = out / "report.html", ""
+    with progress("files", 4 + len(further or {}), after=PATIENCE) as advance:
         if pairs is None:
             pairs = out / "pairs.parquet"
             result.to_parquet(pairs)
@@ -133,10 +158,18 @@ def show_and_write(result: AuditResult, out: Path) -> Path:
             result.to_excel(out / "audit.xlsx")
             written.insert(0, out / "audit.xlsx")
         except MissingExtraError as error:
-            typer.echo(str(error), err=True)
+            missing = str(error)
         advance("workbook")
         result.to_html(report, pairs_file=pairs.name)
         advance("report")
+        for name, write in (further or {}).items():
+            write(out / name)
+            written.append(out / name)
+            advance(name)
+    Console().print(result)
+    show_left_out(result.provenance.exclusions)
+    if missing:
+        typer.echo(missing, err=True)
     typer.echo(f"\nWritten: {', '.join(map(str, written))}")
     typer.echo(f"Report: {report}")
     return report

@@ -15,7 +15,17 @@ from evenhand.auditing.options import AuditOptions, GivenOptions, RegressionOpti
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.read_options import ReadOptions
 
-__all__ = ["ALIASES", "AuditPlan", "CheckPlan", "TablePlan", "check_given", "names_in", "options_of", "plan_from_toml"]
+__all__ = [
+    "ALIASES",
+    "AuditPlan",
+    "CheckPlan",
+    "TablePlan",
+    "check_given",
+    "names_in",
+    "options_of",
+    "plan_from_toml",
+    "settings_in",
+]
 
 ALIASES = {"financial": "financial_features", "limit": "limits", "decision": "decisions", "id": "ids"}
 """Short names of options."""
@@ -101,6 +111,14 @@ class AuditPlan(ReadOptions, StreamOptions, GivenOptions, RegressionOptions, Aud
             "help": "Of --group-probabilities, for comparison: probability from which people are also put into their "
             "most likely group."
         },
+    )
+    memo: bool = field(default=False, metadata={"help": "Write a memo in Word too, memo.docx."})
+    template: str | None = field(
+        default=None, metadata={"help": "Word file of your own for the memo, .docx or .dotx: its styles and its text."}
+    )
+    pack: bool = field(
+        default=False,
+        metadata={"help": "Write an evidence pack too, pack.zip, for `evenhand verify`; without the data."},
     )
 
     def __post_init__(self) -> None:
@@ -194,6 +212,25 @@ def _limits_in(texts: list[str]) -> dict[str, float]:
         except ValueError:
             raise InvalidInputError(f"--limit must read like 'score_gap=0.1', got {text!r}.") from None
     return found
+
+
+_OF_THE_RUN = ("memo", "template", "pack", "resume", "engine", "scheduler", "n_jobs", "device", "trust_pickle")
+_FILES = ("model", "reference")
+
+
+def settings_in(plan: AuditPlan) -> dict[str, Any]:
+    """What a plan says of the audit, by the keys of a TOML file.
+
+    Defaults are written out, because another version may have others. Files are named without where they lie; how and
+    where the audit ran, and whether a file was trusted, are for whoever runs it again to say.
+    """
+    only_streamed = () if plan.stream else tuple(option.name for option in fields(StreamOptions))
+    found = {option.name: getattr(plan, option.name) for option in fields(plan)}
+    return {
+        name: Path(value).resolve().name if name in _FILES else value
+        for name, value in found.items()
+        if value not in (None, (), {}) and name not in (*_OF_THE_RUN, *only_streamed)
+    }
 
 
 def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:

@@ -32,6 +32,7 @@ __all__ = [
     "label_of",
     "labels_of",
     "lines_of",
+    "png_of",
     "quantity",
     "save",
     "specification",
@@ -69,6 +70,11 @@ def svg_of(plain: dict[str, Any]) -> str:
     return str(vl_convert.vegalite_to_svg(plain))
 
 
+def png_of(plain: dict[str, Any], ppi: int = 200) -> bytes:
+    """A specification as a PNG file of so many pixels per inch."""
+    return bytes(vl_convert.vegalite_to_png(plain, ppi=ppi, scale=1))
+
+
 def save(chart: Any, path: str | os.PathLike[str], palette: Palette | None = LIGHT, *, ppi: int = 200) -> None:  # noqa: ANN401 - any Altair chart
     """Write a chart as SVG, PNG or PDF, by the ending of the name, without a browser or the network.
 
@@ -91,7 +97,7 @@ def save(chart: Any, path: str | os.PathLike[str], palette: Palette | None = LIG
     target = Path(path)
     write: dict[str, Callable[[dict[str, Any]], bytes]] = {
         ".svg": lambda spec: svg_of(spec).encode(),
-        ".png": lambda spec: bytes(vl_convert.vegalite_to_png(spec, ppi=ppi, scale=1)),
+        ".png": lambda spec: png_of(spec, ppi),
         ".pdf": lambda spec: bytes(vl_convert.vegalite_to_pdf(spec)),
     }
     suffix = target.suffix.lower()
@@ -124,7 +130,8 @@ def forest(
         }
         for name, row in zip(names, known, strict=True)
     ]
-    ends = [row[key] for row in shown for key in ("low", "high")] + ([] if zero is None else [zero])
+    lines = [value for value, _ in guides] + ([] if zero is None else [zero])
+    ends = [row[key] for row in shown for key in ("low", "high")] + lines
     margin = 0.05 * (max(ends) - min(ends) or 1.0)
     domain = [min(ends) - margin, max(ends) + margin]
     x = quantity(alt.X, "low", title, percent=percent_axis, domain=domain, zero=False)

@@ -74,7 +74,7 @@ _PROSE = {
         "someone who knows the product."
     ),
     "matching": (
-        "Every metric above is about matched people. If matches are far or few, or the groups still differ after "
+        "Every metric of pairs is about matched people. If matches are far or few, or the groups still differ after "
         "matching, so does what the metrics mean."
     ),
     "outcome": (

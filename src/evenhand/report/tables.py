@@ -10,6 +10,7 @@ from evenhand.report.formatting import count, decimal, estimate_interval, is_num
 
 __all__ = [
     "FLAGGED",
+    "INTERVAL",
     "NOTE",
     "Column",
     "Highlight",
@@ -85,6 +86,9 @@ def flag(flag_of: Callable[[Record], str]) -> Column:
     """A workbook's column of words for what colors show."""
     return Column("flag", "text", flag_of, where="workbook")
 
+
+INTERVAL = "95 % interval"
+"""Heading of the ends of an estimate, beside it."""
 
 NOTE = Column("note", "long text")
 """Why a number is missing, or what to mind."""
@@ -177,7 +181,7 @@ def shown(table: Table) -> ShownTable:
     (('a', '50.0 %', '25.0 to 75.0', '1,200'),)
     """
     columns = [column for column in table.columns if column.where != "workbook"]
-    heads = [head for c in columns for head in ((c.heading, "95 % interval") if c.is_estimate else (c.heading,))]
+    heads = [head for c in columns for head in ((c.heading, INTERVAL) if c.is_estimate else (c.heading,))]
     numbers = [c.is_number for c in columns for _ in range(2 if c.is_estimate else 1)]
     rows = tuple(tuple(cell for column in columns for cell in _cells(column, record)) for record in table.records)
     return ShownTable(tuple(heads), rows, tuple(numbers), table.caption)

@@ -21,6 +21,7 @@ from evenhand.report.scope import is_shown, scope_table
 from evenhand.report.summary_table import summary_table
 from evenhand.report.tables import Column, Highlight, Kind, Record, Table, value_of
 from evenhand.report.weighting_table import weighting_tables
+from evenhand.system.clock import time_of_writing
 from evenhand.system.files import write_atomically
 from evenhand.system.optional import optional_module
 
@@ -291,7 +292,8 @@ def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title
     }
     try:
         with write_atomically(path) as temporary, xlsxwriter.Workbook(str(temporary), options) as workbook:
-            workbook.set_properties({"title": title, "subject": subject})
+            created = time_of_writing().replace(tzinfo=None)
+            workbook.set_properties({"title": title, "subject": subject, "created": created})
             formats = _formats(workbook)
             for sheet in sheets:
                 _write_sheet(workbook.add_worksheet(sheet.name), sheet, formats)

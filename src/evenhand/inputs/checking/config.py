@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from evenhand.system.toml import toml_value
 
 __all__ = ["Choice", "config_text"]
 
@@ -72,8 +73,8 @@ def _lines_of(choice: Choice) -> list[str]:
         return ["# Nothing in the table looks like it: write it behind the equals sign.", f"# {choice.key} ="]
     reason = _comment_lines(f"Proposed: {choice.reason}.") if choice.reason else []
     if not isinstance(value, Mapping) or not value:
-        return [*reason, f"{choice.key} = {_value(value)}"]
-    cells = {f"{_value(name)},": _comment(why) for name, why in value.items()}
+        return [*reason, f"{choice.key} = {toml_value([] if isinstance(value, Mapping) else value)}"]
+    cells = {f"{toml_value(name)},": _comment(why) for name, why in value.items()}
     width = max(map(len, cells), default=0)
     return [*reason, f"{choice.key} = [", *(f"  {cell:<{width}}  # {why}" for cell, why in cells.items()), "]"]
 
@@ -81,15 +82,6 @@ def _lines_of(choice: Choice) -> list[str]:
 def _comment_lines(text: str) -> list[str]:
     """A text as comments of limited width."""
     return textwrap.wrap(_comment(text), _WIDTH, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)
-
-
-def _value(value: str | bool | Iterable[str]) -> str:
-    """A value as TOML, whose basic strings take JSON's escapes."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return f"[{', '.join(_value(item) for item in value)}]"
 
 
 def _comment(text: str) -> str:

@@ -1,0 +1,103 @@
+"""`evenhand verify`."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evenhand.auditing.options import StreamOptions
+from evenhand.cli.options import AuditPlan, check_given, plan_from_toml
+from evenhand.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from evenhand.auditing.result import AuditResult
+    from evenhand.auditing.verifying import Pack
+
+__all__ = ["verify"]
+
+
+def verify(
+    pack: Annotated[Path, typer.Argument(help="Evidence pack of `evenhand audit --pack`, a zip file.")],
+    data: Annotated[
+        Path | None, typer.Option(help="The applicants; without them the files of the pack are checked, and no more.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="The model, if the audit was given one.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="The people to match in, if the audit was given any.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file with the settings, in place of those of the pack.")
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option(help="Difference up to which numbers are the same, relative to the larger of them and 1.")
+    ] = 1e-6,
+    trust_pickle: Annotated[
+        bool,
+        typer.Option("--trust-pickle", help="Open a pickled model: it can run any code, so know where it is from."),
+    ] = False,
+) -> None:
+    """Check an evidence pack: are its files whole, and do the same inputs give the same numbers.
+
+    The audit is run again with the settings of the pack, on the files that you give; a pack cannot name files of its
+    own. Exit code 0: nothing that was checked differs; 1: something does; 2: not a pack, or bad input.
+
+    \b
+    Example, after `evenhand data save taiwan --people 3000 --out cards.csv`:
+      evenhand audit cards.csv --label outcome --group sex \\
+          --financial LIMIT_BAL,BILL_AMT1,PAY_AMT1,PAY_0 --pack --out packed
+      evenhand verify packed/pack.zip --data cards.csv
+    """
+    from evenhand.auditing.verifying import compare_with_pack, read_pack
+
+    read = read_pack(pack)
+    given = {"data": data, "model": model, "reference": reference}
+    files = {role: file for role, file in given.items() if file is not None}
+    absent = [file for file in (*files.values(), config) if file is not None and not file.exists()]
+    if absent:
+        raise InvalidInputError(f"There is no file {str(absent[0])!r}.")
+    why = _cannot_run(read, files, has_config=config is not None)
+    with TemporaryDirectory() as folder:
+        result = None if why else _run_again(read, files, config, Path(folder), trust_pickle=trust_pickle)
+        found = compare_with_pack(read, result, inputs=files, tolerance=tolerance)
+    for sentence in (*found.sentences, *([f"The audit was not run again: {why}"] if why else [])):
+        typer.echo(_printable(sentence))
+    if not found.is_same:
+        raise typer.Exit(1)
+
+
+def _cannot_run(pack: Pack, files: dict[str, Path], *, has_config: bool) -> str:
+    """Why the audit cannot be run again, and what to give; empty if it can."""
+    needed = {role: file["name"] for role, file in pack.facts["inputs"].items()}
+    missing = [f"--{role} {name}" for role, name in needed.items() if role not in files]
+    if "data" not in files and "data" not in needed:
+        missing.insert(0, "--data")
+    if not pack.is_of_command and not has_config:
+        missing.append("--config with the columns (it was made in Python; README.txt in the pack has another way)")
+    return f"give {', '.join(missing)}." if missing else ""
+
+
+def _run_again(
+    pack: Pack, files: dict[str, Path], config: Path | None, folder: Path, *, trust_pickle: bool
+) -> AuditResult:
+    from evenhand.cli.jobs import audit_table, stream_table
+
+    if config is None:
+        config = folder / "audit.toml"
+        config.write_text(pack.plan, encoding="utf-8")
+    plan = plan_from_toml(config, AuditPlan)
+    check_given(plan, "label", "group", "financial_features")
+    # What a pack says never chooses a file, trusts one, or reaches another machine.
+    own: dict[str, Any] = {name: str(files[name]) if name in files else None for name in ("model", "reference")}
+    kept = ("batch_rows", "reference_people", "evidence_people")
+    here: dict[str, Any] = {option.name: option.default for option in fields(StreamOptions) if option.name not in kept}
+    plan = replace(plan, **own, **here, trust_pickle=trust_pickle, template=None, memo=False, pack=False)
+    if plan.stream or files["data"].is_dir():
+        return stream_table(files["data"], plan, folder / "audit")
+    return audit_table(files["data"], plan)
+
+
+def _printable(text: str) -> str:
+    """A text of a pack without what a terminal would obey."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
