@@ -63,6 +63,7 @@ def audit(
     evidence: bool = AuditOptions.evidence,
     limits: Mapping[str, float] | None = AuditOptions.limits,
     random_state: int = AuditOptions.random_state,
+    reason_map: Any = None,  # noqa: ANN401 - a path, a mapping or any table
     settings: AuditSettings | None = None,
     progress: bool = False,
 ) -> AuditResult:
@@ -124,8 +125,13 @@ def audit(
         for no limits.
     random_state
         Seed of everything drawn at random.
+    reason_map
+        Which reason each feature stands for, where several share one: a mapping of features to reasons or of reasons to
+        lists of features, a table of two columns, or the path of either, TOML with a table ``[reasons]``. By default
+        each feature is its own reason.
     settings
-        Further choices: steps of integration, what the model's score is, orders and error of sampled Shapley values.
+        Further choices: steps of integration, what the model's score is, orders and error of sampled Shapley values,
+        number of reasons.
     progress
         Whether to show how far the audit is, once it takes more than two seconds, and how long attributions that are
         sampled will take.
@@ -161,6 +167,7 @@ def audit(
         evidence=evidence,
         limits=limits,
         random_state=random_state,
+        reason_map=reason_map,
     )
     audited = audited_model(model, options, table)
     table = audited.aligned(table)
@@ -354,6 +361,8 @@ def _assembled(
             found.attributions,
             found.scored.match_attributions,
             explained_by_label(reference, people),
+            reason_table=output.reasons,
+            reason_codes=(found.reasons.people.codes, found.reasons.pool.codes),
         ),
         n_reference=None if pool is people else len(pool),
         hashes=hashes if pool is people else {**hashes, "reference": reference_hash(pool)},

@@ -16,6 +16,7 @@ from evenhand.auditing.identities import person_buckets
 from evenhand.auditing.options import Favorable
 from evenhand.auditing.pairs import ScoredPairs, score_batch_pairs
 from evenhand.auditing.people import People
+from evenhand.auditing.reason_reference import BatchReasons
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.sums import AuditSums, text_codes
 from evenhand.auditing.triples import BatchEvidence, compare_batch
@@ -53,6 +54,8 @@ class BatchFindings:
         Which of the model's own scores are good; the table of pairs holds those.
     match_ids
         The user's own ids of the people of the reference, if given.
+    reasons
+        Principal reasons of the people, and what pairs have in common.
     """
 
     people: People
@@ -68,6 +71,7 @@ class BatchFindings:
     sums: AuditSums
     favorable: Favorable
     match_ids: NDArray[np.object_] | None
+    reasons: BatchReasons
 
     def pair_table(self) -> pd.DataFrame:
         """The table of pairs: see `AuditResult`. People are numbered from 0, and q-values are not known yet."""
@@ -97,7 +101,7 @@ class BatchFindings:
                 "input_gap": scored.input_gap,
                 "reasoning_gap": scored.reasoning_gap,
                 "regime": self.regime,
-                "shared_reasons": scored.shared_reasons,
+                "shared_reasons": self.reasons.agreement[:, 0],
                 "q_value": np.nan,
                 "is_negligible": scored.is_negligible,
                 **ids,
@@ -149,17 +153,12 @@ def audit_batch(
     scored = score_batch_pairs(explainer, own, people, pool, pairs)
     advance("scored")
     score: Floats = reference.model.probability(own.logit).cpu().numpy()
-    decision = _decided(people, score, reference.approval_threshold)
-    regime = np.full(len(pairs), None, dtype=object)
-    done = scored.is_scored
-    match_decision = _decided(pool, scored.match_score, reference.approval_threshold, pairs.match)
-    regime[done] = assign_regimes(
-        decision[pairs.person[done]],
-        match_decision[done],
-        scored.cec[done],
-        settings.consistency_threshold,
-    )
+    decision = people.decided(score, reference.approval_threshold)
+    match_decision = pool.decided(scored.match_score, reference.approval_threshold, pairs.match)
+    regime = _regimes(decision[pairs.person], match_decision, scored, settings.consistency_threshold)
     attributions = _joined_attributions(reference.model, own)
+    matches = np.where(scored.is_scored, pairs.match, -1)
+    reasons = reference.reasons.of_batch(people, decision, pairs.person, matches, is_pool=pool is people)
     evidence = None
     if reference.evidence is not None:
         evidence = compare_batch(
@@ -173,11 +172,12 @@ def audit_batch(
             max_distance=settings.max_distance,
             by={name: text_codes(values)[1] for name, values in by.items()},
             bucket=person_buckets(people, settings.financial_features),
+            reasons=reasons,
             compared=compared,
         )
     advance("compared")
     sums = AuditSums.of(
-        reference, people, own, score, decision, pairs, points, scored, regime, attributions, evidence, by
+        reference, people, own, score, decision, pairs, points, scored, regime, attributions, evidence, by, reasons
     )
     return BatchFindings(
         people,
@@ -193,6 +193,7 @@ def audit_batch(
         sums,
         settings.favorable or "high",
         pool.ids,
+        reasons,
     )
 
 
@@ -212,11 +213,12 @@ def _explained(explainer: Explainer, people: People) -> NDArray[np.float32]:
     return _joined_attributions(explainer.model, explainer.explain(people.x, people.labels))
 
 
-def _decided(people: People, score: Floats, threshold: float, rows: Ints | None = None) -> Ints:
-    """Decisions about people, or about some rows of them: those that were made, or else those of the scores."""
-    if people.decisions is None:
-        return (score >= threshold).astype(np.int64)
-    return people.decisions if rows is None else people.decisions[rows]
+def _regimes(decision: Ints, match_decision: Ints, scored: ScoredPairs, threshold: float) -> NDArray[np.object_]:
+    """The regime of each pair; None without a score."""
+    done = scored.is_scored
+    regime = np.full(len(done), None, dtype=object)
+    regime[done] = assign_regimes(decision[done], match_decision[done], scored.cec[done], threshold)
+    return regime
 
 
 def _matched(reference: AuditReference, people: People, F: pd.DataFrame) -> Pairs:

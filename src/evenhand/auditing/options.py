@@ -6,10 +6,11 @@ Nothing heavy is imported, so that the command line can show its help at once.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.seeds import check_seed
@@ -19,10 +20,20 @@ if TYPE_CHECKING:
     from evenhand.models.dispatch import AttributionChoice
     from evenhand.models.protocol import Output
 
-__all__ = ["AuditOptions", "AuditSettings", "Engine", "Favorable", "FindingKey", "RoleOptions", "StreamOptions"]
+__all__ = [
+    "AuditOptions",
+    "AuditSettings",
+    "Engine",
+    "Favorable",
+    "FindingKey",
+    "ReasonMapLike",
+    "RoleOptions",
+    "StreamOptions",
+]
 
 Engine = Literal["local", "dask"]
 Favorable = Literal["high", "low"]
+ReasonMapLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 FindingKey = Literal["score_gap", "inputs", "weighing", "excess"]
 """The four findings of an audit."""
 
@@ -49,6 +60,8 @@ class AuditSettings:
         to 64, as seen on a few people beforehand.
     sampling_error
         Standard error of sampled attributions to stay below, as a share of their size.
+    n_reasons
+        Most reasons that a declined person is given: see `reason_map` of `audit`.
 
     Examples
     --------
@@ -72,9 +85,10 @@ class AuditSettings:
     sampling_error: float = field(
         default=0.06, metadata=_help("Standard error of sampled attributions to stay below, as a share of their size.")
     )
+    n_reasons: int = field(default=4, metadata=_help("Most reasons that a declined person is given."))
 
     def __post_init__(self) -> None:
-        _check_counts(self, "n_steps", "n_permutations")
+        _check_counts(self, "n_steps", "n_permutations", "n_reasons")
         if not isinstance(self.sampling_error, (int, float)) or not 0 < self.sampling_error < 1:
             raise InvalidInputError(
                 f"{_named('sampling_error')} must be a number between 0 and 1, got {self.sampling_error!r}."
@@ -121,6 +135,13 @@ class AuditOptions(AuditSettings):
         metadata=_help(
             "Size up to which a finding is small to you: score_gap, inputs, weighing or excess, e.g. 'score_gap=0.1'; "
             "repeatable."
+        ),
+    )
+    reason_map: ReasonMapLike | None = field(
+        default=None,
+        metadata=_help(
+            "File that says which reason each feature stands for: TOML with a table [reasons], or a table of two "
+            "columns. By default each feature is its own reason."
         ),
     )
 

@@ -48,6 +48,12 @@ class People:
         """The (label, group) cell of each person."""
         return self.labels * len(self.groups.names) + self.groups.codes
 
+    def decided(self, score: NDArray[np.float64], threshold: float, rows: Ints | None = None) -> Ints:
+        """Decisions about everyone, or about some rows: those that were made, or else those of the scores."""
+        if self.decisions is None:
+            return (score >= threshold).astype(np.int64)
+        return self.decisions if rows is None else self.decisions[rows]
+
     @cached_property
     def identity(self) -> Identity:
         """Who each row is: by the clusters, or by all that the model sees."""

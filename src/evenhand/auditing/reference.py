@@ -11,8 +11,10 @@ import pandas as pd
 
 from evenhand.auditing.options import AuditOptions
 from evenhand.auditing.people import People
+from evenhand.auditing.reason_reference import ReasonReference
 from evenhand.auditing.triples import EvidenceReference
 from evenhand.exceptions import EvenhandWarning
+from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.matching import MatchReference
 from evenhand.matching.space import Missing
 from evenhand.models.dispatch import as_audited_model
@@ -44,6 +46,8 @@ class AuditReference:
         Their standardized financial features, indexed for matching.
     evidence
         The same, indexed for placebo triples; None where no evidence is wanted.
+    reasons
+        What the reasons of declined people are measured from.
     """
 
     model: AuditedModel
@@ -52,6 +56,7 @@ class AuditReference:
     explainer: Explainer
     matcher: MatchReference
     evidence: EvidenceReference | None
+    reasons: ReasonReference
 
     @property
     def decision_threshold(self) -> float:
@@ -68,6 +73,9 @@ class AuditReference:
     def of(cls, model: AuditedModel, settings: AuditOptions, pool: People, n_people: int) -> AuditReference:
         """Fit standardization, neighbors and baselines on a pool; `n_people` are audited."""
         financial = list(settings.financial_features)
+        reason_map = ReasonMap.of(settings.reason_map, [str(column) for column in pool.table.columns])
+        if settings.reason_map is not None:
+            settings = replace(settings, reason_map=reason_map.to_dict())
         # A bare network refuses missing values anyway; a model with an encoder of its own has a place for them.
         missing: Missing = "indicator" if model.accepts_missing else "error"
         names = np.asarray(pool.groups.names)[pool.groups.codes]
@@ -95,6 +103,7 @@ class AuditReference:
             )
             if settings.evidence
             else None,
+            reasons=ReasonReference.of(reason_map, settings.n_reasons, explainer, pool, settings.approval_threshold),
         )
 
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.auditing.people import People
+from evenhand.auditing.reason_codes import agreement_sums
+from evenhand.auditing.reason_reference import BatchReasons
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS, PlaceboPairs, PlaceboReference
 from evenhand.metrics.cec import PairScores
 from evenhand.models.explaining import Explainer, HalvedExplainer
@@ -58,8 +60,11 @@ class Triples:
         CEC scores of pair and placebo pair, and what unlike finances alone would give.
     stretch
         How much longer unlike finances alone make the explanation: see `TripleScores`.
-    input_gap, reasoning_gap, shared_reasons
+    input_gap, reasoning_gap
         Of the pair less those of the placebo pair.
+    agreement, n_declined
+        What the reasons of the pair have in common less what those of the placebo pair have, of shape (n, 2), NaN
+        unless all three are declined; number of the person's triples where it is known.
     is_same_decision, is_same_placebo_decision
         Whether the two of the pair, and of the placebo pair, have the same decision.
     contributions, weights
@@ -96,7 +101,8 @@ class Triples:
     stretch: Floats
     input_gap: Floats
     reasoning_gap: Floats
-    shared_reasons: Floats
+    agreement: Floats
+    n_declined: Ints
     is_same_decision: Bools
     is_same_placebo_decision: Bools
     contributions: NDArray[np.float32]
@@ -128,6 +134,9 @@ class EvidenceSums:
     ----------
     n_repeated
         Rows that are a person who has a further row, in the batch or in the reference.
+    n_agreement, agreement
+        People with a triple of three declined people, and the sum over them of what reasons have in common: of pairs,
+        then of placebo pairs, of shape (2, 2).
     """
 
     n_triples: int
@@ -138,7 +147,8 @@ class EvidenceSums:
     n_repeated: int
     compared_cec: float
     placebo_cec: float
-    placebo_reasons: float
+    n_agreement: int
+    agreement: Floats
     without_support: Mapping[str, int]
 
     def __add__(self, other: EvidenceSums) -> EvidenceSums:
@@ -229,6 +239,7 @@ def compare_batch(
     max_distance: float | None,
     by: Mapping[str, Ints],
     bucket: Ints,
+    reasons: BatchReasons,
     compared: Ints | None = None,
 ) -> BatchEvidence:
     """Compare a batch of people with the reference.
@@ -249,6 +260,8 @@ def compare_batch(
         Columns of the batch to split by, as codes.
     bucket
         Of each person of the batch.
+    reasons
+        Principal reasons of the batch and of the pool.
     compared
         Rows of the batch to compare; None for all.
     """
@@ -258,7 +271,9 @@ def compare_batch(
     means = {name: pairs.person_mean(values) for name, values in _by_person(scored).items()}
     usable = _is_usable(scored)
     units = people.identity.first_rows() + first_person
-    triples = _triples(people, points, pairs, scored, usable, units, first_person, by, bucket)
+    alike = np.where(usable[:, None, None], reasons.people.of_triples(reasons.pool, pairs), np.nan)
+    triples = _triples(people, points, pairs, scored, alike, usable, units, first_person, by, bucket)
+    n_agreement, agreement = agreement_sums(alike, pairs.person)
     known = np.isfinite(means["cec"])
     sums = EvidenceSums(
         n_triples=len(pairs),
@@ -269,7 +284,8 @@ def compare_batch(
         n_repeated=_n_repeated(people, pairs, person_row),
         compared_cec=float(means["cec"][known].sum()),
         placebo_cec=float(means["placebo_cec"][known].sum()),
-        placebo_reasons=float(means["placebo_reasons"][known].sum()),
+        n_agreement=n_agreement,
+        agreement=agreement,
         without_support=pairs.without_support,
     )
     return BatchEvidence(triples, sums, means["placebo_cec"], means["over_gap"], means["placebo_over_gap"])
@@ -308,7 +324,7 @@ def _compared_people(
 class _Scores:
     """Metrics of every triple: pair, placebo pair, and what unlike finances alone would give.
 
-    The columns of `pair` and `placebo` are cec, input gap, reasoning gap and shared reasons.
+    The columns of `pair` and `placebo` are cec, input gap and reasoning gap.
     """
 
     pair: Floats
@@ -329,7 +345,6 @@ def _by_person(scored: _Scores) -> dict[str, Floats]:
     return {
         "cec": scored.pair[:, 0],
         "placebo_cec": scored.placebo[:, 0],
-        "placebo_reasons": scored.placebo[:, 3],
         # What a pair's score has over its financial gap is compared with the same of placebo pairs of the cell.
         "over_gap": scored.pair[:, 0] - scored.gap,
         "placebo_over_gap": scored.placebo[:, 0] - scored.placebo_gap,
@@ -347,6 +362,7 @@ def _triples(
     points: Floats,
     pairs: PlaceboPairs,
     scored: _Scores,
+    alike: Floats,
     usable: Bools,
     units: Ints,
     first_person: int,
@@ -360,6 +376,8 @@ def _triples(
     difference = scored.pair[kept] - scored.placebo[kept]
     limits = [*range(1, N_NEAR + 1), np.inf]
     within = [np.bincount(person, rank <= limit, minlength=len(people))[person] for limit in limits]
+    agreement = alike[kept, 0] - alike[kept, 1]
+    declined = np.bincount(person, ~np.isnan(agreement[:, 0]), minlength=len(people))[person]
     return Triples(
         person=person + first_person,
         unit=units[person],
@@ -384,7 +402,8 @@ def _triples(
         stretch=scored.stretch[kept],
         input_gap=difference[:, 1],
         reasoning_gap=difference[:, 2],
-        shared_reasons=difference[:, 3],
+        agreement=agreement,
+        n_declined=declined.astype(np.int64),
         is_same_decision=scored.is_same_decision[kept],
         is_same_placebo_decision=scored.is_same_placebo_decision[kept],
         contributions=scored.contributions[kept],
@@ -424,8 +443,8 @@ def _scored(
         )
     )
     result = _Scores(
-        pair=np.empty((n, 4)),
-        placebo=np.empty((n, 4)),
+        pair=np.empty((n, 3)),
+        placebo=np.empty((n, 3)),
         gap=np.empty(n),
         placebo_gap=np.empty(n),
         stretch=np.empty(n),
@@ -462,7 +481,7 @@ def _score_gaps(
 
 
 def _columns(scores: PairScores) -> Floats:
-    found = (scores.cec, scores.input_gap, scores.reasoning_gap, scores.shared_reasons)
+    found = (scores.cec, scores.input_gap, scores.reasoning_gap)
     columns: Floats = torch.stack(found, dim=1).cpu().numpy()
     return columns
 

@@ -21,6 +21,7 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.checking.unfit import without_unfit
 from evenhand.inputs.fingerprints import fingerprint_file
 from evenhand.inputs.read_options import ReadOptions
+from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.roles import Columns, Rows
 from evenhand.inputs.splitting import sample_people, split_people
 from evenhand.inputs.tables import open_table, typed
@@ -256,6 +257,7 @@ def _fit_and_audit(
     ids: Any = None,  # noqa: ANN401
     clusters: np.ndarray[Any, Any] | None = None,
 ) -> AuditResult:
+    ReasonMap.of(options.get("reason_map"), [str(name) for name in X.columns])  # refused before a network is fitted
     labels, groups = as_labels(y, len(X)), as_groups(group, len(X))
     random_state = options["random_state"]
     train, test = split_people(labels, groups.codes, _TRAIN_SHARE, random_state)

@@ -17,7 +17,13 @@ from evenhand.inputs.read_options import ReadOptions
 
 __all__ = ["ALIASES", "AuditPlan", "CheckPlan", "TablePlan", "check_given", "names_in", "options_of", "plan_from_toml"]
 
-ALIASES = {"financial": "financial_features", "limit": "limits", "decision": "decisions", "id": "ids"}
+ALIASES = {
+    "financial": "financial_features",
+    "limit": "limits",
+    "decision": "decisions",
+    "id": "ids",
+    "reasons": "reason_map",
+}
 """Short names of options."""
 
 _KINDS: dict[str, type] = {
@@ -29,6 +35,7 @@ _KINDS: dict[str, type] = {
     "Mapping[str, float]": dict,
 }
 _REPEATABLE = {"fail_on", "limits"}
+_OR_TABLE = {"reason_map"}  # a text, or in TOML a table in its place
 
 Plan = TypeVar("Plan")
 
@@ -205,7 +212,8 @@ def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
         if name not in kinds:
             raise InvalidInputError(f"{str(path)!r} has an unknown key {key!r}.{did_you_mean(key, list(kinds))}")
         # TOML has no word for nothing: an empty text is none.
-        values[name] = None if value == "" and name in optional else _toml_value(path, key, value, kinds[name])
+        kind = dict if name in _OR_TABLE and isinstance(value, dict) else kinds[name]
+        values[name] = None if value == "" and name in optional else _toml_value(path, key, value, kind)
     return plan(**values)
 
 

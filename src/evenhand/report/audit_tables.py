@@ -280,7 +280,8 @@ _EXCESS_WORDS = {
     "input_gap": "input gap",
     "reasoning_gap": "reasoning gap",
     "regime_b": "share in Regime B (a description, not a test)",
-    "reason_overlap": "shared principal reasons (below 0: fewer in common)",
+    "reason_overlap": "shared principal reasons of declined people (below 0: fewer in common)",
+    "rank_overlap": "rank-biased overlap of their reasons (below 0: less alike)",
 }
 _CHOICES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "max_distance": ("cec", lambda at: f"within a distance of {at:.2f}"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenhand.report import audit_tables, finding_tables, outcome_tables
+from evenhand.report import audit_tables, finding_tables, outcome_tables, reason_tables
 from evenhand.report.explorer import explorer_data
 from evenhand.report.formatting import count, decimal, estimate_interval, is_number, percent, shortened
 from evenhand.report.frame import Finding, KeyMetric, Section, environment, render
@@ -45,6 +45,8 @@ _SETTING_WORDS = {
     "n_steps": "Steps of integration",
     "n_permutations": "Permutations",
     "random_state": "Seed",
+    "n_reasons": "Most reasons of a person",
+    "reason_map": "Reasons of features",
 }
 
 _PRINTS = ("fingerprint", "column_prints", "hashes")  # shown apart, or of use to no reader
@@ -77,6 +79,12 @@ _PROSE = {
     "outcome": (
         "What the model decides, by group, without matching: the tables of a fair-lending file. Differences in "
         "outcomes can have many reasons and are no finding about reasoning, nor the other way round."
+    ),
+    "reasons": (
+        "What an applicant with an unfavorable decision would be told: up to so many principal reasons, those that "
+        "pull the score down the most from the mean of the approved people of all groups. Shares by group do not hold "
+        "finances equal; the agreement of comparable people, over placebo pairs, does. Whether a notice is right or "
+        "complete is not judged here."
     ),
     "sensitivity": (
         "The same question with other choices. A verdict that changes with a choice nobody can defend is not much "
@@ -190,11 +198,20 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
             tables=[audit_tables.coverage_table(summary)],
         ),
         _charts(summary, "outcome", "Outcomes", tables=[*(table(summary) for table in outcome), *segments]),
+        *_reasons(summary),
         _charts(summary, "sensitivity", "Sensitivity"),
         Section("explorer", "Pair explorer", (explorer,), is_explorer=True),
         Section("limitations", "Limitations", points=tuple({**_LIMITS, **more_limits, **_LIMITS_OF_ALL}.items())),
         Section("glossary", "Glossary", words=_glossary()),
     ]
+
+
+def _reasons(summary: Mapping[str, Any]) -> list[Section]:
+    if summary["reasons"] is None:
+        return []
+    tables = [reason_tables.agreement_table(summary), reason_tables.declined_table(summary)]
+    facts = (("Measured from", f"{summary['reasons']['source']}."),)
+    return [_charts(summary, "reasons", "Reasons given", facts=facts, tables=tables)]
 
 
 def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:  # noqa: ANN401 - of `Section`
