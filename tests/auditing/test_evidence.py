@@ -168,15 +168,6 @@ def test_groups_without_a_triple_are_shown_as_such(rng):
     assert "not estimated" in tiny.estimate.note
 
 
-def test_shared_reasons_are_counted_pair_by_pair(biased):
-    result = biased[1]
-    own = np.argsort(result.attributions[result.pairs["person"]], axis=1, kind="stable")[:, :4]
-    other = np.argsort(result.match_attributions, axis=1, kind="stable")[:, :4]
-    shared = [len(set(a) & set(b)) / 4 for a, b in zip(own, other, strict=True)]
-    np.testing.assert_allclose(result.pairs["shared_reasons"], shared)
-    assert result.to_dict()["reasons"]["shared"] == pytest.approx(np.mean(shared))
-
-
 def test_a_separate_reference_gives_evidence_too():
     planted = eh.make_planted_bias(2000, 1.0, random_state=3)
     data = planted.dataset

@@ -104,7 +104,7 @@ SIDES = {  # of every statistic with a p-value: its table, what the summary has,
     "weights": (weight_table, lambda s: [r["estimate"] for r in s["evidence"]["weights"]], "p-value, two-sided", 2),
     "score gap": (score_gap_table, lambda s: _gaps(s), "p-value, two-sided", 2),
 }
-_EXCESSES = ("cec", "input_gap", "reasoning_gap", "regime_b", "reason_overlap")
+_EXCESSES = ("cec", "input_gap", "reasoning_gap", "regime_b", "reason_overlap", "rank_overlap")
 
 
 def _in_order(summary):

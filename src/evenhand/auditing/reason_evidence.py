@@ -21,4 +21,4 @@ class SharedReasons:
     def of(self, part: Triples) -> Selection:
         """Triples of three declined people."""
         rows = np.flatnonzero(~np.isnan(part.agreement[:, 0]))
-        return Selection(rows, 1 / part.n_declined[rows], part.controls[rows], part.agreement[rows])
+        return Selection(rows, 1 / part.n_declined[rows], part.agreement_control[rows], part.agreement[rows])

@@ -103,7 +103,7 @@ class AuditReference:
             )
             if settings.evidence
             else None,
-            reasons=ReasonReference.of(reason_map, settings.n_reasons, explainer, pool, settings.approval_threshold),
+            reasons=ReasonReference.of(reason_map, settings, explainer, pool),
         )
 
 

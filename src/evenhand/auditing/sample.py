@@ -226,13 +226,14 @@ def strongest_pairs(source: PairSource, n: int) -> pd.DataFrame:
     return kept
 
 
-def cases_of(source: PairSource, n: int, reason_of: Sequence[int]) -> pd.DataFrame:
+def cases_of(source: PairSource, n: int, reason_of: Sequence[int] = ()) -> pd.DataFrame:
     """The n pairs with the strongest evidence, a row for each feature: see `AuditResult.cases`.
 
-    `reason_of` has the code of each feature's reason.
+    `reason_of` has the code of each feature's reason; nothing where features have none.
     """
     pairs = strongest_pairs(source, n)
     found = source.explained(pairs)
+    reason_of = reason_of or [-1] * found.values.shape[1]
     ids = [column for column in ("person_id", "match_id") if column in pairs]
     parts = [
         pd.DataFrame(

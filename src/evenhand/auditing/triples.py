@@ -62,9 +62,10 @@ class Triples:
         How much longer unlike finances alone make the explanation: see `TripleScores`.
     input_gap, reasoning_gap
         Of the pair less those of the placebo pair.
-    agreement, n_declined
-        What the reasons of the pair have in common less what those of the placebo pair have, of shape (n, 2), NaN
-        unless all three are declined; number of the person's triples where it is known.
+    agreement, agreement_control, n_declined
+        What the reasons of the pair have in common less what those of the placebo pair have, and what unlike finances
+        alone would make of it, of shape (n, 2), NaN unless all three are declined; number of the person's triples where
+        they are known.
     is_same_decision, is_same_placebo_decision
         Whether the two of the pair, and of the placebo pair, have the same decision.
     contributions, weights
@@ -102,6 +103,7 @@ class Triples:
     input_gap: Floats
     reasoning_gap: Floats
     agreement: Floats
+    agreement_control: Floats
     n_declined: Ints
     is_same_decision: Bools
     is_same_placebo_decision: Bools
@@ -271,9 +273,9 @@ def compare_batch(
     means = {name: pairs.person_mean(values) for name, values in _by_person(scored).items()}
     usable = _is_usable(scored)
     units = people.identity.first_rows() + first_person
-    alike = np.where(usable[:, None, None], reasons.people.of_triples(reasons.pool, pairs), np.nan)
-    triples = _triples(people, points, pairs, scored, alike, usable, units, first_person, by, bucket)
-    n_agreement, agreement = agreement_sums(alike, pairs.person)
+    alike, unlike_finances = reasons.of_triples(pairs)
+    triples = _triples(people, points, pairs, scored, (alike, unlike_finances), usable, units, first_person, by, bucket)
+    n_agreement, agreement = agreement_sums(alike[usable], pairs.person[usable])
     known = np.isfinite(means["cec"])
     sums = EvidenceSums(
         n_triples=len(pairs),
@@ -362,7 +364,7 @@ def _triples(
     points: Floats,
     pairs: PlaceboPairs,
     scored: _Scores,
-    alike: Floats,
+    alike: tuple[Floats, Floats],
     usable: Bools,
     units: Ints,
     first_person: int,
@@ -376,7 +378,7 @@ def _triples(
     difference = scored.pair[kept] - scored.placebo[kept]
     limits = [*range(1, N_NEAR + 1), np.inf]
     within = [np.bincount(person, rank <= limit, minlength=len(people))[person] for limit in limits]
-    agreement = alike[kept, 0] - alike[kept, 1]
+    agreement = alike[0][kept, 0] - alike[0][kept, 1]
     declined = np.bincount(person, ~np.isnan(agreement[:, 0]), minlength=len(people))[person]
     return Triples(
         person=person + first_person,
@@ -403,6 +405,7 @@ def _triples(
         input_gap=difference[:, 1],
         reasoning_gap=difference[:, 2],
         agreement=agreement,
+        agreement_control=alike[1][kept],
         n_declined=declined.astype(np.int64),
         is_same_decision=scored.is_same_decision[kept],
         is_same_placebo_decision=scored.is_same_placebo_decision[kept],
