@@ -30,7 +30,7 @@ def rows_of(chart, field):
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_each_chart_is_one_view_with_a_description(data, name):
-    plain = drawing.specification(getattr(charts, name)(data))
+    plain = drawing.specification(CHARTS[name].draw(data))
     assert len(plain["description"]) > 30
     assert not {"facet", "hconcat", "vconcat", "concat", "repeat"} & set(plain)
     assert isinstance(plain["height"], int)

@@ -17,7 +17,7 @@ from scipy import special
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching import Pairs
-from evenhand.matching.placebos import PlaceboPairs
+from evenhand.matching.placebos import N_NEAR, PlaceboPairs
 from evenhand.metrics.excess import ExcessEstimate, excess_columns
 from evenhand.metrics.reason_codes import (
     ReasonCounts,
@@ -75,14 +75,15 @@ class PeopleReasons:
         return found
 
     def of_triples(self, pool: PeopleReasons, triples: PlaceboPairs) -> Floats:
-        """Agreement of each triple's pair and of its placebo pair, of shape (n_triples, 2, 2).
+        """Agreement of each near triple's pair and of its placebo pair, of shape (n_triples, 2, 2).
 
-        NaN unless all three people are declined, so that a pair and its placebo pair are always compared together.
+        NaN unless all three people are declined, so that a pair and its placebo pair are always compared together. With
+        farther triples the test alarms too often where groups depend on finances.
         """
         pair = self.agreement(triples.person, pool, triples.other)
         placebo = self.agreement(triples.person, pool, triples.own)
         found = np.stack([pair, placebo], axis=1)
-        found[np.isnan(found).any(axis=(1, 2))] = np.nan
+        found[np.isnan(found).any(axis=(1, 2)) | (triples.rank > N_NEAR)] = np.nan
         return found
 
 
@@ -132,7 +133,7 @@ class Reasons:
     n_reasons
         Most reasons of a person.
     source
-        Where the reasons come from, and what they are measured from, in words.
+        Where the reasons come from, and what they are measured from, in words that follow "They are".
     reference
         The group that the others are held against.
     declined, without_reason
@@ -279,7 +280,7 @@ def reasons_of_codes(
     pool: PeopleReasons | None = None,
     control: ArrayLike | None = None,
     reference: str | None = None,
-    source: str = "codes given in the data",
+    source: str = "codes that the data have",
 ) -> Reasons:
     """Frequency and agreement of reasons from codes, such as those of a lender's file.
 
@@ -301,7 +302,7 @@ def reasons_of_codes(
     reference
         The group that the others are held against; by default the one with the most people.
     source
-        Where the codes come from, in words.
+        Where the codes come from, in words that follow "They are".
 
     Raises
     ------

@@ -199,8 +199,8 @@ def regime_table(summary: Summary) -> Table:
 
 
 def plane_table(summary: Summary) -> Table:
-    """Flip rate, CEC score and shared reasons by group."""
-    cec, reasons = summary["cec"], summary["reasons"]
+    """Flip rate and CEC score by group."""
+    cec = summary["cec"]
     records = []
     for group, counts in _regime_counts(summary).items():
         total, is_all = sum(counts.values()), group == _EVERYONE
@@ -209,7 +209,6 @@ def plane_table(summary: Summary) -> Table:
                 "group": group,
                 "flips": summary["outcome"]["pfr"] if is_all else _share(counts["C"] + counts["D"], total),
                 "cec": cec["mean"] if is_all else cec["by_group"].get(group),
-                "shared": reasons["shared"] if is_all else reasons["by_group"].get(group),
                 "pairs": total,
             }
         )
@@ -217,7 +216,6 @@ def plane_table(summary: Summary) -> Table:
         text("group"),
         Column("flip rate", "share", "flips"),
         Column("mean CEC score", "number", "cec"),
-        Column("principal reasons shared", "share", "shared"),
         Column("pairs", "whole"),
     )
     return Table("Plane", "Decisions and reasoning of pairs", columns, records)

@@ -80,11 +80,10 @@ _PROSE = {
         "What the model decides, by group, without matching: the tables of a fair-lending file. Differences in "
         "outcomes can have many reasons and are no finding about reasoning, nor the other way round."
     ),
-    "reasons": (
-        "What an applicant with an unfavorable decision would be told: up to so many principal reasons, those that "
-        "pull the score down the most from the mean of the approved people of all groups. Shares by group do not hold "
-        "finances equal; the agreement of comparable people, over placebo pairs, does. Whether a notice is right or "
-        "complete is not judged here."
+    "reasons-given": (
+        "What applicants with an unfavorable decision would be told: up to {n_reasons} principal reasons. They are "
+        "{source}. Shares by group do not hold finances equal; what comparable people have in common, over placebo "
+        "pairs, does. Whether a notice is right or complete is not judged here."
     ),
     "sensitivity": (
         "The same question with other choices. A verdict that changes with a choice nobody can defend is not much "
@@ -207,11 +206,13 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
 
 
 def _reasons(summary: Mapping[str, Any]) -> list[Section]:
-    if summary["reasons"] is None:
+    found = summary["reasons"]
+    if found is None:
         return []
+    prose = _PROSE["reasons-given"].format(n_reasons=found["n_reasons"], source=found["source"])
     tables = [reason_tables.agreement_table(summary), reason_tables.declined_table(summary)]
-    facts = (("Measured from", f"{summary['reasons']['source']}."),)
-    return [_charts(summary, "reasons", "Reasons given", facts=facts, tables=tables)]
+    panels = panels_of(summary, "reasons-given")
+    return [Section("reasons-given", "Reasons given", (prose,), panels=panels, tables=tables)]
 
 
 def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:  # noqa: ANN401 - of `Section`

@@ -21,12 +21,12 @@ from evenhand.report.drawing import (
 )
 from evenhand.report.formatting import is_number
 
-__all__ = ["reasons"]
+__all__ = ["reason_rates"]
 
 _MOST_REASONS = 12
 
 
-def reasons(data: Mapping[str, Any]) -> alt.Chart:
+def reason_rates(data: Mapping[str, Any]) -> alt.Chart:
     """How often each reason is given to declined people of each group, with 95 % intervals; the most frequent first."""
     found = data["reasons"]
     rates = [

@@ -13,7 +13,7 @@ __all__ = ["NO_REASONS", "agreement_table", "declined_table", "rate_table"]
 Summary = Mapping[str, Any]
 
 NO_REASONS = "Not there: the audit has no reasons."
-_PLACES = {"first": "as the first reason", "any": "among all reasons"}
+_PLACES = {"first": "first", "any": "among all"}
 
 
 def _beside(key: str) -> Any:  # noqa: ANN401 - a function of the record
@@ -25,8 +25,8 @@ def rate_table(summary: Summary) -> Table:
     """How often each reason is given to the declined people of each group."""
     found = summary["reasons"]
     columns = (
-        Column("given", "text", lambda r: _PLACES[r["place"]]),
         text("reason"),
+        Column("given", "text", lambda r: _PLACES[r["place"]]),
         text("group"),
         Column("people", "whole", "n"),
         Column("declined", "whole", "n_people"),
@@ -38,8 +38,8 @@ def rate_table(summary: Summary) -> Table:
         flag(lambda r: significance_flag(r["p_value_holm"], "adjusted p-value")),
         Column("note", "long text", lambda r: "" if r["is_reference"] else r["difference"]["note"]),
     )
-    beside = f" beside {found['reference']}" if found else ""
-    caption = f"How often each reason is given to declined people of each group{beside}; finances are not held equal."
+    beside = f", beside {found['reference']}" if found else ""
+    caption = f"Reasons of declined people{beside}; finances are not held equal"
     highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"), FLAGGED]
     return Table("Reason rates", caption, columns, found["rates"] if found else [], highlights, _if_empty(summary))
 
@@ -47,7 +47,7 @@ def rate_table(summary: Summary) -> Table:
 def agreement_table(summary: Summary) -> Table:
     """What the reasons of comparable declined people have in common, over placebo pairs."""
     columns = (
-        text("measure", "words"),
+        Column("measure", "text", "words"),
         Column("pairs", "share", "compared"),
         Column("placebo pairs", "share", "placebo"),
         estimate("excess", lambda r: r["excess"] or "", "share"),
@@ -57,10 +57,7 @@ def agreement_table(summary: Summary) -> Table:
         Column("pairs in all", "whole", "n_pairs"),
         NOTE,
     )
-    caption = (
-        "What two comparable declined people of different groups have in common, beside placebo pairs of one group; "
-        "below 0, less than chance makes of any two people."
-    )
+    caption = "Reasons that two comparable declined people have in common; below 0, fewer than placebo pairs"
     return Table("Reason agreement", caption, columns, _agreement_records(summary["reasons"]), (), _if_empty(summary))
 
 
@@ -86,11 +83,23 @@ def declined_table(summary: Summary) -> Table:
     """Declined people of each group, and those without a reason."""
     found = summary["reasons"]
     records: list[Record] = [
-        {"group": group, "declined": n, "without": found["without_reason"][group], "note": found["note"]}
+        {
+            "group": group,
+            "declined": n,
+            "without": found["without_reason"][group],
+            "shared": found["by_group"].get(group),
+            "note": found["note"],
+        }
         for group, n in (found["declined"].items() if found else ())
     ]
-    columns = (text("group"), Column("declined", "whole"), Column("without a reason", "whole", "without"), NOTE)
-    caption = "Declined people, and those of them whom nothing pulls below the mean of approved people."
+    columns = (
+        text("group"),
+        Column("declined", "whole"),
+        Column("without a reason", "whole", "without"),
+        Column("shared with a declined match", "share", "shared"),
+        NOTE,
+    )
+    caption = "Declined people of each group"
     return Table("Declined", caption, columns, records, (), _if_empty(summary))
 
 

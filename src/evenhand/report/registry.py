@@ -294,9 +294,9 @@ _SECTIONS: dict[str, tuple[AuditChart, ...]] = {
         AuditChart(charts.sensitivity, "Nearer or fewer matches", _sensitivity, audit_tables.sensitivity_table),
         AuditChart(charts.thresholds, "Other consistency thresholds", _thresholds, audit_tables.threshold_table),
     ),
-    "reasons": (
+    "reasons-given": (
         AuditChart(
-            reason_charts.reasons, "Reasons of declined people", _reasons, reason_tables.rate_table, is_wide=True
+            reason_charts.reason_rates, "Reasons of declined people", _reasons, reason_tables.rate_table, is_wide=True
         ),
     ),
 }
