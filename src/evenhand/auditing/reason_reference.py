@@ -111,7 +111,7 @@ class BatchReasons:
         match's finances, less the same with the placebo's. Its mean is evidence of nothing but unlike neighbors.
         """
         alike = self.people.of_triples(self.pool, triples)
-        control = np.full((len(alike), 4), np.nan)
+        control = np.full((len(alike), 2), np.nan)
         rows = np.flatnonzero(~np.isnan(alike[:, 0, 0]))
         for start in range(0, len(rows), _BLOCK):
             block = rows[start : start + _BLOCK]
@@ -128,13 +128,10 @@ class BatchReasons:
         """
         me, codes = self.own.rows(person), self.people.codes[person]
         theirs = self.source.by_feature(me.with_inputs_of(self.source.pool.rows(row)))
-        own = self.source.by_feature(me.values)
-        moved = np.where(self.source.is_financial, theirs, own)
+        moved = np.where(self.source.is_financial, theirs, self.source.by_feature(me.values))
         changed = principal_reasons(self.source.reason_map.summed(moved), codes.shape[1])
-        shift = (moved - own).sum(axis=1)
         # Without a reason on either side, nothing in common.
-        alike = np.nan_to_num(np.column_stack([shared_share(codes, changed), rank_overlap(codes, changed)]))
-        return np.column_stack([alike, shift, np.abs(shift)])
+        return np.nan_to_num(np.column_stack([shared_share(codes, changed), rank_overlap(codes, changed)]))
 
 
 @dataclass(frozen=True, eq=False)
