@@ -20,13 +20,27 @@ from evenhand.metrics import (
     excess,
     outcomes,
     proxies,
+    reason_codes,
     regimes,
     related,
     roc,
     score_gap,
 )
 
-PUBLIC = (adjustment, cec, clustering, disparity, excess, outcomes, proxies, regimes, related, roc, score_gap)
+PUBLIC = (
+    adjustment,
+    cec,
+    clustering,
+    disparity,
+    excess,
+    outcomes,
+    proxies,
+    reason_codes,
+    regimes,
+    related,
+    roc,
+    score_gap,
+)
 HELPERS = {"checks", "estimate", "influence", "sharing", "weights"}
 NOT_METRICS = {"practical_significance", "smallest_row", "statistical_significance"}
 
@@ -289,6 +303,20 @@ OF_GROUPS = (ROWS, NAMES, CODES, TIMES)
 DRAWN_GROUPS, DRAWN_PEOPLE = {CODES: ("low", "high")}, (NAMES, UNITS)
 
 
+def principal(p, of="ig"):
+    """Principal reasons by the name of the column, so that an order of columns does not matter."""
+    codes = reason_codes.principal_reasons(getattr(p, of), 3)
+    return np.where(codes < 0, -1, np.array([ord(name) for name in p.columns])[codes])
+
+
+def reason_rates(p):
+    codes = reason_codes.principal_reasons(p.ig, 3)
+    counts = reason_codes.ReasonCounts.of(codes, p.group, len(p.columns), len(p.names))
+    reference = p.names[p.identity.index(0)]
+    found = reason_codes.reason_rates(counts, p.columns, p.names, reference)
+    return {(row.place, row.reason, p.identity[p.names.index(row.group)]): row for row in found}
+
+
 def pair_scores(p):
     """Scores of pairs, made of the four vectors that the kernel makes."""
     return cec.PairScores(*p.tensors, *map(torch.from_numpy, (p.X, p.inputs)))
@@ -308,7 +336,17 @@ CATALOG: dict[str, list[Entry]] = {
         Entry(lambda p: pair_scores(p).reasoning_gap, OF_PAIRS),
     ],
     "feature_contributions": [Entry(lambda p: cec.feature_contributions(*p.tensors), OF_PAIRS)],
-    "reason_overlap": [Entry(lambda p: cec.reason_overlap(*p.tensors, n_reasons=2), OF_PAIRS)],
+    "principal_reasons": [Entry(lambda p: {"codes": list(principal(p).T)}, OF_PAIRS)],
+    "pull_shares": [
+        Entry(
+            lambda p: list(reason_codes.pull_shares(p.ig, reason_codes.principal_reasons(p.ig, 3)).T),
+            OF_PAIRS,
+        )
+    ],
+    "compacted": [Entry(lambda p: list(reason_codes.compacted(principal(p)[:, ::-1]).T), OF_PAIRS)],
+    "shared_share": [Entry(lambda p: reason_codes.shared_share(principal(p), principal(p, "ig_match")), OF_PAIRS)],
+    "rank_overlap": [Entry(lambda p: reason_codes.rank_overlap(principal(p), principal(p, "ig_match")), OF_PAIRS)],
+    "reason_rates": [Entry(reason_rates, (ROWS, NAMES, CODES, COLUMNS, UNITS))],
     "assign_regimes": [Entry(lambda p: regimes.assign_regimes(p.y, p.decision, p.delta[:, 0]), (ROWS, TWICE))],
     "regime_shares": [
         Entry(lambda p: regimes.regime_shares(np.array(regimes.REGIMES)[2 * p.y + p.decision]), (ROWS, TWICE))

@@ -92,5 +92,5 @@ def test_a_stack_is_explained_as_its_members_are():
     for k in range(2):
         one = replace(explainer, model=DifferentiableModel(stack.member(k), "member"))
         ((_, alone),) = score_pairs(one, one.explain(x, cells), person, one.see(x, rows, cells))
-        for name in ("cec", "input_gap", "reasoning_gap", "contributions", "shared_reasons", "is_negligible"):
+        for name in ("cec", "input_gap", "reasoning_gap", "contributions", "is_negligible"):
             torch.testing.assert_close(getattr(together, name)[k], getattr(alone, name), atol=1e-6, rtol=1e-5)

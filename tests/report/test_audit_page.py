@@ -16,6 +16,7 @@ from evenhand.report.explorer import explorer_data, pairs_to_show
 from evenhand.report.finding_tables import finding_table, score_gap_table
 from evenhand.report.outcome_tables import gap_table, utility_table
 from evenhand.report.page import audit_page, audit_sections, key_metrics
+from evenhand.report.reason_tables import agreement_table
 from evenhand.report.registry import CHARTS
 from evenhand.report.tables import shown
 from evenhand.report.workbook import sheet_of
@@ -103,8 +104,14 @@ SIDES = {  # of every statistic with a p-value: its table, what the summary has,
     "features": (feature_table, lambda s: _in_order(s), "p-value, one-sided", 1),
     "weights": (weight_table, lambda s: [r["estimate"] for r in s["evidence"]["weights"]], "p-value, two-sided", 2),
     "score gap": (score_gap_table, lambda s: _gaps(s), "p-value, two-sided", 2),
+    "agreement": (agreement_table, lambda s: _fewer(s), "p-value, one-sided", 1),
 }
-_EXCESSES = ("cec", "input_gap", "reasoning_gap", "regime_b", "reason_overlap")
+_EXCESSES = ("cec", "input_gap", "reasoning_gap", "regime_b", "reason_overlap", "rank_overlap")
+
+
+def _fewer(summary):
+    """Excesses of what two people have in common, whose p-value is of no less than placebo pairs have."""
+    return [summary["evidence"][name] for name in ("reason_overlap", "rank_overlap")]
 
 
 def _in_order(summary):
@@ -135,6 +142,8 @@ def test_a_statistic_has_one_p_value_in_json_page_and_workbook(result, name):
         assert not on_page or on_page[k] == written(p)
         if not math.isnan(p) and one["standard_error"] > 0:
             ratio = one["value"] / one["standard_error"]
+            if one in _fewer(summary):
+                ratio = -ratio
             size = 2 * stats.t.sf(abs(ratio), one["df"]) if sides == 2 else stats.t.sf(ratio, one["df"])
             assert p == pytest.approx(size, rel=1e-9)
         elif one["standard_error"] == 0 and one["value"] == 0:

@@ -19,8 +19,10 @@ from evenhand.auditing.finished import FinishedBatches, Merged
 from evenhand.auditing.identities import fingerprint_of, shown_prints
 from evenhand.auditing.q_values import write_q_values
 from evenhand.auditing.quantiles import quantiles_of_parts, weighted_quantiles_of_parts
+from evenhand.auditing.reason_codes import Reasons
+from evenhand.auditing.reason_reference import BASELINE, NO_BASELINE
 from evenhand.auditing.reference import AuditReference
-from evenhand.auditing.reservations import reservations_of
+from evenhand.auditing.reservations import reservations_of, reservations_on_reasons
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairSource
 from evenhand.auditing.summary import Outcome, PairMetrics, Provenance
@@ -115,6 +117,8 @@ def assemble(
     reservations = reservations_of(
         sums, provenance, reference, matching, outcome.metrics, evidence, stacklevel=stacklevel
     )
+    reasons = _reasons(reference, sums, outcome.approvals.reference, evidence)
+    reservations += reservations_on_reasons(reasons, reference.reasons.reason_map, provenance.group_columns)
     return AuditResult(
         features=_feature_table(sums, columns, names, evidence),
         outcome=outcome,
@@ -129,7 +133,19 @@ def assemble(
         stream=stream,
         folder=folder,
         weighting=weighting,
+        reason_codes=None if weighting else reasons,  # shares of reasons know no sampling weights
     )
+
+
+def _reasons(reference: AuditReference, sums: AuditSums, reference_group: str, evidence: Evidence | None) -> Reasons:
+    """The reasons of declined people."""
+    given, groups = reference.reasons, reference.pool.groups.names
+    found = Reasons.of(sums.reasons, given.reason_map.names, groups, reference_group, given.n_reasons, BASELINE)
+    note = NO_BASELINE if given.explainer is None else found.note
+    found = replace(found, of_features=given.reason_map.of_feature, note=note)
+    if evidence is None:
+        return found
+    return found.with_placebos(evidence.agreement, evidence.reason_overlap, evidence.rank_overlap)
 
 
 def _matching(reference: AuditReference, batches: FinishedBatches, merged: Merged) -> MatchDiagnostics:

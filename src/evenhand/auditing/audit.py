@@ -80,6 +80,7 @@ def audit(
     regressions: bool = RegressionOptions.regressions,
     outcomes: Any = None,  # noqa: ANN401 - any table, or columns by name
     random_state: int = AuditOptions.random_state,
+    reason_map: Any = None,  # noqa: ANN401 - a path, a mapping or any table
     settings: AuditSettings | None = None,
     progress: bool = False,
 ) -> AuditResult:
@@ -154,8 +155,13 @@ def audit(
         none. They are not inputs of the model.
     random_state
         Seed of everything drawn at random.
+    reason_map
+        Which reason each feature stands for, where several share one: a mapping of features to reasons or of reasons to
+        lists of features, a table of two columns, or the path of either, TOML with a table ``[reasons]``. By default
+        each feature is its own reason.
     settings
-        Further choices: steps of integration, what the model's score is, orders and error of sampled Shapley values.
+        Further choices: steps of integration, what the model's score is, orders and error of sampled Shapley values,
+        number of reasons.
     progress
         Whether to show how far the audit is, once it takes more than two seconds, and how long attributions that are
         sampled will take.
@@ -191,6 +197,7 @@ def audit(
         evidence=evidence,
         limits=limits,
         random_state=random_state,
+        reason_map=reason_map,
     )
     audited = audited_model(model, options, table)
     table = audited.aligned(table)
@@ -415,6 +422,8 @@ def assembled(
             found.attributions,
             found.scored.match_attributions,
             explained_by_label(reference, people),
+            reason_table=output.reasons,
+            reason_codes=(found.reasons.people.codes, found.reasons.pool.codes),
         ),
         n_reference=None if pool is people else len(pool),
         hashes=hashes if pool is people else {**hashes, "reference": reference_hash(pool)},

@@ -17,6 +17,7 @@ from evenhand.auditing.identities import person_buckets
 from evenhand.auditing.options import Favorable
 from evenhand.auditing.pairs import ScoredPairs, score_batch_pairs
 from evenhand.auditing.people import People
+from evenhand.auditing.reason_reference import BatchReasons
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.sums import AuditSums, text_codes
 from evenhand.auditing.triples import BatchEvidence, compare_batch
@@ -56,6 +57,8 @@ class BatchFindings:
         The user's own ids of the people of the reference, if given.
     unit
         Of a score that is not a probability.
+    reasons
+        Principal reasons of the people, and what pairs have in common.
     """
 
     people: People
@@ -71,7 +74,8 @@ class BatchFindings:
     sums: AuditSums
     favorable: Favorable
     match_ids: NDArray[np.object_] | None
-    unit: str | None = None
+    unit: str | None
+    reasons: BatchReasons
 
     def pair_table(self) -> pd.DataFrame:
         """The table of pairs: see `AuditResult`. People are numbered from 0, and q-values are not known yet."""
@@ -103,7 +107,7 @@ class BatchFindings:
                 "input_gap": scored.input_gap,
                 "reasoning_gap": scored.reasoning_gap,
                 "regime": self.regime,
-                "shared_reasons": scored.shared_reasons,
+                "shared_reasons": self.reasons.agreement[:, 0],
                 "q_value": np.nan,
                 "is_negligible": scored.is_negligible,
                 **further,
@@ -156,16 +160,11 @@ def audit_batch(
     advance("scored")
     score: Floats = reference.model.probability(own.logit).cpu().numpy()
     decision = people.decided(score, reference.approval_threshold).astype(np.int64)
-    regime = np.full(len(pairs), None, dtype=object)
-    done = scored.is_scored
     match_decision = pool.decided(scored.match_score, reference.approval_threshold, pairs.match).astype(np.int64)
-    regime[done] = assign_regimes(
-        decision[pairs.person[done]],
-        match_decision[done],
-        scored.cec[done],
-        settings.consistency_threshold,
-    )
+    regime = _regimes(decision[pairs.person], match_decision, scored, settings.consistency_threshold)
     attributions = _joined_attributions(reference.model, own)
+    matches = np.where(scored.is_scored, pairs.match, -1)
+    reasons = reference.reasons.of_batch(people, decision, pairs.person, matches, is_pool=pool is people)
     evidence = None
     if reference.evidence is not None:
         evidence = compare_batch(
@@ -179,11 +178,12 @@ def audit_batch(
             max_distance=settings.max_distance,
             by={name: text_codes(values)[1] for name, values in by.items()},
             bucket=person_buckets(people, settings.financial_features),
+            reasons=reasons,
             compared=compared,
         )
     advance("compared")
     sums = AuditSums.of(
-        reference, people, own, score, decision, pairs, points, scored, regime, attributions, evidence, by
+        reference, people, own, score, decision, pairs, points, scored, regime, attributions, evidence, by, reasons
     )
     return BatchFindings(
         people,
@@ -200,6 +200,7 @@ def audit_batch(
         settings.favorable or "high",
         pool.ids,
         settings.unit,
+        reasons,
     )
 
 
@@ -225,6 +226,14 @@ def explained_by_label(reference: AuditReference, people: People) -> Callable[[]
 
 def _explained(explainer: Explainer, people: People) -> NDArray[np.float32]:
     return _joined_attributions(explainer.model, explainer.explain(people.x, people.labels))
+
+
+def _regimes(decision: Ints, match_decision: Ints, scored: ScoredPairs, threshold: float) -> NDArray[np.object_]:
+    """The regime of each pair; None without a score."""
+    done = scored.is_scored
+    regime = np.full(len(done), None, dtype=object)
+    regime[done] = assign_regimes(decision[done], match_decision[done], scored.cec[done], threshold)
+    return regime
 
 
 def _matched(reference: AuditReference, people: People, F: pd.DataFrame) -> Pairs:

@@ -33,7 +33,6 @@ EXCESSES = {
     "excess_balanced": ("balanced", "excess_balanced"),
     "weighing": ("reasoning_gap", "weighing"),
     "excess: input gap": ("input_gap", "excess: input gap"),
-    "excess: shared reasons": ("reason_overlap", "excess: shared reasons"),
     "excess: regime B": ("regime_b", ""),
 }
 """For each excess, where it lies in the evidence, and the name of its influences, if they are kept."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from evenhand.auditing.batch import BatchFindings, audit_batch
@@ -93,17 +94,17 @@ def _evidence(reference: AuditReference, found: BatchEvidence, against: str) -> 
     features = tuple(str(column) for column in reference.pool.table.columns)
     design = Design(features, reference.pool.groups.names, {}, settings.consistency_threshold)
     triples = InMemory(found.triples, len(reference.pool), sums.n_left_out)
-    main, (balanced,), (regime_b,) = estimate_excesses(
+    main, (balanced,), (shared, overlap), (regime_b,) = estimate_excesses(
         main_questions(triples, design), triples, torch.get_num_threads()
     )
     buckets = person_buckets(reference.pool, settings.financial_features)
     gaps, of_gaps = estimate_score_gaps(reference, triples, features, against, buckets)
     n = sums.compared or 1.0
     return Evidence(
-        *(main[0], balanced, main[1], main[2], regime_b, main[3]),
+        *(main[0], balanced, main[1], main[2], regime_b, shared, overlap),
         compared_mean=sums.compared_cec / n,
         placebo_mean=sums.placebo_cec / n,
-        placebo_overlap=sums.placebo_reasons / n,
+        agreement=np.full((2, 2), np.nan),
         splits=(),
         features=(),
         weights=(),

@@ -14,6 +14,8 @@ from evenhand.auditing.finished import FinishedBatches, Merged
 from evenhand.auditing.identities import person_buckets
 from evenhand.auditing.influences import Influences
 from evenhand.auditing.quantiles import quantiles_of_parts
+from evenhand.auditing.reason_codes import fewer_in_common
+from evenhand.auditing.reason_evidence import SharedReasons
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.score_gaps import ScoreGap, estimate_score_gaps
 from evenhand.auditing.triples import EvidenceSums, Triples
@@ -103,9 +105,12 @@ class Evidence:
 
     Attributes
     ----------
-    cec, balanced, input_gap, reasoning_gap, regime_b, reason_overlap
+    cec, balanced, input_gap, reasoning_gap, regime_b, reason_overlap, rank_overlap
         Excess over placebo pairs of each metric. `regime_b` is of the share in Regime B, `reason_overlap` of the share
-        of the four principal reasons that the two of a pair have in common (negative: less in common).
+        of the principal reasons that two declined people have in common, `rank_overlap` of their rank-biased overlap.
+        Of these two, negative is less in common, and the p-value is of no less in common than placebo pairs have.
+    agreement
+        Means of what the reasons of declined people have in common: see `EvidenceSums`.
     compared_mean, placebo_mean
         Mean CEC score of compared people's pairs and placebo pairs; people weigh equally. The excess is their
         difference, adjusted for what neighbors' unlike finances explain.
@@ -130,9 +135,10 @@ class Evidence:
     reasoning_gap: ExcessEstimate
     regime_b: ExcessEstimate
     reason_overlap: ExcessEstimate
+    rank_overlap: ExcessEstimate
     compared_mean: float
     placebo_mean: float
-    placebo_overlap: float
+    agreement: Floats
     splits: tuple[SplitExcess, ...]
     features: tuple[FeatureEvidence, ...]
     weights: tuple[WeightDifference, ...]
@@ -183,12 +189,11 @@ class Evidence:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        metrics = ("cec", "balanced", "input_gap", "reasoning_gap", "regime_b", "reason_overlap")
+        metrics = ("cec", "balanced", "input_gap", "reasoning_gap", "regime_b", "reason_overlap", "rank_overlap")
         return {
             **{name: asdict(getattr(self, name)) for name in metrics},
             "compared_mean": self.compared_mean,
             "placebo_mean": self.placebo_mean,
-            "placebo_reason_overlap": self.placebo_overlap,
             "n_triples": self.n_triples,
             "common_support": self.common_support,
             "without_support": self.without_support,
@@ -215,10 +220,10 @@ class _MainQuestion:
 
     @property
     def n_columns(self) -> int:
-        return 4 + self.n_features
+        return 3 + self.n_features
 
     def of(self, part: Triples) -> Selection:
-        scores = np.column_stack([part.cec - part.placebo_cec, part.input_gap, part.reasoning_gap, part.shared_reasons])
+        scores = np.column_stack([part.cec - part.placebo_cec, part.input_gap, part.reasoning_gap])
         return _selected(part, None, part.n_within[:, -1], part.controls, np.hstack([scores, part.contributions]))
 
 
@@ -421,8 +426,9 @@ def estimate_evidence(
         *(question for _, _, question in splits),
     ]
     answers = iter(estimate_excesses(questions, parts, n_threads))
-    cec, input_gap, reasoning_gap, overlap, *features = next(answers)
+    cec, input_gap, reasoning_gap, *features = next(answers)
     balanced = next(answers)[0]
+    reason_overlap, rank_overlap = map(fewer_in_common, next(answers))
     regime_b = next(answers)[0]
     by_threshold = tuple((t, next(answers)[0]) for t in _THRESHOLDS)
     weights = tuple(
@@ -439,10 +445,11 @@ def estimate_evidence(
         input_gap=input_gap,
         reasoning_gap=reasoning_gap,
         regime_b=regime_b,
-        reason_overlap=overlap,
+        reason_overlap=reason_overlap,
+        rank_overlap=rank_overlap,
         compared_mean=_ratio(sums.compared_cec, sums.compared),
         placebo_mean=_ratio(sums.placebo_cec, sums.compared),
-        placebo_overlap=_ratio(sums.placebo_reasons, sums.compared),
+        agreement=sums.agreement / sums.n_agreement if sums.n_agreement else np.full((2, 2), np.nan),
         splits=_adjusted([(split, value, next(answers)[0]) for split, value, _ in splits]),
         features=tuple(FeatureEvidence(n, e) for n, e in zip(design.features, features, strict=True)),
         weights=weights,
@@ -460,6 +467,7 @@ def main_questions(parts: Parts[Triples], design: Design) -> list[Question[Tripl
     return [
         _MainQuestion(len(design.features)),
         _Balanced(_values_present(parts, len(design.groups)).weights),
+        SharedReasons(),
         _RegimeB(design.consistency_threshold),
     ]
 
@@ -495,10 +503,14 @@ def gather_evidence(
 
 def excess_influences(triples: Parts[Triples], design: Design, buckets: Ints) -> dict[str, Floats]:
     """Influences of people on the excess and on weighing, by name."""
-    main, balanced, _ = main_questions(triples, design)
-    found = np.hstack(excess_influence([(main, 4), (balanced, 1)], triples, buckets))
-    names = ("excess", "excess: input gap", "weighing", "excess: shared reasons", "excess_balanced")
-    return dict(zip(names, found.T, strict=True)) if len(found.T) else {}
+    main, balanced, reasons, _ = main_questions(triples, design)
+    *found, of_reasons = excess_influence([(main, 3), (balanced, 1), (reasons, 1)], triples, buckets)
+    names = ("excess", "excess: input gap", "weighing", "excess_balanced")
+    both = np.hstack(found).T
+    return {
+        **(dict(zip(names, both, strict=True)) if len(both) else {}),
+        **dict.fromkeys(("excess: shared reasons",) if of_reasons.size else (), of_reasons.ravel()),
+    }
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,8 @@ class BatchOutput:
         Of the evidence; None without.
     screened, screened_groups
         Features and groups of the people who are screened for proxies.
+    reasons
+        Principal reasons, a row for each declined person.
     """
 
     record: BatchRecord
@@ -78,6 +80,7 @@ class BatchOutput:
     nulls: PairNulls | None = None
     screened: pd.DataFrame | None = None
     screened_groups: Ints | None = None
+    reasons: pd.DataFrame | None = None
 
     @classmethod
     def of(
@@ -124,6 +127,7 @@ class BatchOutput:
             nulls=nulls,
             screened=people.table.iloc[screened],
             screened_groups=people.groups.codes[screened],
+            reasons=found.reasons.table(people, row),
         )
 
 

@@ -51,6 +51,7 @@ def limited(result: AuditResult, scope: Scope) -> AuditResult:
         evidence=None if result.evidence is None else _evidence(result.evidence, scope),
         pair_metrics=_pair_metrics(result.pair_metrics, scope, source.pairs),
         source=source,
+        reason_codes=result.reason_codes if scope.attributions and scope.decisions else None,
         scope=scope,
     )
 
@@ -102,8 +103,8 @@ def _pair_metrics(metrics: PairMetrics, scope: Scope, pairs: pd.DataFrame) -> Pa
     if not scope.decisions:
         changes["flips"] = nan
     if not scope.attributions:
-        changes |= {"cec": nan, "cec_median": nan, "cec_p90": nan, "shared_reasons": nan, "n_negligible": 0}
-        changes |= {"cec_by_group": {}, "shared_reasons_by_group": {}}
+        changes |= {"cec": nan, "cec_median": nan, "cec_p90": nan, "n_negligible": 0}
+        changes["cec_by_group"] = {}
     return replace(metrics, **changes, distributions=_distributions(metrics.distributions, scope, pairs))
 
 
@@ -134,8 +135,8 @@ def _evidence(evidence: Evidence, scope: Scope) -> Evidence:
         gone += ["decision"]
     if not scope.attributions:
         nothing = _no_excess(lost["excess"])
-        changes |= dict.fromkeys(("cec", "balanced", "reason_overlap"), nothing)
-        changes |= dict.fromkeys(("compared_mean", "placebo_mean", "placebo_overlap"), nan)
+        changes |= dict.fromkeys(("cec", "balanced", "reason_overlap", "rank_overlap"), nothing)
+        changes |= {"compared_mean": nan, "placebo_mean": nan, "agreement": np.full((2, 2), nan)}
         changes |= dict.fromkeys(("splits", "features", "by_distance", "by_matches"), ())
     else:
         changes["splits"] = tuple(split for split in evidence.splits if split.split not in gone)

@@ -6,10 +6,11 @@ Nothing heavy is imported, so that the command line can show its help at once.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.exceptions import InvalidInputError
@@ -27,6 +28,7 @@ __all__ = [
     "Favorable",
     "FindingKey",
     "GivenOptions",
+    "ReasonMapLike",
     "RegressionOptions",
     "RoleOptions",
     "StreamOptions",
@@ -35,6 +37,7 @@ __all__ = [
 
 Engine = Literal["local", "dask"]
 Favorable = Literal["high", "low"]
+ReasonMapLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 FindingKey = Literal["score_gap", "inputs", "weighing", "excess"]
 """The four findings of an audit."""
 
@@ -63,6 +66,8 @@ class AuditSettings:
         Standard error of sampled attributions to stay below, as a share of their size.
     unit
         Of an outcome that is a value and not a probability, such as ``"percentage points"`` of a price.
+    n_reasons
+        Most reasons that a declined person is given: see `reason_map` of `audit`.
 
     Examples
     --------
@@ -90,9 +95,10 @@ class AuditSettings:
         default=None,
         metadata=_help("Unit of an outcome that is a value and not a probability, such as 'percentage points'."),
     )
+    n_reasons: int = field(default=4, metadata=_help("Most reasons that a declined person is given."))
 
     def __post_init__(self) -> None:
-        _check_counts(self, "n_steps", "n_permutations")
+        _check_counts(self, "n_steps", "n_permutations", "n_reasons")
         if not isinstance(self.sampling_error, (int, float)) or not 0 < self.sampling_error < 1:
             raise InvalidInputError(
                 f"{_named('sampling_error')} must be a number between 0 and 1, got {self.sampling_error!r}."
@@ -140,6 +146,13 @@ class AuditOptions(AuditSettings):
         metadata=_help(
             "Size up to which a finding is small to you: score_gap, inputs, weighing or excess, e.g. 'score_gap=0.1'; "
             "repeatable."
+        ),
+    )
+    reason_map: ReasonMapLike | None = field(
+        default=None,
+        metadata=_help(
+            "File that says which reason each feature stands for: TOML with a table [reasons], or a table of two "
+            "columns. By default each feature is its own reason."
         ),
     )
 

@@ -18,7 +18,7 @@ __all__ = ["ScoredPairs", "score_batch_pairs"]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-_METRICS = ("cec", "input_gap", "reasoning_gap", "shared_reasons")
+_METRICS = ("cec", "input_gap", "reasoning_gap")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,6 @@ class ScoredPairs:
     contributions: NDArray[np.float32]
     match_score: Floats
     match_attributions: NDArray[np.float32]
-    shared_reasons: Floats
 
     @property
     def is_scored(self) -> Bools:

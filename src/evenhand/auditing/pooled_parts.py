@@ -61,7 +61,7 @@ def pooled_evidence(
     adjusted = holm([gap.total.p_value for gap in gaps])
     means: dict[str, Any] = {
         name: float(np.mean([getattr(draw, name) for draw in draws]))
-        for name in ("compared_mean", "placebo_mean", "placebo_overlap", "common_support")
+        for name in ("compared_mean", "placebo_mean", "common_support")
     }
     return replace(
         first,
@@ -163,8 +163,7 @@ def _correlation(influences: Sequence[Floats | None]) -> Floats:
 def pooled_pairs(pairs: PairMetrics, draws: Sequence[PairMetrics], pooled: PooledDraws) -> PairMetrics:
     """Metrics of pairs with pooled regimes and means; counts, quantiles and histograms stay those of `pairs`."""
     means: dict[str, Any] = {
-        name: float(np.mean([getattr(draw, name) for draw in draws]))
-        for name in ("cec", "input_gap", "reasoning_gap", "shared_reasons")
+        name: float(np.mean([getattr(draw, name) for draw in draws])) for name in ("cec", "input_gap", "reasoning_gap")
     }
     return replace(pairs, **means, regimes={name: pooled[DrawKey(f"regime {name}")].value for name in REGIMES})
 

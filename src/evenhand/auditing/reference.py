@@ -12,9 +12,11 @@ import pandas as pd
 from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.options import AuditOptions, check_value
 from evenhand.auditing.people import People
+from evenhand.auditing.reason_reference import ReasonReference
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.triples import EvidenceReference
 from evenhand.exceptions import EvenhandWarning
+from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.matching import MatchReference
 from evenhand.matching.space import Missing
 from evenhand.models.dispatch import as_audited_model
@@ -48,6 +50,8 @@ class AuditReference:
         The same, indexed for placebo triples; None where no evidence is wanted.
     scope
         What can be found from what was given.
+    reasons
+        What the reasons of declined people are measured from.
     """
 
     model: AuditedModel
@@ -57,6 +61,7 @@ class AuditReference:
     matcher: MatchReference
     evidence: EvidenceReference | None
     scope: Scope
+    reasons: ReasonReference
 
     @property
     def approval_threshold(self) -> float:
@@ -72,6 +77,9 @@ class AuditReference:
         Without a `scope`, it is that of an audit with the model.
         """
         financial = list(settings.financial_features)
+        reason_map = ReasonMap.of(settings.reason_map, [str(column) for column in pool.table.columns])
+        if settings.reason_map is not None:
+            settings = replace(settings, reason_map=reason_map.to_dict())
         # A bare network refuses missing values anyway; a model with an encoder of its own has a place for them.
         missing: Missing = "indicator" if model.accepts_missing else "error"
         names = np.asarray(pool.groups.names)[pool.groups.codes]
@@ -108,6 +116,7 @@ class AuditReference:
             if settings.evidence
             else None,
             scope=scope or _scope_of_model(settings, pool),
+            reasons=ReasonReference.of(reason_map, settings, explainer, pool),
         )
 
 

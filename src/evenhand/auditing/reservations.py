@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from evenhand.auditing.associations import with_associations
 from evenhand.auditing.direction import is_wrong_way_round
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.people import People
+from evenhand.auditing.reason_codes import Reasons
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.summary import Provenance
@@ -20,11 +21,12 @@ from evenhand.exceptions import EvenhandWarning
 from evenhand.inputs.checking import check_table
 from evenhand.inputs.checking.groups import SMALL_GROUP
 from evenhand.inputs.checking.wording import few_sentences
+from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.outcomes import Metric
 from evenhand.metrics.roc import auc_interval
 
-__all__ = ["reservations_of"]
+__all__ = ["reservations_of", "reservations_on_reasons"]
 
 _LOW_COVERAGE = 0.9
 _LARGE_GAP = 0.05  # completeness gap, as a share of the logit's distance from the baseline's
@@ -147,9 +149,7 @@ def reservations_of(
     if small:
         shown = ", ".join(f"{name} ({n})" for name, n in small.items())
         other.append(f"Groups with fewer than {SMALL_GROUP} people, whose metrics are unstable: {shown}.")
-    protected = [
-        f for f in settings.financial_features if _PROTECTED_WORDS & set(f.lower().replace("-", "_").split("_"))
-    ]
+    protected = [feature for feature in settings.financial_features if _may_be_protected(feature)]
     if protected:
         other.append(f"Financial features that may be protected characteristics themselves: {', '.join(protected)}.")
     if reference.pool.decisions is not None and scope.outcome == "score":
@@ -166,6 +166,27 @@ def reservations_of(
     for message in grave:
         warnings.warn(message, EvenhandWarning, stacklevel=stacklevel)
     return grave + other
+
+
+def _may_be_protected(name: str) -> bool:
+    return bool(_PROTECTED_WORDS & set(name.lower().replace("-", "_").split("_")))
+
+
+def reservations_on_reasons(reasons: Reasons, reason_map: ReasonMap, group_columns: Sequence[str]) -> list[str]:
+    """Reasons that declined people are given and that rest on what must not be a reason."""
+    given = dict.fromkeys(row.reason for row in reasons.rates if row.place == "any")
+    found = [
+        f"{feature!r}" if feature == reason else f"{feature!r} ({reason})"
+        for reason in given
+        for feature in reason_map.members(reason)
+        if feature in group_columns or _may_be_protected(feature)
+    ]
+    if not found:
+        return []
+    return [
+        "Reasons of declined people rest on columns that reveal the group or may be protected characteristics "
+        f"themselves: {', '.join(found)}."
+    ]
 
 
 def _on_evidence(evidence: Evidence) -> Iterator[str]:

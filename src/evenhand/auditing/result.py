@@ -22,6 +22,7 @@ from evenhand.auditing.drawn_groups import DrawnGroups
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.findings import findings_of
 from evenhand.auditing.pack import write_pack
+from evenhand.auditing.reason_codes import Reasons
 from evenhand.auditing.regressions import Regressions
 from evenhand.auditing.sample import (
     MAX_PAIRS,
@@ -96,6 +97,8 @@ class AuditResult:
         Sampling weights of the people; None where there are none.
     drawn_groups
         Of groups known as probabilities: what is pooled over draws of them; None where groups are known.
+    reason_codes
+        Reasons of declined people: how often each is given to whom, and what comparable people have in common.
     """
 
     features: pd.DataFrame
@@ -115,6 +118,7 @@ class AuditResult:
     regressions: Regressions | None = None
     weighting: Weighting | None = None
     drawn_groups: DrawnGroups | None = None
+    reason_codes: Reasons | None = None
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -123,8 +127,8 @@ class AuditResult:
         Columns: person (row of the audited table), match (row of the reference, -1 where unmatched), distance, group,
         other_group, label (1 for the favorable outcome), score and match_score (the model's own probabilities),
         decision and match_decision (1 for favorable), cec, placebo_cec, input_gap, reasoning_gap, regime,
-        shared_reasons, q_value, is_negligible; with sampling weights, sample_weight, up to a common factor. A pair that
-        could not be scored has missing values.
+        shared_reasons (of two declined people), q_value, is_negligible; with sampling weights, sample_weight, up to a
+        common factor. A pair that could not be scored has missing values.
 
         Of a streamed audit all pairs are read from disk: for very many, read the files at `pairs_path` instead.
         """
@@ -135,6 +139,19 @@ class AuditResult:
     def pairs_path(self) -> Path | None:
         """Folder of the pair table of a streamed audit, a Parquet file for each batch; None for one in memory."""
         return None if self.folder is None else self.folder / "pairs"
+
+    def reasons(self) -> pd.DataFrame:
+        """The principal reasons of each declined person.
+
+        Returns
+        -------
+        Table with a row for each person with an unfavorable decision: person (row of the audited table), person_id
+        where ids were given, group, decision, reason_1, reason_2, ... (missing after the last) and share_1, share_2,
+        ..., the part of each in all that pulls the person's score below the baseline. Of a streamed audit it is read
+        from the Parquet files of the folder ``reasons``.
+        """
+        parts = list(self.source.reason_parts())
+        return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
     @cached_property
     def pairs_sample(self) -> PairSample:
@@ -200,10 +217,10 @@ class AuditResult:
         -------
         Table with a row for each pair and feature: person, match, group, other_group, q_value, cec, placebo_cec,
         score, match_score, feature, value, match_value, attribution, match_attribution, and reason and match_reason,
-        the place of the feature among the four that told most against the one and the other. Pairs of the lowest
-        `q_value` come first: the false-discovery rate of a list that ends with them.
+        the place of the feature's reason among the principal reasons of the one and the other, of those who were
+        declined. Pairs of the lowest `q_value` come first: the false-discovery rate of a list that ends with them.
         """
-        return cases_of(self.source, n)
+        return cases_of(self.source, n, () if self.reason_codes is None else self.reason_codes.of_features)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the pairs as plain data; a metric that could not be estimated is NaN with a note."""
@@ -215,11 +232,7 @@ class AuditResult:
             "data": asdict(self.provenance),
             "cec": self._cec(),
             "regimes": dict(pairs.regimes),
-            "reasons": {
-                "shared": pairs.shared_reasons,
-                "placebo_shared": math.nan if evidence is None else evidence.placebo_overlap,
-                "by_group": dict(pairs.shared_reasons_by_group),
-            },
+            "reasons": None if self.reason_codes is None else self.reason_codes.to_dict(),
             "outcome": {**self.outcome.to_dict(), "pfr": pairs.flips},
             "matching": self.matching.to_dict(),
             "features": self.features.to_dict("records"),
@@ -309,7 +322,10 @@ class AuditResult:
         """
         n_pairs = sum(len(part) for part in self.source.parts())
         pairs = self.pairs if n_pairs <= MAX_ROWS else strongest_pairs(self.source, MAX_ROWS)
-        write_workbook(self.to_dict(), path, pairs=pairs, n_left_out=n_pairs - len(pairs), cases=self.cases(50))
+        reasons = None if self.reason_codes is None else self.reasons()
+        write_workbook(
+            self.to_dict(), path, pairs=pairs, n_left_out=n_pairs - len(pairs), cases=self.cases(50), reasons=reasons
+        )
 
     def to_word(self, path: str | os.PathLike[str], *, template: str | os.PathLike[str] | None = None) -> None:
         """Write the audit as a memo in Word that can be edited, whole or not at all; needs the extra `word`.

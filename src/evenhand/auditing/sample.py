@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -11,7 +11,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.cec import N_REASONS
 from evenhand.system.hashing import person_hash
 
 __all__ = [
@@ -40,12 +39,16 @@ class ExplainedPairs:
         Columns of the person and of the match, a row per pair.
     attributions, match_attributions
         By feature, of shape (n_pairs, n_features), both from the person's baseline.
+    reasons, match_reasons
+        Codes of the principal reasons of both, of shape (n_pairs, k), -1 for none.
     """
 
     values: pd.DataFrame
     match_values: pd.DataFrame
     attributions: NDArray[np.float32]
     match_attributions: NDArray[np.float32]
+    reasons: NDArray[np.int64]
+    match_reasons: NDArray[np.int64]
 
 
 class PairSource(Protocol):
@@ -59,6 +62,9 @@ class PairSource(Protocol):
 
     def explained(self, pairs: pd.DataFrame) -> ExplainedPairs:
         """Values and attributions of some rows of the parts."""
+
+    def reason_parts(self) -> Iterator[pd.DataFrame]:
+        """The table of principal reasons in parts, in order of person."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +82,9 @@ class PairsInMemory:
         (n_pairs, n_features).
     explain_by_label
         Explains the audited people again, from the mean of their label alone; None where there is no model to ask.
+    reason_table, reason_codes
+        Principal reasons: a row for each declined person; and as codes, of everyone and of the people they were matched
+        in. None where there are none.
     """
 
     pairs: pd.DataFrame
@@ -84,6 +93,8 @@ class PairsInMemory:
     attributions: NDArray[np.float32]
     match_attributions: NDArray[np.float32]
     explain_by_label: Callable[[], NDArray[np.float32]] | None = None
+    reason_table: pd.DataFrame | None = None
+    reason_codes: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def parts(self) -> Iterator[pd.DataFrame]:
         """The pair table, whole."""
@@ -101,7 +112,17 @@ class PairsInMemory:
             match_values=self.reference_table.iloc[match].reset_index(drop=True),
             attributions=self.attributions[person],
             match_attributions=self.match_attributions[pairs.index.to_numpy()],
+            reasons=self._codes(0, person),
+            match_reasons=self._codes(1, match),
         )
+
+    def _codes(self, side: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        none = np.zeros((len(rows), 0), dtype=np.int64)
+        return none if self.reason_codes is None else self.reason_codes[side][rows]
+
+    def reason_parts(self) -> Iterator[pd.DataFrame]:
+        """The table of reasons, whole."""
+        yield pd.DataFrame() if self.reason_table is None else self.reason_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +137,8 @@ class PairSample:
         Columns of the person and of the match, a row per sampled pair.
     attributions, match_attributions
         By feature, of shape (n_sampled, n_features), both from the person's baseline.
+    reasons, match_reasons
+        Codes of the principal reasons of both, of shape (n_sampled, k), -1 for none.
     n_pairs, n_scored
         Pairs of the audit, and those with a score: the sample is drawn from the latter.
     n_strongest
@@ -129,6 +152,8 @@ class PairSample:
     match_values: pd.DataFrame
     attributions: NDArray[np.float32]
     match_attributions: NDArray[np.float32]
+    reasons: NDArray[np.int64]
+    match_reasons: NDArray[np.int64]
     n_pairs: int
     n_scored: int
     n_strongest: int
@@ -201,10 +226,14 @@ def strongest_pairs(source: PairSource, n: int) -> pd.DataFrame:
     return kept
 
 
-def cases_of(source: PairSource, n: int) -> pd.DataFrame:
-    """The n pairs with the strongest evidence, a row for each feature: see `AuditResult.cases`."""
+def cases_of(source: PairSource, n: int, reason_of: Sequence[int] = ()) -> pd.DataFrame:
+    """The n pairs with the strongest evidence, a row for each feature: see `AuditResult.cases`.
+
+    `reason_of` has the code of each feature's reason; nothing where features have none.
+    """
     pairs = strongest_pairs(source, n)
     found = source.explained(pairs)
+    reason_of = reason_of or [-1] * found.values.shape[1]
     ids = [column for column in ("person_id", "match_id") if column in pairs]
     parts = [
         pd.DataFrame(
@@ -215,8 +244,8 @@ def cases_of(source: PairSource, n: int) -> pd.DataFrame:
                 "match_value": found.match_values.iloc[k].astype(object).to_numpy(),
                 "attribution": found.attributions[k],
                 "match_attribution": found.match_attributions[k],
-                "reason": _reason_places(found.attributions[k]),
-                "match_reason": _reason_places(found.match_attributions[k]),
+                "reason": _reason_places(found.reasons[k], reason_of),
+                "match_reason": _reason_places(found.match_reasons[k], reason_of),
             }
         )
         for k, (_, pair) in enumerate(pairs.iterrows())
@@ -260,12 +289,10 @@ def _order_of_rows(pairs: pd.DataFrame) -> NDArray[np.intp]:
     return rank
 
 
-def _reason_places(attributions: NDArray[np.float32]) -> list[int | None]:
-    """Place of each feature among the principal reasons, from 1; None for one that is not."""
-    places: list[int | None] = [None] * len(attributions)
-    for place, feature in enumerate(np.argsort(attributions, kind="stable")[:N_REASONS], start=1):
-        places[feature] = place
-    return places
+def _reason_places(codes: NDArray[np.int64], reason_of: Sequence[int]) -> list[int | None]:
+    """Place of each feature's reason among the principal ones, from 1; None for one that is not."""
+    place_of = {int(code): place for place, code in enumerate(codes, start=1) if code >= 0}
+    return [place_of.get(code) for code in reason_of]
 
 
 def _how(n: int, n_strongest: int, n_scored: int, random_state: int) -> str:

@@ -133,11 +133,11 @@ class PairMetrics:
 
     Attributes
     ----------
-    cec, input_gap, reasoning_gap, shared_reasons
+    cec, input_gap, reasoning_gap
         Means; NaN where no pair was scored.
     cec_median, cec_p90
         Quantiles of the CEC score.
-    cec_by_group, shared_reasons_by_group
+    cec_by_group
         Means by group of the person, in order of the groups' names.
     regimes
         Share of pairs in each regime.
@@ -154,9 +154,7 @@ class PairMetrics:
     cec_p90: float
     input_gap: float
     reasoning_gap: float
-    shared_reasons: float
     cec_by_group: Mapping[str, float]
-    shared_reasons_by_group: Mapping[str, float]
     regimes: Mapping[str, float]
     distributions: Mapping[str, Any]
     flips: float = math.nan
@@ -177,7 +175,7 @@ class PairMetrics:
             Histograms of the pairs.
         """
         n, total = int(sums.n_scored.sum()), float(sums.scored.sum())
-        means = (sums.pair_means.sum(axis=0) / total).tolist() if n else [math.nan] * 4
+        means = (sums.pair_means.sum(axis=0) / total).tolist() if n else [math.nan] * 3
         regimes = (sums.regimes.sum(axis=0) / total).tolist() if n else [math.nan] * len(REGIMES)
         present = [code for code in np.argsort(names) if sums.n_scored[code]]
         by_group = {names[code]: (sums.pair_means[code] / sums.scored[code]).tolist() for code in present}
@@ -189,9 +187,7 @@ class PairMetrics:
             cec_p90=quantiles[1],
             input_gap=means[1],
             reasoning_gap=means[2],
-            shared_reasons=means[3],
             cec_by_group={name: group[0] for name, group in by_group.items()},
-            shared_reasons_by_group={name: group[3] for name, group in by_group.items()},
             regimes=dict(zip(REGIMES, regimes, strict=True)),
             distributions=distributions,
             flips=regimes[2] + regimes[3],

@@ -13,6 +13,8 @@ from evenhand.attribution import Explanation
 from evenhand.auditing.identities import people_prints
 from evenhand.auditing.pairs import ScoredPairs
 from evenhand.auditing.people import People
+from evenhand.auditing.reason_codes import ReasonSums
+from evenhand.auditing.reason_reference import BatchReasons
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.triples import BatchEvidence, EvidenceSums
 from evenhand.matching import MatchSums, Pairs
@@ -24,7 +26,7 @@ __all__ = ["AuditSums", "ScoreCounts", "text_codes"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_MEANS = ("cec", "input_gap", "reasoning_gap", "shared_reasons")
+_MEANS = ("cec", "input_gap", "reasoning_gap")
 _MOST_VALUES = 50  # a column with more is no category that could reveal the group
 _MOST_SCORES = 1 << 20
 _STEPS_PER_LOGIT = 1 << 14
@@ -134,8 +136,8 @@ class AuditSums:
     weights
         Of each group, people who are counted, and sums of their weights and of the squares of those, of shape (G, 3).
     n_scored, scored, pair_means
-        Scored pairs of each group who are counted, the sum of their weights, and weighted sums of their cec, input gap,
-        reasoning gap and shared reasons, of shape (G, 4).
+        Scored pairs of each group who are counted, the sum of their weights, and weighted sums of their cec, input gap
+        and reasoning gap, of shape (G, 3).
     regimes
         Weight of the pairs of each group and regime, of shape (G, 4).
     n_negligible, contributions
@@ -154,6 +156,8 @@ class AuditSums:
         How attributions were computed.
     prints
         What tells whether two audits are of the same people: see `auditing.identities.people_prints`.
+    reasons
+        Of declined people.
     """
 
     n_people: Ints
@@ -177,6 +181,7 @@ class AuditSums:
     evidence: EvidenceSums | None
     attribution_method: str
     prints: NDArray[np.uint64]
+    reasons: ReasonSums
 
     @classmethod
     def of(
@@ -193,6 +198,7 @@ class AuditSums:
         attributions: NDArray[np.float32],
         evidence: BatchEvidence | None,
         by: Mapping[str, NDArray[np.str_]],
+        reasons: BatchReasons,
     ) -> AuditSums:
         """The sums of a batch."""
         codes, n_groups = people.groups.codes, len(people.groups.names)
@@ -230,6 +236,7 @@ class AuditSums:
             evidence=None if evidence is None else evidence.sums,
             attribution_method=own.method,
             prints=people_prints(people),
+            reasons=reasons.sums(people.groups, pairs.person),
         )
 
     def __add__(self, other: AuditSums) -> AuditSums:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.auditing.people import People
+from evenhand.auditing.reason_codes import agreement_sums
+from evenhand.auditing.reason_reference import BatchReasons
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS, PlaceboPairs, PlaceboReference
 from evenhand.metrics.cec import PairScores
 from evenhand.models.explaining import Explainer, HalvedExplainer
@@ -58,8 +60,12 @@ class Triples:
         CEC scores of pair and placebo pair, and what unlike finances alone would give.
     stretch
         How much longer unlike finances alone make the explanation: see `TripleScores`.
-    input_gap, reasoning_gap, shared_reasons
+    input_gap, reasoning_gap
         Of the pair less those of the placebo pair.
+    agreement, agreement_control, n_declined
+        What the reasons of the pair have in common less what those of the placebo pair have, and what unlike finances
+        alone would make of it, of shape (n, 2), NaN unless all three are declined; number of the person's triples where
+        they are known.
     is_same_decision, is_same_placebo_decision
         Whether the two of the pair, and of the placebo pair, have the same decision.
     contributions, weights
@@ -99,7 +105,9 @@ class Triples:
     stretch: Floats
     input_gap: Floats
     reasoning_gap: Floats
-    shared_reasons: Floats
+    agreement: Floats
+    agreement_control: Floats
+    n_declined: Ints
     is_same_decision: Bools
     is_same_placebo_decision: Bools
     contributions: NDArray[np.float32]
@@ -133,8 +141,11 @@ class EvidenceSums:
     ----------
     n_repeated
         Rows that are a person who has a further row, in the batch or in the reference.
-    compared, compared_cec, placebo_cec, placebo_reasons
-        Sums of the weights of those compared, and weighted sums of their means over triples.
+    compared, compared_cec, placebo_cec
+        Sum of the weights of those compared, and weighted sums of their means over triples.
+    n_agreement, agreement
+        People with a triple of three declined people, and the sum over them of what reasons have in common: of pairs,
+        then of placebo pairs, of shape (2, 2).
     """
 
     n_triples: int
@@ -145,7 +156,8 @@ class EvidenceSums:
     compared: float
     compared_cec: float
     placebo_cec: float
-    placebo_reasons: float
+    n_agreement: int
+    agreement: Floats
     without_support: Mapping[str, int]
 
     def __add__(self, other: EvidenceSums) -> EvidenceSums:
@@ -237,6 +249,7 @@ def compare_batch(
     max_distance: float | None,
     by: Mapping[str, Ints],
     bucket: Ints,
+    reasons: BatchReasons,
     compared: Ints | None = None,
 ) -> BatchEvidence:
     """Compare a batch of people with the reference.
@@ -257,6 +270,8 @@ def compare_batch(
         Columns of the batch to split by, as codes.
     bucket
         Of each person of the batch.
+    reasons
+        Principal reasons of the batch and of the pool.
     compared
         Rows of the batch to compare; None for all.
     """
@@ -270,7 +285,9 @@ def compare_batch(
     means = {name: pairs.person_mean(within[0] * values) for name, values in _by_person(scored).items()}
     usable = _is_usable(scored)
     units = people.identity.first_rows() + first_person
-    triples = _triples(people, points, pairs, scored, usable, units, first_person, by, bucket, within)
+    alike = reasons.of_triples(pairs)
+    triples = _triples(people, points, pairs, scored, alike, usable, units, first_person, by, bucket, within)
+    n_agreement, agreement = agreement_sums(alike[0][usable], pairs.person[usable])
     known = np.isfinite(means["cec"])
     weight = np.broadcast_to(people.weight[:, None], known.shape)[known]
     sums = EvidenceSums(
@@ -282,7 +299,8 @@ def compare_batch(
         compared=float(weight.sum()),
         compared_cec=float((weight * means["cec"][known]).sum()),
         placebo_cec=float((weight * means["placebo_cec"][known]).sum()),
-        placebo_reasons=float((weight * means["placebo_reasons"][known]).sum()),
+        n_agreement=n_agreement,
+        agreement=agreement,
         without_support=pairs.without_support,
     )
     return BatchEvidence(triples, sums, means["placebo_cec"], means["over_gap"], means["placebo_over_gap"])
@@ -321,7 +339,7 @@ def _compared_people(
 class _Scores:
     """Metrics of every triple: pair, placebo pair, and what unlike finances alone would give.
 
-    The columns of `pair` and `placebo` are cec, input gap, reasoning gap and shared reasons.
+    The columns of `pair` and `placebo` are cec, input gap and reasoning gap.
     """
 
     pair: Floats
@@ -342,7 +360,6 @@ def _by_person(scored: _Scores) -> dict[str, Floats]:
     return {
         "cec": scored.pair[:, 0],
         "placebo_cec": scored.placebo[:, 0],
-        "placebo_reasons": scored.placebo[:, 3],
         # What a pair's score has over its financial gap is compared with the same of placebo pairs of the cell.
         "over_gap": scored.pair[:, 0] - scored.gap,
         "placebo_over_gap": scored.placebo[:, 0] - scored.placebo_gap,
@@ -360,6 +377,7 @@ def _triples(
     points: Floats,
     pairs: PlaceboPairs,
     scored: _Scores,
+    alike: tuple[Floats, Floats],
     usable: Bools,
     units: Ints,
     first_person: int,
@@ -375,6 +393,8 @@ def _triples(
     limits = [*range(1, N_NEAR + 1), np.inf]
     n_within = [np.bincount(person, rank <= limit, minlength=len(people))[person] for limit in limits]
     of_triple, of_pair = (people.weight[person] * values[kept] for values in within)
+    agreement = alike[0][kept, 0] - alike[0][kept, 1]
+    declined = np.bincount(person, ~np.isnan(agreement[:, 0]), minlength=len(people))[person]
     return Triples(
         person=person + first_person,
         unit=units[person],
@@ -399,7 +419,9 @@ def _triples(
         stretch=scored.stretch[kept],
         input_gap=difference[:, 1],
         reasoning_gap=difference[:, 2],
-        shared_reasons=difference[:, 3],
+        agreement=agreement,
+        agreement_control=alike[1][kept],
+        n_declined=declined.astype(np.int64),
         is_same_decision=scored.is_same_decision[kept],
         is_same_placebo_decision=scored.is_same_placebo_decision[kept],
         contributions=scored.contributions[kept],
@@ -458,8 +480,8 @@ def _scored(
         )
     )
     result = _Scores(
-        pair=np.empty((n, 4)),
-        placebo=np.empty((n, 4)),
+        pair=np.empty((n, 3)),
+        placebo=np.empty((n, 3)),
         gap=np.empty(n),
         placebo_gap=np.empty(n),
         stretch=np.empty(n),
@@ -501,7 +523,7 @@ def _score_gaps(
 
 
 def _columns(scores: PairScores) -> Floats:
-    found = (scores.cec, scores.input_gap, scores.reasoning_gap, scores.shared_reasons)
+    found = (scores.cec, scores.input_gap, scores.reasoning_gap)
     columns: Floats = torch.stack(found, dim=1).cpu().numpy()
     return columns
 

@@ -25,6 +25,7 @@ from evenhand.inputs.checking.unfit import without_unfit
 from evenhand.inputs.fingerprints import fingerprint_file
 from evenhand.inputs.group_probabilities import GroupProbabilities
 from evenhand.inputs.read_options import ReadOptions
+from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.roles import Columns, Rows
 from evenhand.inputs.splitting import sample_people, split_people
 from evenhand.inputs.tables import open_table, typed
@@ -350,6 +351,7 @@ def _fit_and_audit(
     outcomes: pd.DataFrame | None = None,
     sample_weight: np.ndarray[Any, Any] | None = None,
 ) -> AuditResult:
+    ReasonMap.of(options.get("reason_map"), [str(name) for name in X.columns])  # refused before a network is fitted
     is_probable = isinstance(group, GroupProbabilities)
     labels, groups = as_labels(y, len(X)), group.likeliest if is_probable else as_groups(group, len(X))
     random_state = options["random_state"]

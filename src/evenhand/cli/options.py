@@ -27,7 +27,13 @@ __all__ = [
     "settings_in",
 ]
 
-ALIASES = {"financial": "financial_features", "limit": "limits", "decision": "decisions", "id": "ids"}
+ALIASES = {
+    "financial": "financial_features",
+    "limit": "limits",
+    "decision": "decisions",
+    "id": "ids",
+    "reasons": "reason_map",
+}
 """Short names of options."""
 
 _KINDS: dict[str, type] = {
@@ -41,6 +47,7 @@ _KINDS: dict[str, type] = {
 }
 _COMMAND_LINE_ONLY = {"trust_pickle"}  # a file that came with the data must not grant it
 _REPEATABLE = {"fail_on", "limits"}
+_OR_TABLE = {"reason_map"}  # a text, or in TOML a table in its place
 
 Plan = TypeVar("Plan")
 
@@ -264,7 +271,8 @@ def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
                 f"--{key.replace('_', '-')}."
             )
         # TOML has no word for nothing: an empty text is none.
-        values[name] = None if value == "" and name in optional else _toml_value(path, key, value, kinds[name])
+        kind = dict if name in _OR_TABLE and isinstance(value, dict) else kinds[name]
+        values[name] = None if value == "" and name in optional else _toml_value(path, key, value, kind)
     return plan(**values)
 
 

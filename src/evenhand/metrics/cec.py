@@ -17,11 +17,9 @@ from evenhand.exceptions import InvalidInputError
 
 __all__ = [
     "NEGLIGIBLE_NORM",
-    "N_REASONS",
     "PairScores",
     "cec_scores",
     "feature_contributions",
-    "reason_overlap",
     "squared_cec",
     "unit_vectors",
 ]
@@ -44,10 +42,6 @@ def squared_cec(attributions: Tensor, match_attributions: Tensor) -> Tensor:
     """Square of the CEC score of each pair, of shape (...,); smooth at zero, so this is what training averages."""
     difference = unit_vectors(attributions) - unit_vectors(match_attributions)
     return difference.square().sum(-1) / 4
-
-
-# Notices of adverse action name up to four principal reasons.
-N_REASONS = 4
 
 
 @overload
@@ -152,34 +146,9 @@ class PairScores:
         return feature_contributions(self.own, self.other)
 
     @property
-    def shared_reasons(self) -> Tensor:
-        """Share of the principal reasons that the two have in common."""
-        return reason_overlap(self.own, self.other)
-
-    @property
     def is_negligible(self) -> Tensor:
         """Whether either attribution is too short to have a direction."""
         return torch.minimum(self.own.norm(dim=-1), self.other.norm(dim=-1)) < NEGLIGIBLE_NORM
-
-
-def reason_overlap(attributions: Tensor, match_attributions: Tensor, n_reasons: int = N_REASONS) -> Tensor:
-    """Share of the principal reasons that the two of a pair have in common, of shape (..., n), from 0 to 1.
-
-    The principal reasons are the features whose attributions are lowest: those that told most against the person.
-
-    Examples
-    --------
-    >>> first, second = torch.tensor([[-3.0, -2.0, 1.0]]), torch.tensor([[-3.0, 1.0, -2.0]])
-    >>> reason_overlap(first, second, n_reasons=2).item()
-    0.5
-    """
-
-    def reasons(values: Tensor) -> Tensor:
-        lowest = values.topk(min(n_reasons, values.shape[-1]), dim=-1, largest=False).indices
-        return torch.zeros_like(values, dtype=torch.bool).scatter_(-1, lowest, True)
-
-    first, second = reasons(attributions), reasons(match_attributions)
-    return (first & second).sum(-1) / first.sum(-1)
 
 
 def _check_shapes(first: tuple[int, ...], second: tuple[int, ...]) -> None:

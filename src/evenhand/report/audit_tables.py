@@ -154,8 +154,8 @@ def regime_table(summary: Summary) -> Table:
 
 
 def plane_table(summary: Summary) -> Table:
-    """Flip rate, CEC score and shared reasons by group."""
-    cec, reasons = summary["cec"], summary["reasons"]
+    """Flip rate and CEC score by group."""
+    cec = summary["cec"]
     records = []
     for group, counts in _regime_counts(summary).items():
         total, is_all = sum(counts.values()), group == _EVERYONE
@@ -164,7 +164,6 @@ def plane_table(summary: Summary) -> Table:
                 "group": group,
                 "flips": summary["outcome"]["pfr"] if is_all else _share(counts["C"] + counts["D"], total),
                 "cec": cec["mean"] if is_all else cec["by_group"].get(group),
-                "shared": reasons["shared"] if is_all else reasons["by_group"].get(group),
                 "pairs": total,
             }
         )
@@ -172,7 +171,6 @@ def plane_table(summary: Summary) -> Table:
         text("group"),
         Column("flip rate", "share", "flips"),
         Column("mean CEC score", "number", "cec"),
-        Column("principal reasons shared", "share", "shared"),
         Column("pairs", "whole"),
     )
     return Table("Plane", "Decisions and reasoning of pairs", columns, records, needs=("regimes",))
@@ -236,7 +234,8 @@ _EXCESS_WORDS = {
     "input_gap": "input gap",
     "reasoning_gap": "reasoning gap",
     "regime_b": "share in Regime B (a description, not a test)",
-    "reason_overlap": "shared principal reasons (below 0: fewer in common)",
+    "reason_overlap": "shared principal reasons of declined people (below 0: fewer in common)",
+    "rank_overlap": "rank-biased overlap of their reasons (below 0: less alike)",
 }
 _EXCESS_NEEDS = {"input_gap": ("weighing",), "reasoning_gap": ("weighing",), "regime_b": ("regimes",)}
 _CHOICES: dict[str, tuple[str, Callable[[Any], str]]] = {

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.metrics.cec import N_REASONS
 from evenhand.report.formatting import shortened
 
 __all__ = ["explorer_data", "pairs_to_show"]
@@ -50,7 +49,9 @@ def explorer_data(data: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[st
     financial = set(map(str, data["settings"]["financial_features"]))
     return {
         "threshold": data["settings"]["consistency_threshold"],
-        "n_reasons": N_REASONS,
+        "reason_of": [] if data["reasons"] is None else list(data["reasons"]["of_features"]),
+        "reasons": sample["reasons"].tolist(),
+        "match_reasons": sample["match_reasons"].tolist(),
         "n_strongest": sample["n_strongest"],
         "groups": [shortened(name, _LONGEST_VALUE) for name in groups],
         "features": [shortened(name, _LONGEST_VALUE) for name in sample["values"].columns],

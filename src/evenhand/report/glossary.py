@@ -48,6 +48,9 @@ GLOSSARY: dict[str, str] = {
     "standardized difference": "A difference of means in units of the standard deviation.",
     "coverage": "How often a person has a match in another group.",
     "common support": "How often a pair has a placebo pair too.",
-    "principal reasons": "The four features that told most against a person.",
+    "principal reasons": (
+        "What pulls the score of a declined person down the most, measured from the mean of approved people; features "
+        "that share a reason are added up."
+    ),
     "empty cell": "A metric that could not be estimated; the note beside it says why.",
 }

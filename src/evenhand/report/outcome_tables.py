@@ -41,7 +41,6 @@ def group_table(summary: Summary) -> Table:
         Column("false positive rate", "share", "false_positive_rate"),
         Column("AUC", "number", "auc"),
         Column("CEC score, mean", "number", lambda r: summary["cec"]["by_group"].get(r["group"])),
-        Column("shared reasons, mean", "share", lambda r: summary["reasons"]["by_group"].get(r["group"])),
         Column("note", "long text", note),
     )
     caption = "Decisions, errors and reasoning of each group."

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenhand.report import audit_tables, calibration, drawn_tables, finding_tables, outcome_tables, regressions
+from evenhand.report import (
+    audit_tables,
+    calibration,
+    drawn_tables,
+    finding_tables,
+    outcome_tables,
+    reason_tables,
+    regressions,
+)
 from evenhand.report.explorer import explorer_data
 from evenhand.report.formatting import count, decimal, estimate_interval, is_number, percent, shortened
 from evenhand.report.frame import Finding, KeyMetric, Section, environment, render
@@ -47,6 +55,8 @@ _SETTING_WORDS = {
     "n_steps": "Steps of integration",
     "n_permutations": "Permutations",
     "random_state": "Seed",
+    "n_reasons": "Most reasons of a person",
+    "reason_map": "Reasons of features",
 }
 
 _ATTRIBUTION_FACTS = ("attribution_method", "completeness_gap", "attribution_error")
@@ -86,6 +96,11 @@ _PROSE = {
         "features held equal, and with all inputs held equal, without those that are the group. What is left with all "
         "inputs held equal does not run through them one by one; decisions that follow from the inputs by a linear "
         "score leave nothing to estimate. Matched pairs hold finances and label equal."
+    ),
+    "reasons-given": (
+        "What applicants with an unfavorable decision would be told: up to {n_reasons} principal reasons. They are "
+        "{source}. Shares by group do not hold finances equal; what comparable people have in common, over placebo "
+        "pairs, does. Whether a notice is right or complete is not judged here."
     ),
     "sensitivity": (
         "The same question with other choices. A verdict that changes with a choice nobody can defend is not much "
@@ -229,6 +244,7 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
             tables=[audit_tables.coverage_table(summary)],
         ),
         _charts(summary, "outcome", "Outcomes", tables=outcomes),
+        *_reasons(summary),
         *_regressions(summary),
         _charts(summary, "sensitivity", "Sensitivity"),
         Section("explorer", "Pair explorer", (explorer, *_of_one_draw(summary)), is_explorer=True),
@@ -266,6 +282,16 @@ def _weighting(summary: Mapping[str, Any]) -> list[Section]:
     """The section on sampling weights, where people have them."""
     tables = weighting_tables(summary)
     return [Section("weights", "Sampling weights", (WEIGHTING_PROSE,), tables=tables)] if tables else []
+
+
+def _reasons(summary: Mapping[str, Any]) -> list[Section]:
+    found = summary["reasons"]
+    if found is None:
+        return []
+    prose = _PROSE["reasons-given"].format(n_reasons=found["n_reasons"], source=found["source"])
+    tables = [reason_tables.agreement_table(summary), reason_tables.declined_table(summary)]
+    panels = panels_of(summary, "reasons-given")
+    return [Section("reasons-given", "Reasons given", (prose,), panels=panels, tables=tables)]
 
 
 def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:  # noqa: ANN401 - of `Section`

@@ -8,7 +8,16 @@ from typing import Any
 
 import altair as alt
 
-from evenhand.report import audit_tables, calibration, charts, finding_tables, outcome_tables, regressions
+from evenhand.report import (
+    audit_tables,
+    calibration,
+    charts,
+    finding_tables,
+    outcome_tables,
+    reason_charts,
+    reason_tables,
+    regressions,
+)
 from evenhand.report.drawing import NothingToDrawError
 from evenhand.report.formatting import decimal, estimate_interval, interval, is_number, listed, percent, shortened
 from evenhand.report.frame import Panel, panel_of
@@ -243,6 +252,19 @@ def _names(features: list[Mapping[str, Any]]) -> str:
     return listed([shortened(f["feature"], 40) for f in features])
 
 
+def _reasons(data: Data) -> str:
+    found = data["reasons"]
+    called = [r for r in found["rates"] if is_number(r["p_value_holm"]) and r["p_value_holm"] <= 0.05]
+    asked = [r for r in found["rates"] if is_number(r["p_value_holm"])]
+    names = list(dict.fromkeys(shortened(r["reason"], 40) for r in called))[:3]
+    which = f", most of all {listed(names)}" if names else ""
+    return (
+        f"Up to {found['n_reasons']} reasons of each declined person. Beside {shortened(found['reference'], 40)}, "
+        f"{len(called)} of {len(asked)} shares, of first and of all reasons, differ after adjustment for their "
+        f"number{which}."
+    )
+
+
 _SECTIONS: dict[str, tuple[AuditChart, ...]] = {
     "score-gap": (
         AuditChart(
@@ -315,6 +337,11 @@ _SECTIONS: dict[str, tuple[AuditChart, ...]] = {
     "sensitivity": (
         AuditChart(charts.sensitivity, "Nearer or fewer matches", _sensitivity, audit_tables.sensitivity_table),
         AuditChart(charts.thresholds, "Other consistency thresholds", _thresholds, audit_tables.threshold_table),
+    ),
+    "reasons-given": (
+        AuditChart(
+            reason_charts.reason_rates, "Reasons of declined people", _reasons, reason_tables.rate_table, is_wide=True
+        ),
     ),
 }
 """The charts of each section of the page, in its order."""

@@ -13,7 +13,15 @@ import numpy as np
 import pandas as pd
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.report import audit_tables, calibration, drawn_tables, finding_tables, outcome_tables, regressions
+from evenhand.report import (
+    audit_tables,
+    calibration,
+    drawn_tables,
+    finding_tables,
+    outcome_tables,
+    reason_tables,
+    regressions,
+)
 from evenhand.report.audit_tables import significance_flag
 from evenhand.report.formatting import ends_of, shortened
 from evenhand.report.glossary import GLOSSARY
@@ -106,6 +114,7 @@ def write_workbook(
     pairs: pd.DataFrame,
     n_left_out: int = 0,
     cases: pd.DataFrame | None = None,
+    reasons: pd.DataFrame | None = None,
 ) -> None:
     """Write an audit as an Excel workbook, whole or not at all.
 
@@ -124,6 +133,9 @@ def write_workbook(
         How many pairs are not in `pairs`; a sentence says so.
     cases
         What `AuditResult.cases` returns; without, there is no sheet of cases.
+    reasons
+        What `AuditResult.reasons` returns; without, there is no sheet of reasons by person. Of more people than a sheet
+        has rows, the first are shown, and a sentence says so.
 
     Raises
     ------
@@ -161,7 +173,12 @@ def write_workbook(
         *drawn_tables.drawn_tables(summary),
     ]
     shown = [table for table in tables if is_shown(summary, table)]
-    sheets = [*map(sheet_of, shown), *([] if cases is None else [_cases(cases)]), _pairs(pairs, left_out)]
+    sheets = [
+        *map(sheet_of, shown),
+        *([] if reasons is None else [_reasons(reasons)]),
+        *([] if cases is None else [_cases(cases)]),
+        _pairs(pairs, left_out),
+    ]
     glossary = _glossary(sheets)
     write_sheets([*sheets, glossary], path, title="evenhand audit", subject=summary["data"]["model"])
 
@@ -185,6 +202,9 @@ _TABLES: tuple[Callable[[Mapping[str, Any]], Table], ...] = (
     calibration.calibration_table,
     calibration.reliability_table,
     regressions.regression_table,
+    reason_tables.rate_table,
+    reason_tables.agreement_table,
+    reason_tables.declined_table,
 )
 
 _KINDS: dict[str, Kind] = {
@@ -211,6 +231,18 @@ def _cases(cases: pd.DataFrame) -> Sheet:
         "not findings."
     )
     return Sheet("Cases", about, _columns(cases, ("flag", "text")), rows, (_STRONG,))
+
+
+def _reasons(reasons: pd.DataFrame) -> Sheet:
+    kinds = [(str(name), _reason_kind(str(name))) for name in reasons.columns]
+    note = f"The first {MAX_PAIRS:,} of {len(reasons):,} declined people are shown." if len(reasons) > MAX_PAIRS else ""
+    about = f"The principal reasons of each person with an unfavorable decision, the strongest first. {note}".rstrip()
+    columns = [(name.replace("_", " "), kind) for name, kind in kinds]
+    return Sheet("Reasons", about, columns, _plain_rows(reasons.iloc[:MAX_PAIRS]))
+
+
+def _reason_kind(name: str) -> Kind:
+    return "share" if name.startswith("share_") else "text" if name.startswith("reason_") else _KINDS[name]
 
 
 def _pairs(pairs: pd.DataFrame, left_out: str) -> Sheet:

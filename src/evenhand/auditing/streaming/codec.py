@@ -13,16 +13,29 @@ from zipfile import BadZipFile
 import numpy as np
 
 from evenhand.auditing.finished import BatchRecord, PairNulls
+from evenhand.auditing.reason_codes import ReasonSums
 from evenhand.auditing.sums import AuditSums, ScoreCounts
 from evenhand.auditing.triples import EvidenceSums
 from evenhand.exceptions import StreamError
 from evenhand.matching.diagnostics import MatchSums, Moments
+from evenhand.metrics.reason_codes import ReasonCounts
 from evenhand.system.files import write_atomically
 
 __all__ = ["encode", "load", "save"]
 
 _KNOWN = {
-    kind.__name__: kind for kind in (AuditSums, BatchRecord, EvidenceSums, MatchSums, Moments, PairNulls, ScoreCounts)
+    kind.__name__: kind
+    for kind in (
+        AuditSums,
+        BatchRecord,
+        EvidenceSums,
+        MatchSums,
+        Moments,
+        PairNulls,
+        ReasonCounts,
+        ReasonSums,
+        ScoreCounts,
+    )
 }
 
 

@@ -18,7 +18,7 @@ from evenhand.models.protocol import AuditedModel
 __all__ = ["check_resumable", "model_probe"]
 
 _NAME = "manifest.json"
-_FORM = "evenhand.stream/2"
+_FORM = "evenhand.stream/3"
 _PROBE_PEOPLE = 64
 _SAME = 1e-4  # scores of the same model agree better than this on any machine
 

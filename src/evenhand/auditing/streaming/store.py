@@ -72,8 +72,9 @@ _PAIR_SCHEMA = pa.schema(
 
 
 def _name(number: int, ending: str) -> str:
-    """Path of a file of a batch; the pair tables have a folder of their own."""
-    return f"pairs/part-{number:06d}.parquet" if ending == "pairs" else f"batches/{number:06d}.{ending}"
+    """Path of a file of a batch; the tables of pairs and of reasons have a folder each."""
+    is_table = ending in ("pairs", "reasons")
+    return f"{ending}/part-{number:06d}.parquet" if is_table else f"batches/{number:06d}.{ending}"
 
 
 def encode_batch(output: BatchOutput) -> BatchFiles:
@@ -81,6 +82,8 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
     record, contents = output.record, dict[str, pa.Buffer]()
     if output.pairs is not None:
         contents["pairs"] = _parquet(output.pairs, _schema_of(output.pairs))
+    if output.reasons is not None:
+        contents["reasons"] = _parquet(output.reasons, _schema_of_reasons(output.reasons))
     if output.screened is not None and len(output.screened):
         contents["screened.parquet"] = _parquet(output.screened.assign(**{"": output.screened_groups}))
     if output.triples is not None:
@@ -98,6 +101,17 @@ def _schema_of(pairs: pd.DataFrame) -> pa.Schema:
     further = {"person_id": pa.string(), "match_id": pa.string(), "sample_weight": pa.float64()}
     return pa.schema(
         [*_PAIR_SCHEMA, *(pa.field(name, kind) for name, kind in further.items() if name in pairs.columns)]
+    )
+
+
+def _schema_of_reasons(reasons: pd.DataFrame) -> pa.Schema:
+    """Types of the columns of reasons, also where no one of a batch is declined or has so many."""
+    kinds = {"person": pa.int64(), "decision": pa.int64()}
+    return pa.schema(
+        {
+            name: pa.float64() if name.startswith("share_") else kinds.get(name, pa.string())
+            for name in map(str, reasons.columns)
+        }
     )
 
 
@@ -152,6 +166,10 @@ class Store:
     def pair_table(self, number: int) -> pd.DataFrame:
         """The pair table of a batch."""
         return pd.read_parquet(self._file(number, "pairs"))
+
+    def reason_table(self, number: int) -> pd.DataFrame:
+        """The table of reasons of a batch."""
+        return pd.read_parquet(self._file(number, "reasons"))
 
     def write_q_values(self, number: int, q_value: Floats) -> None:
         """Put q-values into the pair table of a batch."""

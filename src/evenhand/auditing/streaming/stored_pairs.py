@@ -56,7 +56,8 @@ class StoredPairs:
         match_values = self.reference.pool.table.iloc[pairs["match"].to_numpy()].reset_index(drop=True)
         if not len(pairs):
             nothing = np.zeros((0, match_values.shape[1]), dtype=np.float32)
-            return ExplainedPairs(match_values, match_values, nothing, nothing)
+            none = np.zeros((0, self.reference.settings.n_reasons), dtype=np.int64)
+            return ExplainedPairs(match_values, match_values, nothing, nothing, none, none)
         rows = np.unique(pairs["person"].to_numpy(dtype=np.int64))
         where, names = repr(str(self.people.path)), self.reference.pool.groups.names
         found_rows = self.columns.rows_of(read_rows(self.people, rows, self.columns.needed), where)
@@ -71,7 +72,13 @@ class StoredPairs:
             match_values=match_values,
             attributions=found.attributions[person],
             match_attributions=found.scored.match_attributions[which],
+            reasons=found.reasons.people.codes[person],
+            match_reasons=found.reasons.pool.codes[pairs["match"].to_numpy()],
         )
+
+    def reason_parts(self) -> Iterator[pd.DataFrame]:
+        """The table of reasons of each batch."""
+        return map(self.store.reason_table, self.numbers)
 
 
 def save_sample(store: Store, sample: PairSample) -> None:

@@ -100,6 +100,7 @@ def audit_stream(
     attribution: AttributionChoice = AuditOptions.attribution,
     limits: Mapping[str, float] | None = AuditOptions.limits,
     random_state: int = AuditOptions.random_state,
+    reason_map: Any = None,  # noqa: ANN401 - as in `evenhand.audit`
     settings: AuditSettings | None = None,
 ) -> AuditResult:
     """Audit the people of files of any size, in memory that does not grow with their number.
@@ -166,7 +167,8 @@ def audit_stream(
     evidence_people
         Compare so many people only, drawn at random; None for everyone. Comparing takes about two thirds of the time,
         and a million people give the excess to the third decimal and beyond. The result says how many were compared.
-    favorable, decision_threshold, consistency_threshold, max_distance, attribution, limits, random_state, settings
+    favorable, decision_threshold, consistency_threshold, max_distance, attribution, limits, random_state, reason_map,
+    settings
         As in `evenhand.audit`.
 
     Returns
@@ -213,6 +215,7 @@ def audit_stream(
         evidence=evidence,
         limits=limits,
         random_state=random_state,
+        reason_map=reason_map,
     )
     how = StreamOptions(
         resume=resume,

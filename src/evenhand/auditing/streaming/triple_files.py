@@ -36,6 +36,7 @@ _ON_DISK = {
     "rank": np.int8,
     "n_within": np.int16,
     "n_between": np.int16,
+    "n_declined": np.int16,
 }
 _IN_MEMORY = {
     **dict.fromkeys(("person", "unit", "person_row", "other", "own", "match"), np.int64),

@@ -125,16 +125,16 @@ function choose(i) {
   state.chosen = i;
   showPair();
 }
-// Place of each feature among those that told most against the person.
-function reasons(attributions, i) {
-  const order = attributions.map((column, j) => [column[i], j]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-  return new Map(order.slice(0, data.n_reasons).map(([, j], place) => [j, place + 1]));
+// Place of each feature's reason among the principal ones of someone who was declined.
+function reasons(codes) {
+  const place = new Map(codes.map((code, k) => [code, k + 1]).filter(([code]) => code >= 0));
+  return new Map(data.reason_of.map((code, j) => [j, place.get(code)]).filter(([, at]) => at));
 }
 function showPair() {
   const i = state.chosen;
   if (i < 0) return;
   const sides = [["own", data.own, data.own_length, "one"], ["match", data.match_attribution, data.match_length, "match"]];
-  const places = sides.map(([, attributions]) => reasons(attributions, i));
+  const places = [data.reasons[i], data.match_reasons[i]].map(reasons);
   const size = (side, j) => sides[side][1][j][i] / 1e4 * (state.raw ? sides[side][2][i] : 1);
   const order = data.features.map((_, j) => j)
     .sort((a, b) => Math.max(...[0, 1].map((s) => Math.abs(size(s, b)))) - Math.max(...[0, 1].map((s) => Math.abs(size(s, a)))));
@@ -180,7 +180,7 @@ function showPair() {
       finding(`Distance ${fixed(data.distance[i], 2)}`), finding(`Label of both: ${data.label[i]}`)),
     make("p", {}, state.raw ? "Bars: what each feature adds to the model's output, from the person's baseline."
       : "Bars: each feature's part of the explanation (attributions scaled to length 1, which is what the CEC score compares).",
-      " A reason is one of the features that told most against someone; shared ones are marked."),
+      " Reasons are of declined people: what pulls the score down most, measured from the mean of approved people; shared ones are marked."),
     make("div", { class: "options" }, make("label", {}, raw, " Show unscaled attributions"), more),
     make("table", { class: "features" }, make("caption", { class: "hidden" }, "Values and attributions of the two people"),
       make("thead", {}, make("tr", {}, ...["Feature", `Person ${data.person[i]}`, `Match ${data.match[i]}`].map((t) => make("th", { scope: "col" }, t)))),

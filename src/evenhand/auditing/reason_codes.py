@@ -1,0 +1,361 @@
+"""Reasons for unfavorable decisions: how often each is given to whom, and whether comparable people are given the same.
+
+The same for reasons that follow from a model's attributions and for codes of a lender's file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.matching import Pairs
+from evenhand.matching.placebos import N_NEAR, PlaceboPairs
+from evenhand.metrics.excess import ExcessEstimate, excess_columns
+from evenhand.metrics.reason_codes import (
+    ReasonCounts,
+    ReasonRate,
+    compacted,
+    rank_overlap,
+    reason_rates,
+    shared_share,
+)
+
+__all__ = [
+    "PeopleReasons",
+    "ReasonSums",
+    "Reasons",
+    "agreement_sums",
+    "fewer_in_common",
+    "reason_table",
+    "reasons_of_codes",
+]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_NO_ONE_DECLINED = "no one is declined"
+
+
+@dataclass(frozen=True, eq=False)
+class PeopleReasons:
+    """Principal reasons of some people.
+
+    Attributes
+    ----------
+    codes
+        Reasons, of shape (n, k), the foremost first; -1 after the last, and for people who were not declined.
+    is_declined
+        Who has an unfavorable decision.
+    shares
+        Of each reason in all that pulls the person's score down, of shape (n, k); None for codes that were given.
+    """
+
+    codes: Ints
+    is_declined: Bools
+    shares: Floats | None = None
+
+    def agreement(self, rows: Ints, others: PeopleReasons, other_rows: Ints) -> Floats:
+        """How alike the reasons of pairs are, of shape (n_pairs, 2): share in common, and rank-biased overlap.
+
+        NaN where not both are declined, or neither has a reason.
+        """
+        found = np.full((len(rows), 2), np.nan)
+        both = np.flatnonzero(self.is_declined[rows] & others.is_declined[other_rows] & (other_rows >= 0))
+        first, second = self.codes[rows[both]], others.codes[other_rows[both]]
+        found[both] = np.column_stack([shared_share(first, second), rank_overlap(first, second)])
+        return found
+
+    def of_triples(self, pool: PeopleReasons, triples: PlaceboPairs) -> Floats:
+        """Agreement of each near triple's pair and of its placebo pair, of shape (n_triples, 2, 2).
+
+        NaN unless all three people are declined, so that a pair and its placebo pair are always compared together. With
+        farther triples the test alarms too often where groups depend on finances.
+        """
+        pair = self.agreement(triples.person, pool, triples.other)
+        placebo = self.agreement(triples.person, pool, triples.own)
+        found = np.stack([pair, placebo], axis=1)
+        found[np.isnan(found).any(axis=(1, 2)) | (triples.rank > N_NEAR)] = np.nan
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class ReasonSums:
+    """Counts and sums over people and pairs; those of parts of the people add up.
+
+    Attributes
+    ----------
+    counts
+        How often each reason is given.
+    n_pairs, agreement
+        Pairs of two declined people by group of the person, of shape (G,), and sums of what their reasons have in
+        common, of shape (G, 2): see `PeopleReasons.agreement`.
+    """
+
+    counts: ReasonCounts
+    n_pairs: Ints
+    agreement: Floats
+
+    @classmethod
+    def of(
+        cls, reasons: PeopleReasons, groups: Ints, n_reasons: int, n_groups: int, person: Ints, agreement: Floats
+    ) -> ReasonSums:
+        """Sums over people of `groups`, and over pairs whose people are the rows `person`."""
+        declined = reasons.is_declined
+        known = np.flatnonzero(~np.isnan(agreement[:, 0]))
+        group = groups[person[known]]
+        return cls(
+            ReasonCounts.of(reasons.codes[declined], groups[declined], n_reasons, n_groups),
+            np.bincount(group, minlength=n_groups),
+            np.column_stack([np.bincount(group, column, minlength=n_groups) for column in agreement[known].T]),
+        )
+
+    def __add__(self, other: ReasonSums) -> ReasonSums:
+        return ReasonSums(self.counts + other.counts, self.n_pairs + other.n_pairs, self.agreement + other.agreement)
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """The reasons for unfavorable decisions.
+
+    Attributes
+    ----------
+    names
+        All reasons, in the order of the map.
+    n_reasons
+        Most reasons of a person.
+    source
+        Where the reasons come from, and what they are measured from, in words that follow "They are".
+    reference
+        The group that the others are held against.
+    declined, without_reason
+        Declined people of each group; those of them whom nothing pulls below the baseline.
+    rates
+        How often each reason is given, as the first and among all, with differences from the reference group.
+    n_pairs, shared, rank_overlap, shared_by_group
+        Pairs of two declined people; means over them of the share of reasons in common and of the rank-biased overlap.
+    compared_shared, placebo_shared, compared_rank_overlap, placebo_rank_overlap
+        The same of triples of three declined people, of pairs and of placebo pairs; people weigh equally.
+    shared_excess, rank_overlap_excess
+        What pairs have in common over placebo pairs; below 0, less. None without placebo pairs.
+    of_features
+        Place among `names` of the reason of each feature; nothing for codes that were given.
+    note
+        Why there are no reasons; empty where there are.
+    """
+
+    names: tuple[str, ...]
+    n_reasons: int
+    source: str
+    reference: str
+    declined: Mapping[str, int]
+    without_reason: Mapping[str, int]
+    rates: tuple[ReasonRate, ...]
+    n_pairs: int
+    shared: float
+    rank_overlap: float
+    shared_by_group: Mapping[str, float]
+    compared_shared: float = math.nan
+    placebo_shared: float = math.nan
+    compared_rank_overlap: float = math.nan
+    placebo_rank_overlap: float = math.nan
+    shared_excess: ExcessEstimate | None = None
+    rank_overlap_excess: ExcessEstimate | None = None
+    of_features: tuple[int, ...] = ()
+    note: str = ""
+
+    @classmethod
+    def of(
+        cls, sums: ReasonSums, names: Sequence[str], groups: Sequence[str], reference: str, n_reasons: int, source: str
+    ) -> Reasons:
+        """What sums over all people say; placebo pairs are to be added by `with_placebos`."""
+        counts, n_pairs = sums.counts, int(sums.n_pairs.sum())
+        means = (sums.agreement.sum(axis=0) / n_pairs).tolist() if n_pairs else [math.nan, math.nan]
+        present = [code for code in np.argsort(groups) if sums.n_pairs[code]]
+        return cls(
+            names=tuple(names),
+            n_reasons=n_reasons,
+            source=source,
+            reference=reference,
+            declined=dict(zip(groups, counts.n_people.tolist(), strict=True)),
+            without_reason=dict(zip(groups, counts.n_without.tolist(), strict=True)),
+            rates=reason_rates(counts, names, groups, reference),
+            n_pairs=n_pairs,
+            shared=means[0],
+            rank_overlap=means[1],
+            shared_by_group={groups[c]: float(sums.agreement[c, 0] / sums.n_pairs[c]) for c in present},
+            note="" if counts.n_people.any() else _NO_ONE_DECLINED,
+        )
+
+    def with_placebos(self, means: Floats, shared: ExcessEstimate, overlap: ExcessEstimate) -> Reasons:
+        """The same with what placebo pairs have in common.
+
+        Parameters
+        ----------
+        means
+            Of pairs, then of placebo pairs, of shape (2, 2): share in common, and rank-biased overlap.
+        shared, overlap
+            The excess of either, as `fewer_in_common` gives it.
+        """
+        (compared, compared_overlap), (placebo, placebo_overlap) = means.tolist()
+        return replace(
+            self,
+            compared_shared=compared,
+            placebo_shared=placebo,
+            compared_rank_overlap=compared_overlap,
+            placebo_rank_overlap=placebo_overlap,
+            shared_excess=shared,
+            rank_overlap_excess=overlap,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        plain = {**asdict(self), "names": list(self.names), "by_group": dict(self.shared_by_group)}
+        plain |= {"rates": [rate.to_dict() for rate in self.rates], "of_features": list(self.of_features)}
+        del plain["shared_by_group"]
+        return plain
+
+
+def fewer_in_common(found: ExcessEstimate) -> ExcessEstimate:
+    """An excess of agreement with the one-sided p-value of its null: that pairs have no less in common than placebos.
+
+    Examples
+    --------
+    >>> less = ExcessEstimate(-0.2, -0.4, 0.0, 0.97, 0.1, 100, 80.0, 79.0)
+    >>> round(fewer_in_common(less).p_value, 3)
+    0.024
+    """
+    if not found.is_estimated:
+        return found
+    if found.standard_error == 0:
+        return replace(found, p_value=float(found.value >= 0))
+    return replace(found, p_value=float(special.stdtr(found.df, found.value / found.standard_error)))
+
+
+def reason_table(
+    reasons: PeopleReasons,
+    names: Sequence[str],
+    person: Ints,
+    groups: NDArray[np.object_],
+    ids: NDArray[np.object_] | None = None,
+) -> pd.DataFrame:
+    """A row for each declined person: person, group, decision, reason_1, ..., and share_1, ... of attributions.
+
+    Parameters
+    ----------
+    reasons, names
+        Of the people, and the names of the reasons.
+    person, groups, ids
+        Number, group and the user's own id of everyone, those who were not declined included.
+    """
+    rows = np.flatnonzero(reasons.is_declined)
+    words = np.array([*names, None], dtype=object)  # -1 is the last
+    columns: dict[str, Any] = {"person": person[rows]}
+    if ids is not None:
+        columns["person_id"] = ids[rows]
+    columns |= {"group": groups[rows], "decision": np.zeros(len(rows), dtype=np.int64)}
+    columns |= {f"reason_{k + 1}": words[column[rows]] for k, column in enumerate(reasons.codes.T)}
+    if reasons.shares is not None:
+        columns |= {f"share_{k + 1}": column[rows] for k, column in enumerate(reasons.shares.T)}
+    return pd.DataFrame(columns)
+
+
+def reasons_of_codes(
+    codes: ArrayLike,
+    names: Sequence[str],
+    groups: ArrayLike,
+    group_names: Sequence[str],
+    decisions: ArrayLike,
+    *,
+    pairs: Pairs | None = None,
+    triples: PlaceboPairs | None = None,
+    pool: PeopleReasons | None = None,
+    control: ArrayLike | None = None,
+    reference: str | None = None,
+    source: str = "codes that the data have",
+) -> Reasons:
+    """Frequency and agreement of reasons from codes, such as those of a lender's file.
+
+    Parameters
+    ----------
+    codes, names
+        Of everyone, of shape (n, k), as `evenhand.inputs.reason_maps.given_reasons` gives both; gaps and repeats
+        are taken out.
+    groups, group_names
+        Group codes of shape (n,), and their names.
+    decisions
+        1 for a favorable one, of shape (n,). Codes of people who were approved play no part.
+    pairs, triples
+        Who is compared with whom, as rows of the people and of the `pool`; None for no agreement, or no placebo pairs.
+    pool
+        Reasons of the people they were matched in; None where those are the same people.
+    control
+        Of each triple: see `evenhand.metrics.excess.excess`.
+    reference
+        The group that the others are held against; by default the one with the most people.
+    source
+        Where the codes come from, in words that follow "They are".
+
+    Raises
+    ------
+    InvalidInputError
+        If lengths differ, or a code has no name.
+
+    Examples
+    --------
+    >>> found = reasons_of_codes([[0, 1], [1, -1], [0, -1]], ["debt", "income"], [0, 0, 1], ["a", "b"], [0, 0, 1])
+    >>> dict(found.declined), [(row.reason, row.n) for row in found.rates if row.place == "any"][::2]
+    ({'a': 2, 'b': 0}, [('income', 2), ('debt', 1)])
+    """
+    given, group = np.asarray(codes, dtype=np.int64), np.asarray(groups, dtype=np.int64)
+    is_declined = np.asarray(decisions) == 0
+    if given.ndim != 2 or not len(given) == len(group) == len(is_declined) or given.max(initial=-1) >= len(names):
+        raise InvalidInputError(
+            "`codes` must have a row for each person, with places among `names`, got shape "
+            f"{given.shape} with codes up to {given.max(initial=-1)} for {len(group)} groups, {len(is_declined)} "
+            f"decisions and {len(names)} names."
+        )
+    people = PeopleReasons(np.where(is_declined[:, None], compacted(given), -1), is_declined)
+    matched = people if pool is None else pool
+    counts = np.bincount(group, minlength=len(group_names))
+    held = group_names[int(counts.argmax())] if reference is None else reference
+    person = np.zeros(0, dtype=np.int64) if pairs is None else pairs.person
+    agreement = np.zeros((0, 2)) if pairs is None else people.agreement(person, matched, pairs.match)
+    sums = ReasonSums.of(people, group, len(names), len(group_names), person, agreement)
+    found = Reasons.of(sums, names, group_names, held, given.shape[1], source)
+    if triples is None:
+        return found
+    alike = people.of_triples(matched, triples)
+    rows = np.flatnonzero(~np.isnan(alike[:, 0, 0]))
+    shared, overlap = excess_columns(
+        alike[rows, 0],
+        alike[rows, 1],
+        triples.nodes[rows],
+        control=None if control is None else np.asarray(control)[rows],
+    )
+    means = _triple_means(alike[rows], triples.person[rows])
+    return found.with_placebos(means, fewer_in_common(shared), fewer_in_common(overlap))
+
+
+def agreement_sums(alike: Floats, person: Ints) -> tuple[int, Floats]:
+    """People with a triple of three declined people, and the sum over them of the means of their triples."""
+    known = np.flatnonzero(~np.isnan(alike[:, 0, 0]))
+    n = len(np.unique(person[known]))
+    return n, n * _triple_means(alike[known], person[known]) if n else np.zeros((2, 2))
+
+
+def _triple_means(alike: Floats, person: Ints) -> Floats:
+    """Means over triples, of the shape of one, people weighing equally; NaN without a triple."""
+    if not len(alike):
+        return np.full(alike.shape[1:], np.nan)
+    _, code, count = np.unique(person, return_inverse=True, return_counts=True)
+    means: Floats = np.average(alike, axis=0, weights=1 / count[code])
+    return means

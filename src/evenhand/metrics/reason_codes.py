@@ -1,0 +1,352 @@
+r"""Principal reasons of declined people: which they are, how often each is given, how alike those of two people are.
+
+Reasons are codes, places in a list of reasons, of shape (n, k): a row for each person, the foremost first, and -1
+after the last. Whether they come from attributions or from a lender's file makes no difference here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.metrics.adjustment import holm
+from evenhand.metrics.disparity.contrast import RateContrast, contrast_counts, no_contrast
+from evenhand.metrics.disparity.intervals import wilson
+from evenhand.metrics.estimate import Estimate, Plain, not_estimable
+from evenhand.metrics.excess import ROUNDING
+
+__all__ = [
+    "NO_REASON",
+    "PERSISTENCE",
+    "ReasonCounts",
+    "ReasonRate",
+    "compacted",
+    "principal_reasons",
+    "pull_shares",
+    "rank_overlap",
+    "reason_rates",
+    "shared_share",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Place: TypeAlias = Literal["first", "any"]
+
+NO_REASON = -1
+"""The code of a place that no reason is in."""
+
+PERSISTENCE = 0.8
+"""Of `rank_overlap`: the first reason then has 40 % of the weight, the first four have 81 %."""
+
+
+def principal_reasons(pulls: NDArray[np.floating], n_reasons: int) -> Ints:
+    """The reasons that pull each score down the most, of shape (n, n_reasons), the strongest first.
+
+    Only what pulls down is a reason; of equally strong ones the first in the list goes first. Pulls are compared to
+    the sixth decimal, because attributions are computed in single precision.
+
+    Parameters
+    ----------
+    pulls
+        What each reason adds to each person's score, of shape (n, R).
+    n_reasons
+        Most reasons of a person.
+
+    Examples
+    --------
+    >>> principal_reasons(np.array([[-0.1, 0.4, -0.3, -0.1], [0.2, 0.0, 0.1, -0.5]]), 2)
+    array([[ 2,  0],
+           [ 3, -1]])
+    """
+    found = np.full((len(pulls), n_reasons), NO_REASON, dtype=np.int64)
+    steps = _steps(pulls)
+    order = np.argsort(steps, axis=1, kind="stable")[:, :n_reasons]
+    is_reason = np.take_along_axis(steps, order, axis=1) < 0
+    found[:, : order.shape[1]] = np.where(is_reason, order, NO_REASON)
+    return found
+
+
+def pull_shares(pulls: NDArray[np.floating], codes: Ints) -> Floats:
+    """Each principal reason's share of all that pulls the person's score down, of shape (n, k); NaN without a reason.
+
+    Examples
+    --------
+    >>> pulls = np.array([[-1.0, 2.0, -3.0]])
+    >>> pull_shares(pulls, principal_reasons(pulls, 3))
+    array([[0.75, 0.25,  nan]])
+    """
+    down = np.where(_steps(pulls) < 0, pulls, 0.0).astype(np.float64)
+    shares = np.full(codes.shape, np.nan)
+    np.divide(_taken(down, codes), down.sum(axis=1, keepdims=True), out=shares, where=codes >= 0)
+    return shares
+
+
+def _steps(pulls: NDArray[np.floating]) -> Floats:
+    return np.round(pulls.astype(np.float64) / ROUNDING)
+
+
+def _taken(values: Floats, codes: Ints) -> Floats:
+    return np.take_along_axis(values, np.maximum(codes, 0), axis=1)
+
+
+def compacted(codes: Ints) -> Ints:
+    """Codes as a lender's file may have them, without gaps, and each reason of a person once, where it is foremost.
+
+    Examples
+    --------
+    >>> compacted(np.array([[-1, 2, 2, 0]]))
+    array([[ 2,  0, -1, -1]])
+    """
+    is_earlier = np.tril(np.ones((codes.shape[1], codes.shape[1]), dtype=bool), -1)
+    is_repeated = ((codes[:, :, None] == codes[:, None, :]) & is_earlier).any(axis=2)
+    kept = np.where(is_repeated, NO_REASON, codes)
+    order = np.argsort(kept < 0, axis=1, kind="stable")
+    return np.take_along_axis(kept, order, axis=1)
+
+
+def shared_share(first: Ints, second: Ints) -> Floats:
+    """Share of the principal reasons that the two of each pair have in common, of shape (n,).
+
+    It is the number in common over the number of the one who has more; NaN where neither has any.
+
+    Parameters
+    ----------
+    first, second
+        Codes of shape (n, k), no reason twice in a row.
+
+    Examples
+    --------
+    >>> shared_share(np.array([[3, 1, -1], [0, -1, -1]]), np.array([[1, 2, -1], [-1, -1, -1]]))
+    array([0.5, 0. ])
+    """
+    n_most = np.maximum((first >= 0).sum(axis=1), (second >= 0).sum(axis=1))
+    found = np.full(len(first), np.nan)
+    np.divide(_same(first, second).sum(axis=(1, 2)), n_most, out=found, where=n_most > 0)
+    return found
+
+
+def rank_overlap(first: Ints, second: Ints, persistence: float = PERSISTENCE) -> Floats:
+    r"""Rank-biased overlap of the principal reasons of the two of each pair, of shape (n,), from 0 to 1.
+
+    Reasons in common count more the nearer to the top they are. At depth d the two lists agree by
+
+    .. math:: A_d = \frac{1}{d} \left( X_d + X_s \frac{\max(d - s, 0)}{s} \right)
+
+    where :math:`X_d` is the number of reasons among the first d of both, s the length of the shorter list and l that of
+    the longer; beyond l the agreement is taken to stay what it is. With persistence p (Webber, Moffat and Zobel 2010,
+    equation 32),
+
+    .. math:: \mathrm{RBO} = \frac{1 - p}{p} \sum_{d=1}^{l} A_d \, p^d + A_l \, p^l.
+
+    It is 1 for equal lists, 0 for lists with nothing in common, NaN where both are empty.
+
+    Parameters
+    ----------
+    first, second
+        Codes of shape (n, k), no reason twice in a row, and no gaps.
+    persistence
+        How far down a reader is taken to go, between 0 and 1.
+
+    Examples
+    --------
+    >>> rank_overlap(np.array([[0, 1], [0, 1], [0, 1]]), np.array([[0, 1], [1, 0], [2, 3]])).round(3)
+    array([1. , 0.8, 0. ])
+    """
+    same, n_depths = _same(first, second), first.shape[1]
+    lengths = np.stack([(first >= 0).sum(axis=1), (second >= 0).sum(axis=1)])
+    shorter, longer = lengths.min(axis=0), lengths.max(axis=0)
+    in_common = np.column_stack([same[:, :d, :d].sum(axis=(1, 2)) for d in range(1, n_depths + 1)])
+    rate = _at_depth(in_common, shorter) / np.maximum(shorter, 1)
+    total, last = np.zeros(len(first)), np.zeros(len(first))
+    for depth in range(1, n_depths + 1):
+        agreement = (in_common[:, depth - 1] + rate * np.maximum(depth - shorter, 0)) / depth
+        is_reached = depth <= longer
+        total += np.where(is_reached, agreement * persistence**depth, 0.0)
+        last = np.where(is_reached, agreement, last)
+    found = (1 - persistence) / persistence * total + last * persistence**longer
+    return np.where(longer > 0, found, np.nan)
+
+
+def _same(first: Ints, second: Ints) -> NDArray[np.bool_]:
+    same: NDArray[np.bool_] = (first[:, :, None] == second[:, None, :]) & (first >= 0)[:, :, None]
+    return same
+
+
+def _at_depth(in_common: Ints, depth: Ints) -> Ints:
+    """The column of each row's depth, 0 at depth 0."""
+    padded = np.column_stack([np.zeros(len(in_common), dtype=np.int64), in_common])
+    return np.take_along_axis(padded, depth[:, None], axis=1)[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class ReasonCounts:
+    """How often reasons are given to declined people; counts of parts of the people add up.
+
+    Attributes
+    ----------
+    n_people, n_without
+        Declined people of each group, and those of them without a reason, of shape (G,).
+    first, any
+        How many have each reason as the first, and among all of theirs, of shape (R, G).
+    """
+
+    n_people: Ints
+    n_without: Ints
+    first: Ints
+    any: Ints
+
+    @classmethod
+    def of(cls, codes: Ints, groups: Ints, n_reasons: int, n_groups: int) -> ReasonCounts:
+        """Count the reasons of declined people.
+
+        Parameters
+        ----------
+        codes, groups
+            Of the declined, of shape (n, k) and (n,).
+        n_reasons, n_groups
+            Reasons and groups that there are.
+
+        Examples
+        --------
+        >>> counts = ReasonCounts.of(np.array([[1, 0], [1, -1], [-1, -1]]), np.array([0, 0, 1]), 2, 2)
+        >>> counts.first[:, 0], counts.any[:, 0], counts.n_without
+        (array([0, 2]), array([1, 2]), array([0, 1]))
+        """
+
+        def counted(place: slice) -> Ints:
+            chosen = codes[:, place]
+            cell = (chosen * n_groups + groups[:, None])[chosen >= 0]
+            return np.bincount(cell, minlength=n_reasons * n_groups).reshape(n_reasons, n_groups)
+
+        return cls(
+            n_people=np.bincount(groups, minlength=n_groups),
+            n_without=np.bincount(groups[(codes < 0).all(axis=1)], minlength=n_groups),
+            first=counted(slice(1)),
+            any=counted(slice(None)),
+        )
+
+    def __add__(self, other: ReasonCounts) -> ReasonCounts:
+        return ReasonCounts(
+            self.n_people + other.n_people,
+            self.n_without + other.n_without,
+            self.first + other.first,
+            self.any + other.any,
+        )
+
+
+@dataclass(frozen=True)
+class ReasonRate(Plain):
+    """How often a reason is given to the declined people of a group, beside the reference group.
+
+    Attributes
+    ----------
+    place
+        "first" for the first reason, "any" for any of a person's principal reasons.
+    n_people, n
+        Declined people of the group, and those of them with the reason.
+    rate
+        Their share, with Wilson's interval.
+    difference
+        Share in the group minus share in the reference group, with Newcombe's interval.
+    p_value, test
+        Two-sided, of equal shares: of a z test, or of Fisher's exact test where an expected count is below 5.
+    p_value_holm
+        Adjusted for all reasons and groups of the place (Holm).
+    """
+
+    place: Place
+    reason: str
+    group: str
+    is_reference: bool
+    n_people: int
+    n: int
+    rate: Estimate
+    difference: Estimate
+    p_value: float
+    p_value_holm: float
+    test: str
+
+
+def reason_rates(
+    counts: ReasonCounts, reasons: Sequence[str], groups: Sequence[str], reference: str, confidence: float = 0.95
+) -> tuple[ReasonRate, ...]:
+    """How often each reason that occurs is given to the declined people of each group.
+
+    Parameters
+    ----------
+    counts
+        Of the declined people.
+    reasons, groups
+        Names of both, in the order of their codes.
+    reference
+        The group that the others are held against.
+    confidence
+        Of the intervals.
+
+    Returns
+    -------
+    By place, first reasons first; then by reason, those given most often first; then by group.
+
+    Examples
+    --------
+    >>> counts = ReasonCounts.of(np.array([[0], [0], [1], [1]]), np.array([0, 0, 0, 1]), 2, 2)
+    >>> rates = reason_rates(counts, ["debt", "income"], ["a", "b"], "a")
+    >>> [(row.reason, row.group, row.n, row.n_people) for row in rates if row.place == "first"]
+    [('debt', 'a', 2, 3), ('debt', 'b', 0, 1), ('income', 'a', 1, 3), ('income', 'b', 1, 1)]
+    """
+    at = list(groups).index(reference)
+    found: list[ReasonRate] = []
+    places: tuple[tuple[Place, Ints], ...] = (("first", counts.first), ("any", counts.any))
+    for place, given in places:
+        rows = list(_rates_of(place, given, counts, reasons, groups, at, confidence))
+        adjusted = holm([row.p_value for row in rows])
+        found += [replace(row, p_value_holm=float(p)) for row, p in zip(rows, adjusted, strict=True)]
+    return tuple(found)
+
+
+def _rates_of(
+    place: Place,
+    given: Ints,
+    counts: ReasonCounts,
+    reasons: Sequence[str],
+    groups: Sequence[str],
+    reference: int,
+    confidence: float,
+) -> Iterator[ReasonRate]:
+    totals = given.sum(axis=1)
+    n0 = int(counts.n_people[reference])
+    for reason in sorted(np.flatnonzero(totals).tolist(), key=lambda code: -totals[code]):
+        for code, name in enumerate(groups):
+            n, n_people = int(given[reason, code]), int(counts.n_people[code])
+            contrast = _contrast(n, n_people, int(given[reason, reference]), n0, code == reference, confidence)
+            yield ReasonRate(
+                place=place,
+                reason=reasons[reason],
+                group=name,
+                is_reference=code == reference,
+                n_people=n_people,
+                n=n,
+                rate=Estimate(n / n_people, *wilson(n, n_people, confidence)) if n_people else not_estimable(_NO_ONE),
+                difference=contrast.difference,
+                p_value=contrast.p_value,
+                p_value_holm=math.nan,
+                test=contrast.test,
+            )
+
+
+_NO_ONE = "not estimable: no one of the group is declined"
+
+
+def _contrast(n: int, n_people: int, n0: int, n_reference: int, is_reference: bool, confidence: float) -> RateContrast:
+    if is_reference:
+        return no_contrast("this is the reference group")
+    if not n_people:
+        return no_contrast(_NO_ONE)
+    if not n_reference:
+        return no_contrast("not estimable: no one of the reference group is declined")
+    return contrast_counts(n, n_people, n0, n_reference, "auto", confidence)
