@@ -286,10 +286,8 @@ def _score_words(one: Data, answer: Answer) -> tuple[str, str]:
     gap, scope = one["gap"], one["scope"]
     name = "decision gap" if scope["outcome"] == "decision" else "score gap"
     if answer == "open":
-        return (
-            f"{name.capitalize()} not estimated",
-            f"Whether people are treated alike cannot be said: {one['of']['note']}.",
-        )
+        what = _COMPARED[scope["outcome"]]
+        return f"{name.capitalize()} not estimated", f"Whether {what} differ cannot be said: {one['of']['note']}."
     at_equal = "At equal finances and label" if scope["has_labels"] else "At equal finances"
     if one["of"]["standard_error"] == 0:
         return f"No {name}", f"{at_equal}, {_SAME[scope['outcome']]}."
@@ -308,6 +306,7 @@ def _score_words(one: Data, answer: Answer) -> tuple[str, str]:
     )
 
 
+_COMPARED = {"score": "scores", "value": "outcomes", "decision": "decisions"}
 _SAME = {
     "score": "the model gives comparable people the same score",
     "value": "comparable people get the same",

@@ -167,6 +167,12 @@ _LIMITS_WITHOUT_MODEL = {
         "background, is for whoever handed them in to say; only that attributions sum to the scores was checked."
     ),
 }
+_LIMITS_OF_SCORES = {
+    "No verdict on law or fairness": (
+        "The metrics compare what people got. Which differences are acceptable is for people who know the product, the "
+        "applicants and the law."
+    ),
+}
 _OF_EXPLANATIONS = (
     "Matches are near, not equal",
     "The excess has assumptions",
@@ -274,8 +280,9 @@ def _limits(summary: Mapping[str, Any]) -> dict[str, str]:
     found = {**_LIMITS, **more, **_LIMITS_OF_ALL}
     if "scope" in summary and "model" not in summary["scope"]["given"]:
         found |= _LIMITS_WITHOUT_MODEL
-    gone = _OF_EXPLANATIONS if lacking(summary, "excess") else ()
-    return {name: words for name, words in found.items() if name not in gone}
+    if not lacking(summary, "excess"):
+        return found
+    return {name: words for name, words in {**found, **_LIMITS_OF_SCORES}.items() if name not in _OF_EXPLANATIONS}
 
 
 def _weighting(summary: Mapping[str, Any]) -> list[Section]:
