@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import FINISHING_STEPS, assemble, screened_people
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch, explained_by_label
@@ -33,6 +32,7 @@ from evenhand.inputs.validation import (
     as_groups,
     as_ids,
     as_labels,
+    as_splits,
     as_table,
     check_columns,
 )
@@ -194,7 +194,7 @@ def audit(
         decision_threshold=decision_threshold_of(model, audited, options),
     )
     notes = (*notes_on_label(getattr(y, "name", None), favorable), *reservations_on(X))
-    splits = _by_columns(in_row_order(by, X, "by"), len(people))
+    splits = as_splits(in_row_order(by, X, "by"), len(people))
     further = wanted_outcomes(outcomes, X, table, is_wanted=regressions)
     fitted = AuditReference.of(audited, options, pool, len(people))
     with shown_sampling(fitted, len(people), is_shown=progress) as watched:
@@ -323,23 +323,6 @@ def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[st
     if not isinstance(reference, (tuple, list)) or len(reference) != 3:
         raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")
     return dict(zip(_OF_REFERENCE, reference, strict=False))
-
-
-def _by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
-    """User columns as text, one value per audited person; a missing value is a value of its own."""
-    if by is None:
-        return {}
-    if isinstance(by, Mapping):
-        by = pd.DataFrame({str(name): list(values) for name, values in by.items()})
-    is_column = getattr(by, "ndim", 2) == 1 or isinstance(by, list)
-    table = as_table(np.asarray(by, dtype=object)[:, None] if is_column else by, "by")
-    if len(table) != n:
-        raise InvalidInputError(f"`by` has {len(table)} values for {n} rows.")
-    names = [str(getattr(by, "name", None) or "by")] if is_column else list(table.columns)
-    return {
-        name: table.iloc[:, k].astype(object).where(table.iloc[:, k].notna(), "(missing)").map(str).to_numpy(dtype=str)
-        for k, name in enumerate(names)
-    }
 
 
 def _assembled(
