@@ -87,7 +87,7 @@ def test_without_a_model_every_number_is_that_of_statsmodels(people, is_clustere
     )
     assert found.reference == "a"
     assert found.errors == ("clustered" if is_clustered else "robust")
-    assert found.left_out == {}  # "told" is of two values, for three groups
+    assert found.left_out == {"told": "it is the group, or a part of it"}  # x for one group, y for two others
     checked = 0
     for row in found.rows:
         if row.controls == "all inputs":
@@ -239,10 +239,19 @@ def test_inputs_that_are_the_group_or_have_too_many_values_are_left_out_and_name
     found = eh.regressions(
         {"decision": decision[two]}, sensitive_features=group[two], X=more[two].reset_index(drop=True)
     )
-    assert found.left_out["told"] == found.left_out["letter"] == "its value is the group"
+    assert found.left_out["told"] == found.left_out["letter"] == "it is the group, or a part of it"
     assert found.left_out["tract"] == "a category of 60 values, more than the 50 that are taken as columns"
     assert found.left_out["empty"] == "it has no value at all"
     assert found.controls == {"none": (), "all inputs": ("income",)}
+
+
+def test_parts_of_an_intersection_are_left_out(people):
+    table, _, group, decision, *_ = people
+    sex = np.where(np.arange(N) % 2, "f", "m")
+    groups = pd.DataFrame({"sex": sex, "race": group})
+    found = eh.regressions({"decision": decision}, sensitive_features=groups, X=table[["income"]].assign(sex=sex))
+    assert list(found.left_out) == ["sex"]
+    assert all(np.isfinite(row.effect.value) for row in found.rows)
 
 
 def test_many_segments_are_cut_to_those_with_most_people(people):

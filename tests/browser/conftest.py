@@ -88,7 +88,8 @@ def audited(n, names, groups, **options):
 
 @pytest.fixture(scope="session")
 def result(with_people):
-    found = audited(300, [f"feature {j}" for j in range(15)] + ["income", "debt"], ["women", "men"])
+    inputs = [f"feature {j}" for j in range(15)] + ["income", "debt"]
+    found = audited(300, inputs, ["women", "men"], regressions=True)
     table = found.table.copy()
     table["feature 0"] = pd.Categorical(np.where(table["feature 0"] > 0, "own home", "rented"))
     table.loc[table.index % 9 == 0, "feature 1"] = np.nan

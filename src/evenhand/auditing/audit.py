@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import FINISHING_STEPS, assemble, screened_people
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch, explained_by_label
@@ -39,12 +38,12 @@ from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.fingerprints import fingerprint_numbers
-from evenhand.inputs.roles import MISSING
 from evenhand.inputs.validation import (
     as_clusters,
     as_decisions,
     as_ids,
     as_labels,
+    as_splits,
     as_table,
     as_weights,
     check_columns,
@@ -54,7 +53,7 @@ from evenhand.models.protocol import AuditedModel
 from evenhand.system.progress import PATIENCE
 from evenhand.system.progress import progress as shown_progress
 
-__all__ = ["assembled", "audit", "by_columns", "checked_people", "sensitivity"]
+__all__ = ["assembled", "audit", "checked_people", "sensitivity"]
 
 
 def audit(
@@ -227,7 +226,7 @@ def audit(
     on_scales = notes_on_scales(model, audited, people.table, pool.table)
     on_label = notes_on_label(getattr(y, "name", None), favorable)
     notes = (*on_scales, *on_threshold, *on_label, *reservations_on(X))
-    splits = by_columns(in_row_order(by, X, "by"), len(people))
+    splits = as_splits(in_row_order(by, X, "by"), len(people))
     further = wanted_outcomes(outcomes, X, people, is_wanted=regressions)
     fitted = AuditReference.of(audited, options, pool, len(people))
     with shown_sampling(fitted, len(people) * _n_draws(people), is_shown=progress) as watched:
@@ -364,7 +363,7 @@ def _people(
         "sample_weight": weights,
     }
     people = grouped(fields, rows["sensitive_features"], given["X"], f"{of}sensitive_features")
-    return with_cut_offs(people, options, by_columns(rows.get("by"), n), "the reference" if of else "`X`")
+    return with_cut_offs(people, options, as_splits(rows.get("by"), n), "the reference" if of else "`X`")
 
 
 def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -380,23 +379,6 @@ def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[st
     if not isinstance(reference, (tuple, list)) or len(reference) != 3:
         raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")
     return dict(zip(_OF_REFERENCE, reference, strict=False))
-
-
-def by_columns(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401
-    """User columns as text, one value per audited person; a missing value is a value of its own."""
-    if by is None:
-        return {}
-    if isinstance(by, Mapping):
-        by = pd.DataFrame({str(name): list(values) for name, values in by.items()})
-    is_column = getattr(by, "ndim", 2) == 1 or isinstance(by, list)
-    table = as_table(np.asarray(by, dtype=object)[:, None] if is_column else by, "by")
-    if len(table) != n:
-        raise InvalidInputError(f"`by` has {len(table)} values for {n} rows.")
-    names = [str(getattr(by, "name", None) or "by")] if is_column else list(table.columns)
-    return {
-        name: table.iloc[:, k].astype(object).where(table.iloc[:, k].notna(), MISSING).map(str).to_numpy(dtype=str)
-        for k, name in enumerate(names)
-    }
 
 
 def assembled(

@@ -13,7 +13,7 @@ from evenhand.inputs.encoding import CategoryColumn, TableEncoder
 from evenhand.inputs.validation import is_number_column
 from evenhand.metrics.regressions import Controls
 
-__all__ = ["ALL_INPUTS", "FINANCES", "MOST_CATEGORIES", "NO_CONTROLS", "columns_that_are", "control_sets"]
+__all__ = ["ALL_INPUTS", "FINANCES", "MOST_CATEGORIES", "NO_CONTROLS", "control_sets"]
 
 NO_CONTROLS, FINANCES, ALL_INPUTS = "none", "financial features", "all inputs"
 """Names of the nested sets."""
@@ -23,10 +23,22 @@ MOST_CATEGORIES = 50
 
 
 def control_sets(
-    table: pd.DataFrame, financial: Sequence[str], group_columns: Sequence[str]
+    table: pd.DataFrame, financial: Sequence[str], groups: NDArray[np.int64]
 ) -> tuple[dict[str, Controls], dict[str, str]]:
-    """The nested sets of controls by name, and the inputs left out with the reasons."""
-    left_out = dict.fromkeys(group_columns, "its value is the group")
+    """The nested sets of controls by name, and the inputs left out with the reasons.
+
+    Parameters
+    ----------
+    table
+        The inputs.
+    financial
+        Those that are held equal first.
+    groups
+        The code of each person's group; inputs that are the group are not held equal.
+    """
+    left_out = {
+        name: "it is the group, or a part of it" for name in map(str, table.columns) if _is_group(table[name], groups)
+    }
     of_input: dict[str, Controls] = {}
     for name in map(str, table.columns):
         if name in left_out:
@@ -67,12 +79,10 @@ def _joined(of_input: Mapping[str, Controls], names: Sequence[str], n: int) -> C
     return Controls(tuple(name for part in parts for name in part.names), values)
 
 
-def columns_that_are(table: pd.DataFrame, codes: NDArray[np.int64]) -> list[str]:
-    """Columns of few values each of which occurs in one group only."""
-    found = []
-    for name in map(str, table.columns):
-        values, distinct = pd.factorize(table[name], use_na_sentinel=False)
-        pairs = np.unique(np.stack([values, codes]), axis=1).shape[1]
-        if 1 < len(distinct) <= min(MOST_CATEGORIES, len(table) // 10) and pairs == len(distinct):
-            found.append(name)
-    return found
+def _is_group(values: pd.Series[Any], groups: NDArray[np.int64]) -> bool:
+    """Whether each of a column's few values occurs in one group only, or each group has one value only."""
+    codes, distinct = pd.factorize(values, use_na_sentinel=False)
+    if not 1 < len(distinct) <= min(MOST_CATEGORIES, len(values) // 10):
+        return False
+    n_cells = np.unique(np.stack([codes, groups]), axis=1).shape[1]
+    return n_cells in (len(distinct), len(np.unique(groups)))

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.auditing.assemble import FINISHING_STEPS
-from evenhand.auditing.audit import assembled, by_columns, checked_people
+from evenhand.auditing.audit import assembled, checked_people
 from evenhand.auditing.batch import BATCH_STEPS, audit_batch
 from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.direction import check_direction, notes_on_label
@@ -30,7 +30,7 @@ from evenhand.inputs.given import (
     as_scores,
     explained_scores,
 )
-from evenhand.inputs.validation import as_decisions, as_table, check_columns
+from evenhand.inputs.validation import as_decisions, as_splits, as_table, check_columns
 from evenhand.models.given import GivenModel
 from evenhand.models.protocol import AuditedModel, Output
 from evenhand.models.risk import RiskModel
@@ -156,7 +156,7 @@ def audit_given(
     notes = (*_on_sums(explained, len(people)), *_on_direction(model, people, scope, y, favorable), *reservations_on(X))
     fitted = AuditReference.of(model, _settled(options, scope), pool, len(people), scope)
     with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS, is_shown=progress, after=PATIENCE) as advance:
-        found = audit_batch(fitted, people, by_columns(in_row_order(by, X, "by"), len(people)), advance=advance)
+        found = audit_batch(fitted, people, as_splits(in_row_order(by, X, "by"), len(people)), advance=advance)
         return replace(assembled(fitted, found, notes, advance), given_codes=codes)
 
 

@@ -84,7 +84,7 @@ def with_regressions(
         scores[_LOG_ODDS] = found.own.logit.double().cpu().numpy()
     categories = model.category_columns(list(people.table.columns))
     table = people.table.astype({c: "category" for c in categories if is_number_column(people.table[c])})
-    sets, left_out = control_sets(table, result.settings["financial_features"], result.provenance.group_columns)
+    sets, left_out = control_sets(table, result.settings["financial_features"], people.groups.codes)
     names, same = people.groups.names, people.identity.first_rows()
     regressed = RegressedPeople(
         {_DECISION: found.decision.astype(np.float64), **scores, **outcomes},

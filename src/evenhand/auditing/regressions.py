@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.auditing.controls import NO_CONTROLS, columns_that_are, control_sets
+from evenhand.auditing.controls import NO_CONTROLS, control_sets
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.alignment import in_row_order
-from evenhand.inputs.validation import as_clusters, as_groups, as_table, check_columns, is_number_column
+from evenhand.inputs.validation import as_clusters, as_groups, as_splits, as_table, check_columns, is_number_column
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.checks import check_open_fraction
 from evenhand.metrics.disparity.membership import membership_of, reference_code_of
@@ -155,7 +155,7 @@ def regressions(
     X: Any = None,  # noqa: ANN401 - any table
     financial_features: Sequence[str] = (),
     reference_group: str | None = None,
-    by: Mapping[str, Any] | None = None,
+    by: Any = None,  # noqa: ANN401 - any column or table
     clusters: Any = None,  # noqa: ANN401 - any column
     confidence: float = 0.95,
 ) -> Regressions:
@@ -181,7 +181,7 @@ def regressions(
     reference_group
         The group that the others are held against; by default the largest.
     by
-        Columns by name within whose values everything is wanted, too.
+        Columns within whose values everything is wanted, too.
     clusters
         Which rows are the same applicant, or the same household.
     confidence
@@ -220,15 +220,13 @@ def regressions(
             raise InvalidInputError(f"`X` has {len(table)} rows for {n} people of `sensitive_features`.")
         available = list(table.columns)
         financial = check_columns(financial_features, available, "`financial_features`") if financial_features else []
-        sets, left_out = control_sets(table, financial, columns_that_are(table, groups.codes))
+        sets, left_out = control_sets(table, financial, groups.codes)
     elif financial_features:
         raise InvalidInputError(f"`financial_features` names {list(financial_features)}, but there is no `X`; pass it.")
     members = membership_of(groups.codes, n, groups.names, None)
     same = None if clusters is None else _same_people(as_clusters(in_row_order(clusters, X, "clusters"), n))
     people = RegressedPeople(columns, groups.codes, groups.names, reference_code_of(members, reference_group), same)
-    splits = in_row_order(by or {}, X, "by")
-    segments = {str(name): _segment_texts(values, n, str(name)) for name, values in splits.items()}
-    return regress(people, sets, left_out, segments, confidence=confidence)
+    return regress(people, sets, left_out, as_splits(in_row_order(by, X, "by"), n), confidence=confidence)
 
 
 def further_outcomes(
@@ -285,13 +283,6 @@ def _same_people(clusters: NDArray[np.uint64]) -> NDArray[np.int64] | None:
     _, codes = np.unique(clusters, return_inverse=True)
     codes = np.where(clusters == 0, len(codes) + np.arange(len(codes)), codes)
     return None if len(np.unique(codes)) == len(codes) else codes
-
-
-def _segment_texts(values: Any, n: int, name: str) -> Texts:  # noqa: ANN401
-    column = pd.Series(np.asarray(values, dtype=object))
-    if len(column) != n:
-        raise InvalidInputError(f"`by` has {len(column)} values of {name!r} for {n} people.")
-    return column.where(column.notna(), "(missing)").map(str).to_numpy(dtype=str)
 
 
 # --- the table ---

@@ -24,6 +24,7 @@ __all__ = [
     "as_ids",
     "as_labels",
     "as_matrix",
+    "as_splits",
     "as_table",
     "as_weights",
     "category_text",
@@ -340,6 +341,29 @@ def as_weights(sample_weight: Any, n: int, name: str = "sample_weight") -> NDArr
             f"`{name}` must be 0 or more people per row, got {' and '.join(bad)} values; drop or correct those rows."
         )
     return weights
+
+
+def as_splits(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401 - any column or table, or columns by name
+    """Columns to split by as text, one value for each of `n` people; a missing value is a value, too.
+
+    Examples
+    --------
+    >>> as_splits({"state": ["NY", None]}, 2)["state"].tolist()
+    ['NY', '(missing)']
+    """
+    if by is None:
+        return {}
+    if isinstance(by, Mapping):
+        by = pd.DataFrame({str(name): list(values) for name, values in by.items()})
+    is_column = getattr(by, "ndim", 2) == 1 or isinstance(by, list)
+    table = as_table(np.asarray(by, dtype=object)[:, None] if is_column else by, "by")
+    if len(table) != n:
+        raise InvalidInputError(f"`by` has {len(table)} values for {n} rows.")
+    names = [str(getattr(by, "name", None) or "by")] if is_column else list(table.columns)
+    return {
+        name: table.iloc[:, k].astype(object).where(table.iloc[:, k].notna(), "(missing)").map(str).to_numpy(dtype=str)
+        for k, name in enumerate(names)
+    }
 
 
 def is_number_column(values: pd.Series[Any]) -> bool:

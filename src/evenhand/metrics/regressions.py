@@ -26,10 +26,10 @@ Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Method: TypeAlias = Literal["logit", "ols"]
 
-FEWEST_PEOPLE = 10
+FEWEST_PEOPLE = 30
 """People of either group below whom nothing is estimated."""
 
-PEOPLE_PER_COLUMN = 5
+PEOPLE_PER_COLUMN = 10
 """People, of the rarer decision in a logit, for each column of the regression below whom nothing is estimated."""
 
 _ROUNDING = 1e-10  # standard deviation of a constant, as a share of it
