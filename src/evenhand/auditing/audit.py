@@ -19,7 +19,7 @@ from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable
 from evenhand.auditing.people import People, check_finances_apart, check_known_groups, with_cut_offs
-from evenhand.auditing.reference import AuditReference, audited_model, settled_threshold
+from evenhand.auditing.reference import AuditReference, audited_model, settled_options
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
 from evenhand.auditing.sampling_progress import shown_sampling
@@ -183,14 +183,7 @@ def audit(
     check_finances_apart(pool, financial)
     if favorable is None:
         check_direction(audited, people)
-    threshold, on_threshold = settled_threshold(model, audited, options)
-    options = replace(
-        options,
-        financial_features=tuple(financial),
-        attribution=audited.attribution,
-        favorable=favorable or "high",
-        decision_threshold=threshold,
-    )
+    options, on_threshold = settled_options(model, audited, options, financial)
     on_scales = notes_on_scales(model, audited, people.table, pool.table)
     on_label = notes_on_label(getattr(y, "name", None), favorable)
     notes = (*on_scales, *on_threshold, *on_label, *reservations_on(X))

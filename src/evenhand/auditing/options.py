@@ -143,7 +143,7 @@ class AuditOptions(AuditSettings):
     @property
     def approval_threshold(self) -> float:
         """Probability of the favorable outcome from which the decision is favorable; NaN where segments differ."""
-        assert self.decision_threshold is not None, "settled by `settled_threshold`"
+        assert self.decision_threshold is not None, "settled by `settled_options`"
         if isinstance(self.decision_threshold, SegmentThresholds):
             return math.nan
         return 1 - self.decision_threshold if self.favorable == "low" else self.decision_threshold

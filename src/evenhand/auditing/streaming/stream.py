@@ -22,7 +22,7 @@ from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
 from evenhand.auditing.people import People, check_finances_apart, people_of, with_cut_offs
-from evenhand.auditing.reference import AuditReference, audited_model, settled_threshold
+from evenhand.auditing.reference import AuditReference, audited_model, settled_options
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sampling_progress import announce_sampling
 from evenhand.auditing.scales import notes_on_scales
@@ -306,15 +306,8 @@ def _plan(
     check_finances_apart(pool, financial)
     if options.favorable is None:
         check_direction(audited, pool)
-    threshold, on_threshold = settled_threshold(model, audited, options)
+    options, on_threshold = settled_options(model, audited, options, financial)
     notes = (*notes_on_scales(model, audited, pool.table), *on_threshold)
-    options = replace(
-        options,
-        financial_features=tuple(financial),
-        attribution=audited.attribution,
-        favorable=options.favorable or "high",
-        decision_threshold=threshold,
-    )
     with one_torch_thread(), one_blas_thread():
         fitted = _with_known(AuditReference.of(audited, options, pool, people.n_rows), people.n_rows)
     n_compared = how.evidence_people
