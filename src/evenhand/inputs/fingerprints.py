@@ -85,7 +85,7 @@ def _value_bits(column: pd.Series[Any]) -> NDArray[np.uint64]:
 def _object_bits(value: object) -> int:
     """Bits of a value in a column of any: of yes and no beside missing values, those that they have without them."""
     if isinstance(value, (bool, np.bool_)):
-        return _number_bits(value)
+        return _number_bits(float(value))
     return _text_bits(f"{type(value).__name__}:{value}")
 
 
