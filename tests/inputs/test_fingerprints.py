@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.inputs.fingerprints import fingerprint_file, fingerprint_numbers, fingerprint_table
+from evenhand.inputs.fingerprints import fingerprint_file, fingerprint_numbers, fingerprint_table, hash_rows
 
 TABLE = pd.DataFrame({"income": [1.0, np.nan, 3.0], "job": ["a", "b", None], "owns": [True, False, True]})
 
@@ -49,3 +49,9 @@ def test_a_file_is_its_sha256_and_a_folder_depends_on_names_and_contents(tmp_pat
 def test_shapes_are_part_of_numbers():
     assert fingerprint_numbers([[1, 2]]) != fingerprint_numbers([1, 2])
     assert fingerprint_numbers([1], [2]) != fingerprint_numbers([1, 2])
+
+
+def test_yes_and_no_have_the_same_bits_beside_a_missing_value():
+    whole = hash_rows(pd.DataFrame({"owner": [None, True, False]}))
+    np.testing.assert_array_equal(whole[1:], hash_rows(pd.DataFrame({"owner": [True, False]})))
+    assert len(set(whole.tolist())) == 3

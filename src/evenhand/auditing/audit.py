@@ -28,7 +28,7 @@ from evenhand.auditing.people import (
     with_cut_offs,
 )
 from evenhand.auditing.probable_groups import grouped, with_first_draw
-from evenhand.auditing.reference import AuditReference, audited_model, settled_threshold
+from evenhand.auditing.reference import AuditReference, audited_model, settled_options
 from evenhand.auditing.regressed import wanted_outcomes, with_regressions
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
@@ -215,14 +215,7 @@ def audit(
     check_finances_apart(pool, financial)
     if favorable is None:
         check_direction(audited, people)
-    threshold, on_threshold = settled_threshold(model, audited, options)
-    options = replace(
-        options,
-        financial_features=tuple(financial),
-        attribution=audited.attribution,
-        favorable=favorable or "high",
-        decision_threshold=threshold,
-    )
+    options, on_threshold = settled_options(model, audited, options, financial)
     on_scales = notes_on_scales(model, audited, people.table, pool.table)
     on_label = notes_on_label(getattr(y, "name", None), favorable)
     notes = (*on_scales, *on_threshold, *on_label, *reservations_on(X))

@@ -179,7 +179,7 @@ class AuditOptions(AuditSettings):
         """
         if self.unit is not None:
             return math.inf
-        assert self.decision_threshold is not None, "settled by `settled_threshold`"
+        assert self.decision_threshold is not None, "settled by `settled_options`"
         if isinstance(self.decision_threshold, SegmentThresholds):
             return math.nan
         return 1 - self.decision_threshold if self.favorable == "low" else self.decision_threshold

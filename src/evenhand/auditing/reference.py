@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from evenhand.models.risk import RiskModel
 from evenhand.models.sampling_plan import is_sampled, needed_permutations, with_permutations
 from evenhand.models.thresholds import own_threshold
 
-__all__ = ["AuditReference", "audited_model", "settled_threshold"]
+__all__ = ["AuditReference", "audited_model", "settled_options"]
 
 _SAME_THRESHOLD = 1e-9
 _ORDERS = 32  # of sampled Shapley values, until a trial settles how many are needed
@@ -141,7 +142,25 @@ def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> Aud
     return RiskModel(audited) if options.favorable == "low" else audited
 
 
-def settled_threshold(
+def settled_options(
+    model: Any,  # noqa: ANN401 - any model
+    audited: AuditedModel,
+    options: AuditOptions,
+    financial_features: Sequence[str],
+) -> tuple[AuditOptions, tuple[str, ...]]:
+    """The options with what the model settles where the user left it open; and what a reader must know of that."""
+    threshold, notes = _settled_threshold(model, audited, options)
+    settled = replace(
+        options,
+        financial_features=tuple(financial_features),
+        attribution=audited.attribution,
+        favorable=options.favorable or "high",
+        decision_threshold=threshold,
+    )
+    return settled, notes
+
+
+def _settled_threshold(
     model: Any,  # noqa: ANN401 - any model
     audited: AuditedModel,
     options: AuditOptions,
@@ -165,5 +184,5 @@ def settled_threshold(
         f"`decision_threshold` (--decision-threshold) {is_by}, but {decides}: the audit is of decisions that the model "
         "does not make. Leave it out to audit the model's own."
     )
-    warnings.warn(message, EvenhandWarning, stacklevel=3)
+    warnings.warn(message, EvenhandWarning, stacklevel=4)
     return given, (message,)

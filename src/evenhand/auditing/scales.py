@@ -1,4 +1,4 @@
-"""Columns in another unit than the model, or the reference, knows them in: percent for shares, thousands for units."""
+"""Inputs in a different unit than the model, or the reference, has them in: percent for shares, thousands for units."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def notes_on_scales(
     table: pd.DataFrame,
     reference: pd.DataFrame | None = None,
 ) -> tuple[str, ...]:
-    """A sentence, and a Python warning, for each input in another unit than the model or the reference has it in.
+    """A sentence, and a Python warning, for each input in a different unit than the model or the reference has it in.
 
     Parameters
     ----------
@@ -62,10 +62,10 @@ def notes_on_scales(
     """
     numbers = [str(name) for name in table.columns if is_number_column(table[name])]
     fitted = fitted_scales(model, audited, [str(name) for name in table.columns])
-    notes = _notes(table, numbers, fitted, "the model was fitted")
+    notes = _notes(table, numbers, fitted, "the model was fitted on")
     if not notes and reference is not None and reference is not table:
         known = [name for name in numbers if is_number_column(reference[name])]
-        notes = _notes(table, known, {name: _scale_of(reference[name]) for name in known}, "the reference has it")
+        notes = _notes(table, known, {name: _scale_of(reference[name]) for name in known}, "the reference has")
     for note in notes:
         warnings.warn(note, EvenhandWarning, stacklevel=3)
     return notes
@@ -84,8 +84,8 @@ def _notes(table: pd.DataFrame, names: list[str], fitted: Mapping[str, FittedSca
         if factor is not None:
             times, what = (factor, "large") if factor > 1 else (1 / factor, "small")
             notes.append(
-                f"The input {name!r} is about {times:.0f} times as {what} here, with a mean of "
-                f"{float(table[name].mean()):.3g}, as {where}, around {fitted[name].center:.3g}: if it is in another "
-                f"unit, such as percent, {'divide' if factor > 1 else 'multiply'} it by {times:.0f}."
+                f"The input {name!r} is about {times:.0f} times as {what} as what {where} (mean "
+                f"{float(table[name].mean()):.3g} here, about {fitted[name].center:.3g} there): if it is in a "
+                f"different unit, such as percent, {'divide' if factor > 1 else 'multiply'} it by {times:.0f}."
             )
     return tuple(notes)

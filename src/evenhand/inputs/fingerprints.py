@@ -78,9 +78,19 @@ def _value_bits(column: pd.Series[Any]) -> NDArray[np.uint64]:
         bits: NDArray[np.uint64] = numbers.view(np.uint64)
         return bits
     codes, values = column.astype(object).factorize()
-    texts = [_text_bits(f"{type(value).__name__}:{value}") for value in values]
-    found: NDArray[np.uint64] = np.array([*texts, 0], dtype=np.uint64)[codes]
+    found: NDArray[np.uint64] = np.array([*map(_object_bits, values), _number_bits(np.nan)], dtype=np.uint64)[codes]
     return found
+
+
+def _object_bits(value: object) -> int:
+    """Bits of a value in a column of any: of yes and no beside missing values, those that they have without them."""
+    if isinstance(value, (bool, np.bool_)):
+        return _number_bits(float(value))
+    return _text_bits(f"{type(value).__name__}:{value}")
+
+
+def _number_bits(value: float) -> int:
+    return int(np.float64(value).view(np.uint64))
 
 
 def _text_bits(text: str) -> int:

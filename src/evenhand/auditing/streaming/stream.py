@@ -29,7 +29,7 @@ from evenhand.auditing.people import (
     weight_unit,
     with_cut_offs,
 )
-from evenhand.auditing.reference import AuditReference, audited_model, settled_threshold
+from evenhand.auditing.reference import AuditReference, audited_model, settled_options
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sampling_progress import announce_sampling
 from evenhand.auditing.scales import notes_on_scales
@@ -321,15 +321,8 @@ def _plan(
     check_finances_apart(pool, financial)
     if options.favorable is None:
         check_direction(audited, pool)
-    threshold, on_threshold = settled_threshold(model, audited, options)
+    options, on_threshold = settled_options(model, audited, options, financial)
     notes = (*notes_on_scales(model, audited, pool.table), *on_threshold)
-    options = replace(
-        options,
-        financial_features=tuple(financial),
-        attribution=audited.attribution,
-        favorable=options.favorable or "high",
-        decision_threshold=threshold,
-    )
     with one_torch_thread(), one_blas_thread():
         fitted = _with_known(AuditReference.of(audited, options, pool, people.n_rows), people.n_rows)
     n_compared = how.evidence_people
