@@ -222,6 +222,20 @@ def test_a_pack_whose_parts_are_not_what_they_should_be_is_refused(pack, tmp_pat
         eh.verify_pack(with_manifest(pack, tmp_path / "new.zip", **entries))
 
 
+def test_a_damaged_pack_gives_an_answer_or_a_sentence(pack, tmp_path, rng):
+    whole, path, refusals = pack.read_bytes(), tmp_path / "damaged.zip", []
+    for place in rng.integers(len(whole), size=60).tolist() + list(range(len(whole) - 60, len(whole), 3)):
+        spoiled = bytearray(whole)
+        spoiled[place] ^= int(rng.integers(1, 256))
+        path.write_bytes(spoiled if place % 4 else spoiled[:place])
+        try:
+            assert eh.verify_pack(path).sentences
+        except ArchiveError as refused:
+            refusals.append(str(refused))
+    assert len(refusals) > 40
+    assert not any("\n" in sentence for sentence in refusals)
+
+
 def test_bad_arguments_are_refused_and_nothing_is_left_behind(result, pack, tmp_path, monkeypatch):
     out = tmp_path / "out"
     with pytest.raises(InvalidInputError, match="`inputs` must be of data, model, reference, got 'table'"):

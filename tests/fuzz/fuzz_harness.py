@@ -75,7 +75,7 @@ def run(spoiled: Spoiled, model: Path, *, is_streamed: bool, is_written: bool) -
     return Outcome(code, errors.getvalue(), summary)
 
 
-def _show(result: AuditResult, out: Path) -> None:
+def _show(result: AuditResult, out: Path, _further: object) -> None:
     Console().print(result)
     result.to_json(out / "audit.json")
 
