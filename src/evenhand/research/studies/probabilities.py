@@ -181,19 +181,23 @@ _HEADS = (
 )
 
 
+def _shown(value: float) -> str:
+    return f"{round(value, 3) + 0.0:.3f}" if np.isfinite(value) else ""  # one zero, without a sign
+
+
 def probability_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows as Markdown, coverage with its Monte-Carlo error; means that no audit has are left empty."""
     lines = ["| " + " | ".join(_HEADS) + " |", "| " + " | ".join("---" for _ in _HEADS) + " |"]
     for row in rows:
-        means = (f"{row[name]:.3f}" if np.isfinite(row[name]) else "" for name in _OTHER_USES)
+        truth, value, *means = (_shown(row[name]) for name in ("truth", "value", *_OTHER_USES))
         minority = "" if row["minority"] == 0 else f" ({row['minority']:g} at the mean)"
         cells = (
             row["world"],
             f"{row['sharpness']:g}{minority}",
             row["metric"].replace("_", " "),
             str(row["audits"]),
-            f"{row['truth']:.3f}",
-            f"{row['value']:.3f}",
+            truth,
+            value,
             f"{100 * row['coverage']:.1f} ± {100 * row['coverage_error']:.1f}",
             f"{100 * row['coverage_rubin']:.1f}",
             *means,
