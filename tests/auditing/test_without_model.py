@@ -294,8 +294,13 @@ def test_reason_codes_are_checked_and_carried(loans, classifier):
     score = scores_of(loans, classifier)
     codes = pd.DataFrame({"first": np.where(score < 0.5, "R1", ""), "second": np.where(score < 0.4, 7, None)})
     found = given(loans, scores=score, reason_codes=codes)
-    assert found.given_codes["first"].isna().sum() == (score >= 0.5).sum()
-    assert found.given_codes["second"].dropna().unique().tolist() == ["7"]
+    declined = found.reasons()
+    assert len(declined) == (score < 0.5).sum()
+    assert declined["reason_2"].dropna().unique().tolist() == ["7"]
+    rates = found.to_dict()["reasons"]["rates"]
+    assert sum(row["n"] for row in rates if row["place"] == "first") == len(declined)
+    with pytest.raises(InvalidInputError, match="has no entry for 1 codes that occur"):
+        given(loans, scores=score, reason_codes=codes, reason_map={"R1": "debt"})
     assert found.to_dict()["scope"]["n_reason_codes"] == 2
     with pytest.raises(InvalidInputError, match="holds no reason of anyone"):
         given(loans, scores=score, reason_codes=[None] * len(score))

@@ -14,6 +14,7 @@ from evenhand.auditing.audit import assembled, checked_people
 from evenhand.auditing.batch import BATCH_STEPS, audit_batch
 from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.direction import check_direction, notes_on_label
+from evenhand.auditing.given_reasons import with_given_reasons
 from evenhand.auditing.options import AuditOptions, Favorable, check_value
 from evenhand.auditing.people import People, check_finances_apart
 from evenhand.auditing.reference import AuditReference
@@ -63,6 +64,8 @@ def audit_given(
     by: Any = None,  # noqa: ANN401 - any column or table
     clusters: Any = None,  # noqa: ANN401 - any column
     limits: Mapping[str, float] | None = AuditOptions.limits,
+    reason_map: Any = None,  # noqa: ANN401 - a path, a mapping or any table
+    n_reasons: int = AuditOptions.n_reasons,
     random_state: int = AuditOptions.random_state,
     progress: bool = False,
 ) -> AuditResult:
@@ -95,7 +98,12 @@ def audit_given(
     base_values
         What attributions start from, a number or a column of it. None for the number that makes their sums the scores.
     reason_codes
-        Principal reasons of each person, a column for each, first reason first; empty for no reason.
+        Principal reasons of each person, a column for each, first reason first; empty for no reason. Those of people
+        with an unfavorable decision are counted and compared; they take the place of reasons from attributions.
+    reason_map
+        What the codes stand for; without codes, which reason each feature stands for, as in `audit`.
+    n_reasons
+        Most reasons of a person that follow from attributions.
     unit
         Of an outcome that is a value and not a probability, such as ``"percentage points"``.
     output
@@ -136,11 +144,13 @@ def audit_given(
         consistency_threshold=consistency_threshold,
         max_distance=max_distance,
         limits=limits,
+        reason_map=reason_map if reason_codes is None else None,
+        n_reasons=n_reasons,
         random_state=random_state,
     )
     check_value(options)
     model, explained = _given_model(table, rows, in_row_order(base_values, X, "base_values"), options)
-    codes = None if reason_codes is None else as_reason_codes(rows["reason_codes"], len(table))
+    codes = _checked_codes(rows["reason_codes"], len(table), has_decisions=unit is None or decisions is not None)
     columns = {"X": X, "y": y, "sensitive_features": sensitive_features, "ids": ids, "clusters": clusters}
     people, pool = checked_people(model, table, {**columns, "decisions": decisions, "by": by}, None, options)
     check_finances_apart(pool, financial)
@@ -157,7 +167,20 @@ def audit_given(
     fitted = AuditReference.of(model, _settled(options, scope), pool, len(people), scope)
     with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS, is_shown=progress, after=PATIENCE) as advance:
         found = audit_batch(fitted, people, as_splits(in_row_order(by, X, "by"), len(people)), advance=advance)
-        return replace(assembled(fitted, found, notes, advance), given_codes=codes)
+        result = assembled(fitted, found, notes, advance)
+        return result if codes is None else with_given_reasons(result, fitted, found, codes, reason_map)
+
+
+def _checked_codes(codes: Any, n: int, *, has_decisions: bool) -> pd.DataFrame | None:  # noqa: ANN401 - any table
+    """Reason codes of n people; None where there are none."""
+    if codes is None:
+        return None
+    if not has_decisions:
+        raise InvalidInputError(
+            "`reason_codes` (--reason-codes) are of people with an unfavorable decision, and a value has none: pass "
+            "`decisions` (--decision) too."
+        )
+    return as_reason_codes(codes, n)
 
 
 def _given_model(

@@ -89,8 +89,6 @@ class AuditResult:
         Of a streamed audit: where everything was written.
     scope
         What could and could not be found from what was given; None where a model was audited on labels.
-    given_codes
-        Principal reasons that were given, a row per person, first reason first.
     regressions
         Of decisions, scores and further outcomes on the group; None if they were not asked for.
     weighting
@@ -114,7 +112,6 @@ class AuditResult:
     stream: Mapping[str, Any] | None = None
     folder: Path | None = None
     scope: Scope | None = None
-    given_codes: pd.DataFrame | None = None
     regressions: Regressions | None = None
     weighting: Weighting | None = None
     drawn_groups: DrawnGroups | None = None

@@ -18,7 +18,7 @@ from evenhand.metrics.cec import PairScores
 from evenhand.models.explaining import Explainer, HalvedExplainer
 from evenhand.models.scoring import TripleScores, score_triples
 
-__all__ = ["BatchEvidence", "EvidenceReference", "EvidenceSums", "Triples", "compare_batch"]
+__all__ = ["BatchEvidence", "EvidenceReference", "EvidenceSums", "Triples", "compare_batch", "compared_people"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -275,7 +275,7 @@ def compare_batch(
     compared
         Rows of the batch to compare; None for all.
     """
-    pairs = _compared_people(reference, people, points, person_row, compared, max_distance)
+    pairs = compared_people(reference, people, points, person_row, compared, max_distance)
     pairs = pairs.where(reference.explainer.has_baseline(people.cells[pairs.person], pairs.own))
     if people.sample_weight is not None:
         weighs = (people.weight[pairs.person] > 0) & (pool.weight[pairs.other] > 0) & (pool.weight[pairs.own] > 0)
@@ -306,7 +306,7 @@ def compare_batch(
     return BatchEvidence(triples, sums, means["placebo_cec"], means["over_gap"], means["placebo_over_gap"])
 
 
-def _compared_people(
+def compared_people(
     reference: EvidenceReference,
     people: People,
     points: Floats,

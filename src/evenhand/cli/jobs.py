@@ -174,6 +174,7 @@ def _audit_given_table(path: Path, plan: AuditPlan) -> AuditResult:
         clusters=people.clusters,
         unit=settings.unit,
         output=settings.output,
+        n_reasons=settings.n_reasons,
         progress=True,
         **columns,
         **options,
