@@ -259,4 +259,4 @@ def test_versions_that_differ_are_a_note(pack, result, tmp_path):
     new = with_manifest(pack, tmp_path / "new.zip", pack__json=json.dumps(facts).encode())
     found = eh.verify_pack(new, result)
     assert found.is_same
-    assert found.notes == (f"The pack was made with other versions: numpy 1.0 (here {np.__version__}).",)
+    assert found.notes == (f"The pack was made with different versions: numpy 1.0 (here {np.__version__}).",)

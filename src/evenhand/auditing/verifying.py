@@ -362,7 +362,7 @@ def _places(items: Sequence[Any]) -> list[str]:
 def _differences(
     packed: Mapping[str, float | str | None], found: Mapping[str, float | str | None], tolerance: float
 ) -> Iterator[Difference]:
-    """Numbers of the pack that the audit has not; what a newer version has besides is no difference."""
+    """Numbers of the pack that the audit has not; what a newer version has besides is not a difference."""
     for where, was in packed.items():
         now = found.get(where)
         if isinstance(was, float) and isinstance(now, float):
@@ -377,4 +377,4 @@ def _versions(packed: Mapping[str, Any], here: Mapping[str, str]) -> Iterator[st
         f"{name} {packed[name]} (here {here[name]})" for name in here if packed.get(name, here[name]) != here[name]
     ]
     if differ:
-        yield f"The pack was made with other versions: {', '.join(differ)}."
+        yield f"The pack was made with different versions: {', '.join(differ)}."

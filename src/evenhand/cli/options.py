@@ -228,8 +228,8 @@ _FILES = ("model", "reference")
 def settings_in(plan: AuditPlan) -> dict[str, Any]:
     """What a plan says of the audit, by the keys of a TOML file.
 
-    Defaults are written out, because another version may have others. Files are named without where they lie; how and
-    where the audit ran, and whether a file was trusted, are for whoever runs it again to say.
+    Defaults are written out, because a different version may have different ones. Files are named without where they
+    lie; how and where the audit ran, and whether a file was trusted, are for whoever runs it again to say.
     """
     only_streamed = () if plan.stream else tuple(option.name for option in fields(StreamOptions))
     found = {option.name: getattr(plan, option.name) for option in fields(plan)}

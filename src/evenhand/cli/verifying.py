@@ -40,8 +40,8 @@ def verify(
 ) -> None:
     """Check an evidence pack: are its files whole, and do the same inputs give the same numbers.
 
-    The audit is run again with the settings of the pack, on the files that you give; a pack cannot name files of its
-    own. Exit code 0: nothing that was checked differs; 1: something does; 2: not a pack, or bad input.
+    The audit is run again with the settings of the pack, on the files that you give and on no others.
+    Exit code 0: nothing that was checked differs; 1: something does; 2: not a pack, or bad input.
 
     \b
     Example, after `evenhand data save taiwan --people 3000 --out cards.csv`:
