@@ -1,5 +1,6 @@
 """Which column plays which part."""
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -80,3 +81,16 @@ def test_spaces_around_names_need_not_be_given():
     parts = {"label": "y", "group": "sex", "features": None, "keep_group": False, "by": ["b "], "positive_label": None}
     found = Columns.among(available, **parts, drop=["a"], drop_missing=False)
     assert (found.label, found.group, found.features, found.by) == (" y", ("sex ",), ("b",), ("b",))
+
+
+def test_outcomes_are_not_inputs_and_keep_what_is_missing():
+    table = TABLE.assign(rate=[0.1, None, 0.3, 0.4])
+    options = {"label": "paid", "group": ["sex"], "positive_label": "Yes", "drop_missing": True, "outcomes": ["rate"]}
+    found = Columns.among(list(table.columns), **DEFAULTS | options)
+    assert "rate" not in found.features
+    read = found.rows_of(pa.Table.from_pandas(table), "'people.csv'")
+    assert read.outcomes["rate"].isna().tolist() == [False, True]
+    drawn = read.drawn(np.array([1]), "not drawn")
+    assert drawn.outcomes["rate"].isna().tolist() == [True]
+    with pytest.raises(InvalidInputError, match=r"`outcomes` \(--outcomes\)"):
+        Columns.among(list(table.columns), **DEFAULTS | options | {"outcomes": ["price"]})

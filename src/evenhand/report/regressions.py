@@ -155,14 +155,17 @@ def _point(row: Record, spread: float, several: bool) -> dict[str, Any]:
 
 
 def caption(data: Summary) -> str:
-    """Which groups differ, at equal inputs and without."""
+    """How many differences are beyond chance, at equal inputs and without."""
     found = data["regressions"]
     rows = [row for row in found["rows"] if not row["column"] and is_number(row["p_adjusted"])]
     parts = []
-    for controls, words in (("none", "alone"), ("all inputs", "with all inputs held equal")):
+    for controls, words in (("none", "nothing"), ("all inputs", "all inputs")):
         among = [row for row in rows if row["controls"] == controls]
         clear = [row for row in among if row["p_adjusted"] <= SIGNIFICANT]
         if among:
-            parts.append(f"{words}, {len(clear)} of {len(among)} differences are beyond chance after adjustment")
-    said = "; ".join(parts) or "no difference could be tested"
-    return f"{said[:1].upper()}{said[1:]}. What holding more equal takes away runs through what is held equal."
+            parts.append(f"{len(clear)} of {len(among)} with {words} held equal")
+    said = ", ".join(parts) or "none could be tested"
+    return (
+        f"Differences beyond chance after adjustment: {said}. What holding more equal takes away runs through what is "
+        "held equal."
+    )
