@@ -96,7 +96,11 @@ def _summary_records(summary: Summary) -> list[Record]:
             ("excess, groups weighing equally", found["balanced"], found["balanced"]["note"]),
             ("weighing", found["reasoning_gap"], found["reasoning_gap"]["note"] or "excess of the reasoning gap"),
             ("excess, regime B share", found["regime_b"], found["regime_b"]["note"]),
-            ("excess, shared principal reasons", found["reason_overlap"], found["reason_overlap"]["note"]),
+            (
+                "excess, shared principal reasons",
+                found["reason_overlap"],
+                found["reason_overlap"]["note"] or "of two declined people; below 0, fewer in common",
+            ),
         ]
     rows += [(f"regime {r}, share", summary["regimes"][r], _regime_meaning(r, tau)) for r in REGIMES]
     rows.append(("prediction flip rate", outcome["pfr"], "matched people who get different decisions"))
