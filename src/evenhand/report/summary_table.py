@@ -68,7 +68,12 @@ def _evidence_rows(summary: Summary) -> list[_Row]:
             "weighing",
         ),
         ("excess, regime B share", found["regime_b"], found["regime_b"]["note"], "regimes"),
-        ("excess, shared principal reasons", found["reason_overlap"], found["reason_overlap"]["note"], "excess"),
+        (
+            "excess, shared principal reasons",
+            found["reason_overlap"],
+            found["reason_overlap"]["note"] or "of two declined people; below 0, fewer in common",
+            "excess",
+        ),
     ]
 
 
