@@ -299,7 +299,7 @@ def test_decisions_and_ids_are_columns_and_no_inputs(evenhand, risky, tmp_path):
     assert json.loads((tmp_path / "out" / "audit.json").read_text())["data"]["n_features"] == 3
     code, _, err = evenhand(*arguments, *given)
     assert code == 2
-    assert "only decisions were given, 1 for a favorable one" in err
+    assert "--no-evidence goes with --model" in err
     code, _, err = evenhand(*arguments, "--id", "nmber", "--out", tmp_path / "out")
     assert code == 2
     assert "Did you mean 'number'?" in err

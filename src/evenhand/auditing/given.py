@@ -125,7 +125,7 @@ def audit_given(
     --------
     >>> import evenhand as eh
     >>> data = eh.load_dataset("synthetic", n=500)
-    >>> price = 5 - data.X["income"] + 0.5 * (data.group == "B")
+    >>> price = 5 - data.X["financial_0"] + 0.5 * (data.group == "group 1")
     >>> result = eh.audit_given(data.X, sensitive_features=data.group, financial_features=data.financial_features,
     ...                         scores=price, unit="percentage points", favorable="low")
     >>> result.to_dict()["findings"][0]["key"], result.to_dict()["scope"]["given"]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import logit
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import as_table, category_text, is_number_column
@@ -144,7 +144,7 @@ def as_reason_codes(reason_codes: Any, n: int) -> pd.DataFrame:  # noqa: ANN401 
     table = _columns(reason_codes, "reason_codes")
     _check_length(len(table), n, "reason_codes")
     text = table.astype(object).map(category_text, na_action="ignore")
-    text = text.map(str.strip, na_action="ignore")
+    text = text.map(str.strip, na_action="ignore").astype(object)
     text = text.where(text.notna() & (text != ""), None)
     if not text.notna().any(axis=None):
         raise InvalidInputError("`reason_codes` holds no reason of anyone; pass the columns of the codes.")
@@ -234,12 +234,6 @@ def _summed(linked: dict[Scale, Floats], parts: Floats, base: float | None) -> E
             "log-odds or in probability, all from one background."
         )
     return best
-
-
-def score_of(explained: Floats, scale: Scale) -> Floats:
-    """The score, a probability or a value, from the explained score."""
-    found: Floats = expit(explained) if scale == "log-odds" else explained
-    return found
 
 
 def _numbers(values: Any, n: int, name: str) -> Floats:  # noqa: ANN401 - any column or table
