@@ -239,7 +239,9 @@ def group_rate(
         return not_estimable(f"not estimable: {absent} in group {members.names[code]!r}")
     rate, influence = weighted_mean(values, weights, members.times)
     if not members.is_soft:
-        ones, people = members.effective_counts(values, subset)
-        return Estimate(rate, *wilson(float(ones[code]), float(people[code]), confidence))
+        ones, people = float((members.times * weights) @ values), total
+        if members.is_weighted:
+            ones, people = (float(counts[code]) for counts in members.effective_counts(values, subset))
+        return Estimate(rate, *wilson(ones, people, confidence))
     half = normal_quantile(confidence) * standard_error(influence, members.squares)
     return Estimate(rate, max(0.0, rate - half), min(1.0, rate + half))
