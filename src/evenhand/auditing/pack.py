@@ -22,7 +22,7 @@ __all__ = ["AUDIT", "FACTS", "MANIFEST", "PACK_SCHEMA", "PLAN", "ROLES", "Writer
 
 PACK_SCHEMA = "evenhand.pack/1"
 AUDIT, FACTS, PLAN, MANIFEST = "audit.json", "pack.json", "audit.toml", "MANIFEST.sha256"
-ROLES = ("data", "model", "reference")
+ROLES = ("data", "model", "reference", "attributions_file")
 """What a file that was read is to the audit."""
 
 Writers: TypeAlias = Mapping[str, Callable[[Path], None]]
@@ -103,7 +103,7 @@ def write_pack(
     plan
         Options of `evenhand audit`, by name; None for an audit that was made in Python.
     inputs
-        The files that were read, by what they are: data, model, reference. Their names and hashes go into the pack, and
+        The files that were read, by what they are: data, model, reference, attributions_file. Their names and hashes go into the pack, and
         neither their content nor where they lie.
 
     Raises
@@ -164,7 +164,7 @@ def _script(facts: Mapping[str, Any]) -> str:
 
 def _given(named: Mapping[str, str]) -> list[str]:
     """Options for the files other than the data."""
-    return [f"--{role} {json.dumps(named[role])}" for role in ROLES[1:] if role in named]
+    return [f"--{role.replace('_', '-')} {json.dumps(named[role])}" for role in ROLES[1:] if role in named]
 
 
 def _readme(facts: Mapping[str, Any], names: list[str], left_out: list[str]) -> str:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.auditing.options import StreamOptions
-from evenhand.cli.options import AuditPlan, check_given, options_of, settings_in
+from evenhand.cli.options import FILES, AuditPlan, check_given, options_of, settings_in
 from evenhand.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
 
-__all__ = ["audit", "demo", "show_and_write", "show_left_out"]
+__all__ = ["audit", "check_roles", "demo", "show_and_write", "show_left_out"]
 
 
 @options_of(AuditPlan)
@@ -42,7 +42,7 @@ def audit(
     from evenhand.cli.jobs import audit_table, stream_table
 
     begun = time.perf_counter()
-    _check_groups(plan, is_streamed=plan.stream or data.is_dir())
+    check_roles(plan, is_streamed=plan.stream or data.is_dir())
     gates = [parse_gate(text) for text in plan.fail_on]
     _check_outputs(plan)
     if plan.stream or data.is_dir():
@@ -59,7 +59,7 @@ def audit(
         raise typer.Exit(1)
 
 
-def _check_groups(plan: AuditPlan, *, is_streamed: bool) -> None:
+def check_roles(plan: AuditPlan, *, is_streamed: bool) -> None:
     """Refuse a plan without label, group or financial features, or with groups known in two ways."""
     from evenhand.cli.jobs import is_without_model
 
@@ -94,7 +94,7 @@ def _further_outputs(result: AuditResult, data: Path, plan: AuditPlan) -> dict[s
     if plan.memo:
         found["memo.docx"] = lambda path: result.to_word(path, template=plan.template)
     if plan.pack:
-        files = {"data": data, "model": plan.model, "reference": plan.reference}
+        files = {"data": data, **{name: getattr(plan, name) for name in FILES}}
         inputs = {role: file for role, file in files.items() if file is not None}
         settings = settings_in(replace(plan, stream=plan.stream or data.is_dir()))
         found["pack.zip"] = lambda path: result.to_pack(path, plan=settings, inputs=inputs, template=plan.template)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import tomllib
 from collections.abc import Callable
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -17,6 +17,7 @@ from evenhand.inputs.read_options import ReadOptions
 
 __all__ = [
     "ALIASES",
+    "FILES",
     "AuditPlan",
     "CheckPlan",
     "TablePlan",
@@ -222,7 +223,8 @@ def _limits_in(texts: list[str]) -> dict[str, float]:
 
 
 _OF_THE_RUN = ("memo", "template", "pack", "resume", "engine", "scheduler", "n_jobs", "device", "trust_pickle")
-_FILES = ("model", "reference")
+FILES = ("model", "reference", "attributions_file")
+"""Options that name a file, beside the people."""
 
 
 def settings_in(plan: AuditPlan) -> dict[str, Any]:
@@ -231,10 +233,15 @@ def settings_in(plan: AuditPlan) -> dict[str, Any]:
     Defaults are written out, because a different version may have different ones. Files are named without where they
     lie; how and where the audit ran, and whether a file was trusted, are for whoever runs it again to say.
     """
+    from evenhand.inputs.reason_maps import read_reason_map
+
     only_streamed = () if plan.stream else tuple(option.name for option in fields(StreamOptions))
     found = {option.name: getattr(plan, option.name) for option in fields(plan)}
+    found["reason_map"] = read_reason_map(plan.reason_map)  # what the file says, as the file may change
+    threshold = plan.decision_threshold
+    found["decision_threshold"] = asdict(threshold) if is_dataclass(threshold) else threshold
     return {
-        name: Path(value).resolve().name if name in _FILES else value
+        name: Path(value).resolve().name if name in FILES else value
         for name, value in found.items()
         if value not in (None, (), {}) and name not in (*_OF_THE_RUN, *only_streamed)
     }

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.auditing.options import StreamOptions
-from evenhand.cli.options import AuditPlan, check_given, plan_from_toml
+from evenhand.cli.auditing import check_roles
+from evenhand.cli.options import FILES, AuditPlan, plan_from_toml
 from evenhand.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ def verify(
     ] = None,
     model: Annotated[Path | None, typer.Option(help="The model, if the audit was given one.")] = None,
     reference: Annotated[Path | None, typer.Option(help="The people to match in, if the audit was given any.")] = None,
+    attributions_file: Annotated[
+        Path | None, typer.Option(help="The file of attributions, if the audit was given one.")
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(help="TOML file with the settings, in place of those of the pack.")
     ] = None,
@@ -52,7 +56,7 @@ def verify(
     from evenhand.auditing.verifying import compare_with_pack, read_pack
 
     read = read_pack(pack)
-    given = {"data": data, "model": model, "reference": reference}
+    given = {"data": data, "model": model, "reference": reference, "attributions_file": attributions_file}
     files = {role: file for role, file in given.items() if file is not None}
     absent = [file for file in (*files.values(), config) if file is not None and not file.exists()]
     if absent:
@@ -70,7 +74,7 @@ def verify(
 def _cannot_run(pack: Pack, files: dict[str, Path], *, has_config: bool) -> str:
     """Why the audit cannot be run again, and what to give; empty if it can."""
     needed = {role: file["name"] for role, file in pack.facts["inputs"].items()}
-    missing = [f"--{role} {name}" for role, name in needed.items() if role not in files]
+    missing = [f"--{role.replace('_', '-')} {name}" for role, name in needed.items() if role not in files]
     if "data" not in files and "data" not in needed:
         missing.insert(0, "--data")
     if not pack.is_of_command and not has_config:
@@ -87,13 +91,14 @@ def _run_again(
         config = folder / "audit.toml"
         config.write_text(pack.plan, encoding="utf-8")
     plan = plan_from_toml(config, AuditPlan)
-    check_given(plan, "label", "group", "financial_features")
+    is_streamed = plan.stream or files["data"].is_dir()
+    check_roles(plan, is_streamed=is_streamed)
     # What a pack says never chooses a file, trusts one, or reaches another machine.
-    own: dict[str, Any] = {name: str(files[name]) if name in files else None for name in ("model", "reference")}
+    own: dict[str, Any] = {name: str(files[name]) if name in files else None for name in FILES}
     kept = ("batch_rows", "reference_people", "evidence_people")
     here: dict[str, Any] = {option.name: option.default for option in fields(StreamOptions) if option.name not in kept}
     plan = replace(plan, **own, **here, trust_pickle=trust_pickle, template=None, memo=False, pack=False)
-    if plan.stream or files["data"].is_dir():
+    if is_streamed:
         return stream_table(files["data"], plan, folder / "audit")
     return audit_table(files["data"], plan)
 
