@@ -4,6 +4,7 @@ import importlib
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 WRITTEN = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "results" not in page.parts]  # those are outputs
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *WRITTEN]
+TUTORIALS = ROOT / "docs" / "tutorials"
 PAGES_WITH_CODE = [page for page in PAGES if page.name != "README.md" and "```python" in page.read_text("utf-8")]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -32,12 +34,12 @@ def blocks(page, language):
     return [code for kind, code in FENCE.findall(page.read_text("utf-8")) if kind == language]
 
 
-def code_and_output(page):
-    """Each Python block with the plain text right behind it, if any."""
+def code_and_output(page, language="python"):
+    """Each block of a language with the plain text right behind it, if any."""
     text = page.read_text("utf-8")
     found = list(FENCE.finditer(text))
     for block, following in zip(found, [*found[1:], None], strict=True):
-        if block[1] == "python":
+        if block[1] == language:
             is_output = (
                 following is not None and following[1] == "text" and not text[block.end() : following.start()].strip()
             )
@@ -51,9 +53,21 @@ def words_and_numbers(text):
 @pytest.mark.integration
 @pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=page_id)
 def test_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch, capsys):
+    check_code_of_page(page, tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.integration
+@pytest.mark.skipif("EVENHAND_DATA" not in os.environ, reason="EVENHAND_DATA is not set: the raw files are not at hand")
+def test_the_mortgage_file_is_made_as_the_tutorial_says(tmp_path, monkeypatch, capsys):
+    check_code_of_page(TUTORIALS / "a-mortgage-file.md", tmp_path, monkeypatch, capsys, language="py")
+    assert {path.name for path in tmp_path.iterdir()} == {"decisions.docx", "prices.docx", "decisions.zip"}
+
+
+def check_code_of_page(page, tmp_path, monkeypatch, capsys, language="python"):
+    """Run the blocks of a page one after the other, and compare what they print with what the page shows."""
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "page"}
-    for code, expected in code_and_output(page):
+    for code, expected in code_and_output(page, language):
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             exec(compile(code, page_id(page), "exec"), names)
@@ -120,6 +134,42 @@ def test_the_shell_of_the_readme_runs(tmp_path):
     start = done.stdout.index(shown.split(":")[0])
     end = done.stdout.index("Written: comparison.html", start) + len("Written: comparison.html")
     words, numbers = words_and_numbers(done.stdout[start:end])
+    expected_words, expected_numbers = words_and_numbers(shown)
+    assert words == expected_words
+    assert numbers == pytest.approx(expected_numbers, abs=TOLERANCE)
+
+
+def runs_with(script, command, tmp_path):
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [*command, script], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_lenders_file_is_made_as_the_tutorial_says(tmp_path):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    page = TUTORIALS / "a-lenders-file.md"
+    printed = runs_with("\n".join(blocks(page, "sh")), ["bash", "-e", "-c"], tmp_path)
+    for shown in "".join(blocks(page, "console")).splitlines():
+        assert shown in printed
+    (config,) = blocks(page, "text")
+    assert (tmp_path / "lender" / "audit.toml").read_text() == config
+    written = ("q1/memo.docx", "q1/pack.zip", "q2/report.html", "change.html", "check/audit.toml")
+    assert all((tmp_path / "lender" / name).is_file() for name in written)
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
+def test_the_r_of_the_tutorial_runs(tmp_path):
+    (code,) = blocks(TUTORIALS / "from-r.md", "r")
+    (shown,) = blocks(TUTORIALS / "from-r.md", "text")
+    if "jsonlite" not in runs_with("cat(rownames(installed.packages()))", ["Rscript", "-e"], tmp_path).split():
+        pytest.skip("jsonlite is not installed in R")
+    printed = runs_with(code, ["Rscript", "-e"], tmp_path)
+    words, numbers = words_and_numbers(printed[printed.index(shown.split()[0] + " moves") :])
     expected_words, expected_numbers = words_and_numbers(shown)
     assert words == expected_words
     assert numbers == pytest.approx(expected_numbers, abs=TOLERANCE)

@@ -103,8 +103,8 @@ def write_pack(
     plan
         Options of `evenhand audit`, by name; None for an audit that was made in Python.
     inputs
-        The files that were read, by what they are: data, model, reference, attributions_file. Their names and hashes go into the pack, and
-        neither their content nor where they lie.
+        The files that were read, by what they are: data, model, reference, attributions_file. Their names and hashes go
+        into the pack, and neither their content nor where they lie.
 
     Raises
     ------
