@@ -18,7 +18,9 @@ def test_reasons_are_those_of_the_audit_in_memory(tmp_path, model, applicants, i
     found = streamed(model, table, tmp_path, reason_map=MAP)
     memory = in_memory(model, table, reason_map=MAP)
     assert_same(found, memory)
-    pd.testing.assert_frame_equal(found.reasons().astype(object), memory.reasons().astype(object))
+    pd.testing.assert_frame_equal(
+        *(r.reasons().astype(object).where(lambda t: t.notna(), None) for r in (found, memory))
+    )
     assert len(list((found.folder / "reasons").glob("*.parquet"))) == 4
     first, second = found.pairs_sample, memory.pairs_sample
     assert (first.reasons == second.reasons).all()
