@@ -13,7 +13,11 @@ import evenhand as eh
 from evenhand.report.frame import script_json
 
 SECTIONS = [
+<<<<<<< HEAD
     "audited", "verdict", "score-gap", "regimes", "excess", "drivers", "matching", "outcome", "regressions",
+=======
+    "audited", "verdict", "score-gap", "regimes", "excess", "drivers", "matching", "outcome", "reasons-given",
+>>>>>>> codes
     "sensitivity", "explorer", "limitations", "glossary",
 ]  # fmt: skip
 VOID = {"meta", "link", "input", "br", "img"}

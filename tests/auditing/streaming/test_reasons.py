@@ -18,8 +18,10 @@ def test_reasons_are_those_of_the_audit_in_memory(tmp_path, model, applicants, i
     found = streamed(model, table, tmp_path, reason_map=MAP)
     memory = in_memory(model, table, reason_map=MAP)
     assert_same(found, memory)
-    pd.testing.assert_frame_equal(found.reasons().astype(object), memory.reasons().astype(object))
-    assert len(list((found.folder / "reasons").glob("*.parquet"))) == 4
+    pd.testing.assert_frame_equal(
+        *(r.reasons().astype(object).where(lambda t: t.notna(), None) for r in (found, memory))
+    )
+    assert len(list((found.folder / "reasons").glob("*.parquet"))) == found.stream["n_batches"] > 3
     first, second = found.pairs_sample, memory.pairs_sample
     assert (first.reasons == second.reasons).all()
     assert (first.match_reasons == second.match_reasons).all()
@@ -31,7 +33,7 @@ def test_reasons_are_those_of_the_audit_in_memory(tmp_path, model, applicants, i
 
 def test_a_batch_in_which_no_one_is_declined_has_a_table_of_the_same_kind(tmp_path, model, applicants, streamed):
     table = applicants(300)
-    decisions = (table.index >= 130).astype(int)  # of the first batch, no one is approved; of the others, everyone
+    decisions = (table.index >= 130).astype(int)  # in the last batch no one is declined
     found = streamed(model, table.assign(decided=decisions), tmp_path, decisions="decided")
     reasons = found.reasons()
     assert reasons["person"].tolist() == list(range(130))
