@@ -13,11 +13,7 @@ import evenhand as eh
 from evenhand.report.frame import script_json
 
 SECTIONS = [
-<<<<<<< HEAD
-    "audited", "verdict", "score-gap", "regimes", "excess", "drivers", "matching", "outcome", "regressions",
-=======
-    "audited", "verdict", "score-gap", "regimes", "excess", "drivers", "matching", "outcome", "reasons-given",
->>>>>>> codes
+    "audited", "verdict", "score-gap", "regimes", "excess", "drivers", "matching", "outcome", "reasons-given", "regressions",
     "sensitivity", "explorer", "limitations", "glossary",
 ]  # fmt: skip
 VOID = {"meta", "link", "input", "br", "img"}
