@@ -83,6 +83,7 @@ def comparable(result):
     for name in MIRRORED:
         del found["outcome"][name]
     del found["distributions"]["score"], found["distributions"]["plane"]
+    del found["outcome"]["calibration"]  # of the model's own probability
     return dict(numbers(found))
 
 

@@ -238,7 +238,9 @@ def test_a_damaged_pack_gives_an_answer_or_a_sentence(pack, tmp_path, rng):
 
 def test_bad_arguments_are_refused_and_nothing_is_left_behind(result, pack, tmp_path, monkeypatch):
     out = tmp_path / "out"
-    with pytest.raises(InvalidInputError, match="`inputs` must be of data, model, reference, got 'table'"):
+    with pytest.raises(
+        InvalidInputError, match="`inputs` must be of data, model, reference, attributions_file, got 'table'"
+    ):
         result.to_pack(out / "pack.zip", inputs={"table": "x.csv"})
     with pytest.raises(FileNotFoundError):
         result.to_pack(out / "pack.zip", inputs={"data": "absent.csv"})

@@ -97,18 +97,21 @@ def test_attributions_in_columns_or_in_a_file_of_any_order_are_the_same(evenhand
 def test_decisions_reasons_and_prices_need_no_label(evenhand, folder, tmp_path):
     drop = ["--drop", "loan,officer,score,approved"]
     decided = audit(
-        evenhand, tmp_path, folder / "plain.csv", "--decision", "decided", *drop, "--drop", "loan,score,approved,apr"
-    )
+        evenhand, tmp_path, folder / "plain.csv", "--decision", "decided", "--reason-codes", "reason", *drop,
+        "--drop", "loan,score,approved,apr",
+    )  # fmt: skip
     assert decided["scope"]["outcome"] == "decision"
-    assert decided["data"]["n_features"] == 5  # income, debt, job, officer, reason
-    price = ["--scores", "apr", "--unit", "percentage points", "--favorable", "low", "--reason-codes", "reason", *drop]
-    priced = audit(evenhand, tmp_path, folder / "plain.csv", *price, "--drop", "loan,officer,score,approved,decided")
-    assert priced["scope"]["n_reason_codes"] == 1
+    assert decided["data"]["n_features"] == 4  # income, debt, job, officer
+    assert decided["scope"]["n_reason_codes"] == 1
+    assert decided["reasons"]["source"].startswith("codes that were given")
+    price = ["--scores", "apr", "--unit", "percentage points", "--favorable", "low", *drop]
+    unknown = "loan,officer,score,approved,decided,reason"
+    priced = audit(evenhand, tmp_path, folder / "plain.csv", *price, "--drop", unknown)
     assert "percentage points" in priced["verdict"]["headline"]
     (tmp_path / "a.toml").write_text(
         'group = "race"\nfinancial = ["income", "debt"]\nscores = "apr"\n'
         'unit = "percentage points"\nfavorable = "low"\n'
-        'drop = ["loan", "officer", "score", "approved", "decided"]\nreason_codes = ["reason"]\n'
+        'drop = ["loan", "officer", "score", "approved", "decided", "reason"]\n'
     )
     code, said = evenhand("audit", folder / "plain.csv", "--config", tmp_path / "a.toml", "--out", tmp_path / "toml")
     assert code == 0, said

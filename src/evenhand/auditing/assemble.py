@@ -133,7 +133,7 @@ def assemble(
         stream=stream,
         folder=folder,
         weighting=weighting,
-        reason_codes=None if weighting else reasons,  # shares of reasons know no sampling weights
+        reason_codes=reasons if sums.scores.weights.is_equal else None,  # shares of reasons are not weighted
     )
 
 

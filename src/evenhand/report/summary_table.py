@@ -73,6 +73,7 @@ def _evidence_rows(summary: Summary) -> list[_Row]:
             found["reason_overlap"],
             found["reason_overlap"]["note"] or "of two declined people; below 0, fewer in common",
             "excess",
+            "decisions",
         ),
     ]
 

@@ -260,7 +260,7 @@ def test_a_full_disk_keeps_what_was_finished_and_says_so(tmp_path, applicants):
         environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
         return subprocess.run(command, preexec_fn=before, env=environment, capture_output=True, text=True, check=False)
 
-    stopped = start(60_000)
+    stopped = start(120_000)
     assert stopped.returncode != 0
     last = stopped.stderr.strip().splitlines()[-1]
     assert "StreamError" in last
