@@ -393,6 +393,9 @@ CATALOG: dict[str, list[Entry]] = {
         )
         for of in ("group", "shares")
     ],
+    "group_calibration": [
+        Entry(lambda p: disparity.group_calibration(p.y, p.score, p.group, **p.options), OF_GROUPS),
+    ],
     "error_rates": [
         Entry(lambda p, of=of: disparity.error_rates(p.y, p.decision, p.score, getattr(p, of), **p.options), OF_GROUPS)
         for of in ("group", "shares")
