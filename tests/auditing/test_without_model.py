@@ -373,7 +373,7 @@ BAD = {
     "too few scores": "`scores` has 10 rows for 400 people",
     "two scores": "`scores` must be one column, got 2",
     "nothing": "needs `scores` .* or `decisions` .*, and neither was given",
-    "reasons alone": "needs `scores` .* or `decisions`",
+    "reasons of everyone": "`decisions` is 0 for everyone",
     "points": "goes from .* which are no probabilities",
     "scores of 0 and 1": r"\d+ of 400 scores are exactly 0 or 1, whose log-odds are infinite",
     "no good side": "'percentage points', needs `favorable` .*'low' for a price",
@@ -406,7 +406,7 @@ def bad(kind, s, a):
         "too few scores": {"scores": s[:10]},
         "two scores": {"scores": np.column_stack([s, s])},
         "nothing": {},
-        "reasons alone": {"reason_codes": ["R1"] * 400},
+        "reasons of everyone": {"reason_codes": ["R1"] * 400},
         "points": {"scores": 600 * s},
         "scores of 0 and 1": {"scores": np.round(s)},
         "no good side": {"scores": s, "unit": UNIT},
@@ -417,6 +417,58 @@ def bad(kind, s, a):
         "decisions that are a risk": {"decisions": s > 0.5, "favorable": "low"},
         "the wrong way round": {"scores": 1 - s},
     }[kind]
+
+
+def test_a_memo_says_only_what_was_done(loans, kinds, tmp_path):
+    import docx
+
+    def method_of(kind):
+        kinds[kind].to_word(tmp_path / "memo.docx")
+        texts = [paragraph.text for paragraph in docx.Document(str(tmp_path / "memo.docx")).paragraphs]
+        return next(text for text in texts if text.startswith("Each person is paired"))
+
+    assert "who has the same label" in method_of("scores")
+    assert "explained" not in method_of("scores")
+    assert "explained" in method_of("attributions")
+    assert "label," not in method_of("attributions without labels")
+
+
+def test_reasons_alone_say_who_was_declined(loans, classifier):
+    score = scores_of(loans, classifier)
+    codes = np.where(score < 0.5, "R1", None)
+    alone, decided = given(loans, reason_codes=codes), given(loans, reason_codes=codes, decisions=score >= 0.5)
+    assert any("Decisions are taken from the reason codes" in warning for warning in alone.warnings)
+    for part in ("score_gap", "reasons", "findings"):
+        assert json.dumps(alone.to_dict()[part]) == json.dumps(decided.to_dict()[part])
+
+
+@pytest.mark.parametrize("outcome", ["decision", "score", "price"])
+def test_regressions_without_the_model_are_those_of_the_columns(loans, classifier, outcome):
+    X, _, group, rate = loans
+    score = scores_of(loans, classifier)
+    made = {
+        "decision": {"decisions": score >= 0.5},
+        "score": {"scores": score},
+        "price": {"scores": rate, "unit": UNIT, "favorable": "low"},
+    }[outcome]
+    found = given(loans, regressions=True, outcomes={"rate": rate}, **made).regressions.table
+    name, values = {
+        "decision": ("decision", (score >= 0.5).astype(int)),
+        "score": ("score, probability", score),
+        "price": ("outcome", rate),
+    }[outcome]
+    reference = next(name for name in ("a", "b") if name not in set(found["group"]))
+    expected = eh.regressions(
+        {name: values, "rate": rate}, sensitive_features=group, X=X, financial_features=F, reference_group=reference
+    ).table
+    columns = ["outcome", "controls", "group", "value", "low", "high"]
+    regressed = found[found["controls"] != "matched pairs"].merge(expected[columns], on=columns[:3], how="right")
+    np.testing.assert_allclose(regressed["value_x"], regressed["value_y"], rtol=1e-6)
+    np.testing.assert_allclose(regressed["low_x"], regressed["low_y"], rtol=1e-6)
+    assert set(found["outcome"]) >= {name, "rate"}
+    assert ("decision" in set(found["outcome"])) == (outcome != "price")
+    pairs = found[(found["controls"] == "matched pairs") & (found["outcome"] == name)]
+    assert np.sign(pairs["value"].iloc[0]) == np.sign(expected.loc[expected["outcome"] == name, "value"].iloc[0])
 
 
 @pytest.mark.parametrize("kind", BAD)

@@ -15,9 +15,10 @@ from evenhand.auditing.batch import BATCH_STEPS, audit_batch
 from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.given_reasons import with_given_reasons
-from evenhand.auditing.options import AuditOptions, Favorable, check_value
+from evenhand.auditing.options import AuditOptions, Favorable, RegressionOptions, check_value
 from evenhand.auditing.people import People, check_finances_apart
 from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.regressed import wanted_outcomes, with_regressions
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.scope import DECISION_UNIT, Scope
 from evenhand.datasets.dataset import reservations_on
@@ -64,6 +65,8 @@ def audit_given(
     by: Any = None,  # noqa: ANN401 - any column or table
     clusters: Any = None,  # noqa: ANN401 - any column
     limits: Mapping[str, float] | None = AuditOptions.limits,
+    regressions: bool = RegressionOptions.regressions,
+    outcomes: Any = None,  # noqa: ANN401 - any table, or columns by name
     reason_map: Any = None,  # noqa: ANN401 - a path, a mapping or any table
     n_reasons: int = AuditOptions.n_reasons,
     random_state: int = AuditOptions.random_state,
@@ -85,7 +88,7 @@ def audit_given(
         People are then compared within a label. None where there are none.
     sensitive_features, financial_features, ids, decision_threshold, consistency_threshold, max_distance, by, clusters
         As in `audit`.
-    limits, random_state, progress
+    limits, regressions, outcomes, random_state, progress
         As in `audit`.
     scores
         Probabilities of the favorable outcome; log-odds with ``output="log-odds"``; or, with a `unit`, an outcome on
@@ -99,7 +102,8 @@ def audit_given(
         What attributions start from, a number or a column of it. None for the number that makes their sums the scores.
     reason_codes
         Principal reasons of each person, a column for each, first reason first; empty for no reason. Those of people
-        with an unfavorable decision are counted and compared; they take the place of reasons from attributions.
+        with an unfavorable decision are counted and compared; they take the place of reasons from attributions. Where
+        nothing else is given, whoever has a reason was declined.
     reason_map
         What the codes stand for; without codes, which reason each feature stands for, as in `audit`.
     n_reasons
@@ -149,8 +153,14 @@ def audit_given(
         random_state=random_state,
     )
     check_value(options)
-    model, explained = _given_model(table, rows, in_row_order(base_values, X, "base_values"), options)
     codes = _checked_codes(rows["reason_codes"], len(table), has_decisions=unit is None or decisions is not None)
+    taken: tuple[str, ...] = ()
+    if codes is not None and scores is None and attributions is None and decisions is None:
+        decisions = rows["decisions"] = codes.isna().all(axis=1).to_numpy().astype(np.int64)
+        taken = (
+            "Decisions are taken from the reason codes: whoever has one was declined, and everyone else approved.",
+        )
+    model, explained = _given_model(table, rows, in_row_order(base_values, X, "base_values"), options)
     columns = {"X": X, "y": y, "sensitive_features": sensitive_features, "ids": ids, "clusters": clusters}
     people, pool = checked_people(model, table, {**columns, "decisions": decisions, "by": by}, None, options)
     check_finances_apart(pool, financial)
@@ -163,11 +173,18 @@ def audit_given(
         unit=unit,
         n_reason_codes=0 if codes is None else codes.shape[1],
     )
-    notes = (*_on_sums(explained, len(people)), *_on_direction(model, people, scope, y, favorable), *reservations_on(X))
+    notes = (
+        *taken,
+        *_on_sums(explained, len(people)),
+        *_on_direction(model, people, scope, y, favorable),
+        *reservations_on(X),
+    )
+    splits = as_splits(in_row_order(by, X, "by"), len(people))
+    further = wanted_outcomes(outcomes, X, people, is_wanted=regressions)
     fitted = AuditReference.of(model, _settled(options, scope), pool, len(people), scope)
     with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS, is_shown=progress, after=PATIENCE) as advance:
-        found = audit_batch(fitted, people, as_splits(in_row_order(by, X, "by"), len(people)), advance=advance)
-        result = assembled(fitted, found, notes, advance)
+        found = audit_batch(fitted, people, splits, advance=advance)
+        result = with_regressions(assembled(fitted, found, notes, advance), fitted, found, splits, further)
         return result if codes is None else with_given_reasons(result, fitted, found, codes, reason_map)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.controls import control_sets
+from evenhand.auditing.direction import own_score
 from evenhand.auditing.people import People
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.regressions import RegressedPeople, RegressionRow, further_outcomes, regress
@@ -24,7 +25,9 @@ __all__ = ["wanted_outcomes", "with_regressions"]
 
 _DECISION, _PROBABILITY, _LOG_ODDS = "decision", "score, probability", "score, log-odds"
 _UNITS = {_DECISION: "share", _PROBABILITY: "probability", _LOG_ODDS: "log-odds"}
+_VALUE = "outcome"
 _PAIRS = "matched pairs"
+Floats = NDArray[np.float64]
 
 
 def wanted_outcomes(
@@ -52,7 +55,7 @@ def wanted_outcomes(
         if given is not None:
             raise InvalidInputError(f"`regressions` (--regressions) are not made with {what}: leave one of them out.")
     found = further_outcomes(outcomes, X, len(people), inputs=[str(name) for name in people.table.columns])
-    taken = [name for name in found if name in _UNITS]
+    taken = [name for name in found if name in (*_UNITS, _VALUE)]
     if taken:
         raise InvalidInputError(f"{taken} are names of the audit's own outcomes; give those of `outcomes` others.")
     return found
@@ -79,24 +82,40 @@ def with_regressions(
     if outcomes is None:
         return result
     people, model = found.people, reference.model
-    scores = {_PROBABILITY: found.score}
-    if model.output == "log-odds":
-        scores[_LOG_ODDS] = found.own.logit.double().cpu().numpy()
+    audited = _audited_outcomes(reference, found)
     categories = model.category_columns(list(people.table.columns))
     table = people.table.astype({c: "category" for c in categories if is_number_column(people.table[c])})
     sets, left_out = control_sets(table, result.settings["financial_features"], people.groups.codes)
     names, same = people.groups.names, people.identity.first_rows()
     regressed = RegressedPeople(
-        {_DECISION: found.decision.astype(np.float64), **scores, **outcomes},
+        {**audited, **outcomes},
         people.groups.codes,
         names,
         names.index(result.outcome.approvals.reference),
         None if len(np.unique(same)) == len(same) else same,
     )
-    table_of_all = regress(regressed, sets, left_out, by, units=_UNITS)
+    unit = reference.scope.unit
+    units = _UNITS if unit is None else {**_UNITS, _VALUE: unit}
+    table_of_all = regress(regressed, sets, left_out, by, units=units)
     gaps = () if result.evidence is None else result.evidence.score_gaps
-    pairs = _of_matched_pairs(gaps, table_of_all.reference, list(scores))
+    is_turned = reference.settings.favorable == "low" and unit is not None
+    pairs = _of_matched_pairs(gaps, table_of_all.reference, list(audited), is_turned=is_turned)
     return replace(result, regressions=replace(table_of_all, rows=_beside(table_of_all.rows, pairs)))
+
+
+def _audited_outcomes(reference: AuditReference, found: BatchFindings) -> dict[str, Floats]:
+    """Decisions and scores of an audit, or the values that were given, by name."""
+    scope, settings = reference.scope, reference.settings
+    outcomes: dict[str, Floats] = {}
+    if scope.decisions:
+        outcomes[_DECISION] = found.decision.astype(np.float64)
+    if scope.outcome == "score":
+        outcomes[_PROBABILITY] = found.score
+        if reference.model.output == "log-odds":
+            outcomes[_LOG_ODDS] = found.own.logit.double().cpu().numpy()
+    if scope.outcome == "value":
+        outcomes[_VALUE] = own_score(found.score, settings.favorable or "high", scope.unit)
+    return outcomes
 
 
 def _beside(rows: Sequence[RegressionRow], pairs: Sequence[RegressionRow]) -> tuple[RegressionRow, ...]:
@@ -107,17 +126,23 @@ def _beside(rows: Sequence[RegressionRow], pairs: Sequence[RegressionRow]) -> tu
     return tuple(row for part in found.values() for row in part)
 
 
-def _of_matched_pairs(gaps: Sequence[ScoreGap], reference: str, scores: Sequence[str]) -> list[RegressionRow]:
-    """What the matched pairs of the audit say about the same differences."""
+def _of_matched_pairs(
+    gaps: Sequence[ScoreGap], reference: str, outcomes: Sequence[str], *, is_turned: bool
+) -> list[RegressionRow]:
+    """What the matched pairs of the audit say about the same differences.
+
+    The gap of a value of which low ones are good is turned round to be that of the value.
+    """
     rows = []
     for gap in (gap for gap in gaps if gap.reference == reference):
-        of_outcome = {_DECISION: gap.decision, _PROBABILITY: gap.probability, _LOG_ODDS: gap.total}
-        for outcome in (_DECISION, *scores):
-            found = of_outcome[outcome]
+        of_outcome = {_DECISION: gap.decision, _PROBABILITY: gap.probability, _LOG_ODDS: gap.total, _VALUE: gap.total}
+        for outcome in outcomes:
+            found, sign = of_outcome[outcome], -1 if is_turned and outcome == _VALUE else 1
+            low, high = sorted([sign * found.ci_low, sign * found.ci_high])
             effect = GroupEffect(
-                value=found.value,
-                low=found.ci_low,
-                high=found.ci_high,
+                value=sign * found.value,
+                low=low,
+                high=high,
                 standard_error=found.standard_error,
                 p_value=found.p_value,
                 n_people=gap.n_people,

@@ -175,6 +175,8 @@ def _audit_given_table(path: Path, plan: AuditPlan) -> AuditResult:
         unit=settings.unit,
         output=settings.output,
         n_reasons=settings.n_reasons,
+        regressions=plan.regressions,
+        outcomes=people.outcomes,
         progress=True,
         **columns,
         **options,

@@ -16,6 +16,7 @@ from evenhand.report.drawing import png_of
 from evenhand.report.formatting import count, listed, shortened
 from evenhand.report.frame import Finding, Panel, Section
 from evenhand.report.page import audit_sections
+from evenhand.report.scope import lacking
 from evenhand.report.tables import INTERVAL, ShownTable, Table, shown
 from evenhand.report.theme import LIGHT, theme
 from evenhand.report.word import BULLET, SUBTITLE, TEXT, TITLE, Grid, WordDocument, open_word
@@ -43,10 +44,10 @@ _PURPOSE = (
     "It describes the model on these people and reaches no conclusion about any law, rule or policy: that is for those "
     "who sign it. Tables, charts and sentences are those of the report that was made with it; the text may be edited."
 )
-_PAIRS = (
-    "Each person is paired with the nearest person of every other group who has the same label, by the financial "
-    "features below. Both scores are explained from the same starting point, the mean of the people with the person's "
-    "label and group."
+_PAIRED = "Each person is paired with the nearest person of every other group{label}, by the financial features below."
+_LABEL = " who has the same label"
+_EXPLAINED = (
+    " Both scores are explained from the same starting point, the mean of the people with the person's label and group."
 )
 _FLOOR = (
     "What pairs show is held against placebo pairs: a person and someone of the same group and label, as far away as "
@@ -161,7 +162,9 @@ def _opening(part: str, summary: Summary) -> Sequence[str]:
     if part == _REPRODUCIBILITY:
         return (_REPRODUCING,)
     if part == _METHOD:
-        return (_PAIRS, _NO_FLOOR if summary["evidence"] is None else _FLOOR)
+        paired = _PAIRED.format(label="" if lacking(summary, "labels") else _LABEL)
+        explained = "" if lacking(summary, "excess") else _EXPLAINED
+        return (paired + explained, _NO_FLOOR if summary["evidence"] is None else _FLOOR)
     return ()
 
 
