@@ -38,8 +38,8 @@ SECTIONS = {
     "price": ["What was audited", "Verdict", "Score gap at equal finances", "Feature drivers", "Match quality",
               "Outcomes", "Limitations", "Glossary"],
     "explained": ["What was audited", "Verdict", "Score gap at equal finances", "Decisions and reasoning",
-                  "Excess over the placebo floor", "Feature drivers", "Match quality", "Outcomes", "Sensitivity",
-                  "Pair explorer", "Limitations", "Glossary"],
+                  "Excess over the placebo floor", "Feature drivers", "Match quality", "Outcomes",
+                  "Reasons given", "Sensitivity", "Pair explorer", "Limitations", "Glossary"],
 }  # fmt: skip
 
 
