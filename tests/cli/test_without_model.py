@@ -137,9 +137,10 @@ def test_a_quick_look_and_rows_left_out_keep_their_attributions(evenhand, folder
         ([*SCORED, "--reference", "x.csv"], "--reference goes with --model"),
         ([*SCORED, "--no-evidence"], "--no-evidence goes with --model"),
         (
-            ["--reason-codes", "reason", "--drop", "loan"],
-            "needs `scores` (--scores) or `decisions` (--decision), and neither was given",
+            ["--base-values", "0.1", "--drop", "loan"],
+            "needs `scores` (--scores) or `decisions` (--decision), and neither",
         ),
+        (["--reason-codes", "race", "--drop", "loan"], "is 0 for everyone, so that there is nothing to compare"),
         (["--scores", "scor"], "Did you mean 'score'?"),
         ([*SCORED, "--attributions", "phi_*"], "fits no column: 'phi_*' is none of"),
         ([*SCORED, "--attributions", "*_*_x"], "may hold one * in a pattern"),
