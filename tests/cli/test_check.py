@@ -1,7 +1,6 @@
 """A messy export on the command line: checked, configured, audited; nothing wrong goes in quietly."""
 
 import json
-import sys
 
 import joblib
 import numpy as np
@@ -9,7 +8,6 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from evenhand import cli
 from evenhand.cli.messages import with_options
 
 pytestmark = pytest.mark.integration
@@ -45,18 +43,6 @@ def models(loans, tmp_path_factory):
     for name, columns in (("plain", [" income ", "debt"]), ("careless", ["Unnamed: 0", "loan_id", " income ", "debt"])):
         joblib.dump(LogisticRegression(max_iter=5000).fit(table[columns], table["approved"]), folder / f"{name}.joblib")
     return folder
-
-
-@pytest.fixture
-def evenhand(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["evenhand", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        return ended.value.code, captured.out, captured.err
-
-    return run
 
 
 BASICS = ["--label", "approved", "--group", "sex", "--financial", "income,debt", "--drop-missing", "--no-evidence"]

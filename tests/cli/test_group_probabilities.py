@@ -1,7 +1,6 @@
 """Probabilities of groups on the command line and in TOML files."""
 
 import json
-import sys
 
 import joblib
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
-from evenhand import cli
 
 pytestmark = pytest.mark.integration
 
@@ -34,18 +32,6 @@ def loans(tmp_path_factory):
     inputs = ["income", "debt", "street"]
     joblib.dump(LogisticRegression().fit(table[inputs], table["approved"]), folder / "model.joblib")
     return folder
-
-
-@pytest.fixture
-def evenhand(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["evenhand", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        captured = capsys.readouterr()
-        return ended.value.code, captured.out, captured.err
-
-    return run
 
 
 def test_command_line_toml_and_python_agree(evenhand, loans, tmp_path):

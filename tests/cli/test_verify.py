@@ -46,18 +46,6 @@ def folder(tmp_path_factory):
     return found
 
 
-@pytest.fixture
-def evenhand(monkeypatch, capsys):
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["evenhand", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        said = capsys.readouterr()
-        return ended.value.code, said.out, said.err
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def pack(folder):
     """A pack of an audit with a model file."""

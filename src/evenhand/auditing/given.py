@@ -154,12 +154,9 @@ def audit_given(
     )
     check_value(options)
     codes = _checked_codes(rows["reason_codes"], len(table), has_decisions=unit is None or decisions is not None)
-    taken: tuple[str, ...] = ()
-    if codes is not None and scores is None and attributions is None and decisions is None:
+    has_codes_alone = scores is None and attributions is None and decisions is None
+    if codes is not None and has_codes_alone:
         decisions = rows["decisions"] = codes.isna().all(axis=1).to_numpy().astype(np.int64)
-        taken = (
-            "Decisions are taken from the reason codes: whoever has one was declined, and everyone else approved.",
-        )
     model, explained = _given_model(table, rows, in_row_order(base_values, X, "base_values"), options)
     columns = {"X": X, "y": y, "sensitive_features": sensitive_features, "ids": ids, "clusters": clusters}
     people, pool = checked_people(model, table, {**columns, "decisions": decisions, "by": by}, None, options)
@@ -174,7 +171,7 @@ def audit_given(
         n_reason_codes=0 if codes is None else codes.shape[1],
     )
     notes = (
-        *taken,
+        *([_OF_CODES] if has_codes_alone else []),
         *_on_sums(explained, len(people)),
         *_on_direction(model, people, scope, y, favorable),
         *reservations_on(X),
@@ -186,6 +183,9 @@ def audit_given(
         found = audit_batch(fitted, people, splits, advance=advance)
         result = with_regressions(assembled(fitted, found, notes, advance), fitted, found, splits, further)
         return result if codes is None else with_given_reasons(result, fitted, found, codes, reason_map)
+
+
+_OF_CODES = "Decisions are taken from the reason codes: whoever has one was declined, and everyone else approved."
 
 
 def _checked_codes(codes: Any, n: int, *, has_decisions: bool) -> pd.DataFrame | None:  # noqa: ANN401 - any table

@@ -1,14 +1,13 @@
 """ONNX models scored in a process with limits on time and memory.
 
 Whether a graph ends, and how much memory it takes, may depend on the people it scores: no trial beforehand can tell.
-This file is both sides of the pipe; as a program it is the side that scores, and needs numpy and onnxruntime alone.
+This file is both sides of the pipe; as a program it is the side that scores, and needs no torch.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import queue
 import subprocess
 import sys
@@ -21,6 +20,9 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from evenhand.exceptions import first_line
+from evenhand.system.processes import limit_resources, module_command, module_environment
 
 __all__ = ["OnnxProcesses"]
 
@@ -76,18 +78,15 @@ class OnnxProcesses:
 class _Process:
     def __init__(self, content: bytes, seconds: float) -> None:
         self._seconds = seconds
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"
             path.write_bytes(content)
-            # -P: modules that lie in the working folder are not imported. The file, not its package: that would import
-            # torch.
             self._popen = subprocess.Popen(
-                [sys.executable, "-P", __file__, str(path)],
+                module_command("evenhand.models.onnx_process", str(path)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=environment,
+                env=module_environment(),
             )
             self.end = weakref.finalize(self, _end, self._popen)
             self.answer = self._answered(seconds)
@@ -159,12 +158,12 @@ def _main(path: str) -> None:
     """Answer questions on the standard input until it ends."""
     asked, answers = sys.stdin.buffer, sys.stdout.buffer
     content = Path(path).read_bytes()
-    _limit_memory(_MEMORY + _MEMORY_PER_BYTE * len(content))
+    limit_resources(_MEMORY + _MEMORY_PER_BYTE * len(content))
     try:
         session = _session(content)
         _say(answers, {"inputs": _described(session.get_inputs()), "outputs": _described(session.get_outputs())})
     except Exception as error:  # onnxruntime has an exception for each cause
-        _say(answers, {"error": _first_line(error)})
+        _say(answers, {"error": _why(error)})
         return
     while line := asked.readline():
         question = json.loads(line)
@@ -173,7 +172,7 @@ def _main(path: str) -> None:
             named = {item.name: column for item, column in zip(session.get_inputs(), given, strict=True)}
             scores = np.asarray(session.run([question["output"]], named)[0])
         except Exception as error:
-            _say(answers, {"error": _first_line(error)})
+            _say(answers, {"error": _why(error)})
             continue
         _say(answers, {})
         _send(answers, scores)
@@ -200,21 +199,10 @@ def _say(answers: IO[bytes], answer: dict[str, Any]) -> None:
     answers.flush()
 
 
-def _first_line(error: Exception) -> str:
+def _why(error: Exception) -> str:
     if isinstance(error, MemoryError) or "bad_alloc" in str(error) or "Failed to allocate memory" in str(error):
         return "it asks for more memory than a model of its size needs"
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0][:300]
-
-
-def _limit_memory(memory: int) -> None:
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return
-    for what, limit in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
-        hard = resource.getrlimit(what)[1]
-        resource.setrlimit(what, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    return first_line(error)[:300]
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def change_chart(changes: Sequence[Record], title: str) -> alt.Chart:
     marks = [chart_of(hollow).mark_point(filled=False, strokeWidth=2, size=70)] if hollow else []
     marks += [chart_of(full).mark_point(filled=True, size=110)] if full else []
     layers = [mark.encode(x=x, tooltip=tooltip, **shared, **points) for mark in marks]
-    description = f"{title}, with intervals, of {len(metrics)} metrics; the vertical line is no change."
+    description = f"{title}, with intervals, of {len(metrics)} metrics; the vertical line means no change."
     height = STEP * len(metrics) * max(1.0, 0.72 * len(audits))
     return finished(alt.layer(nothing, lines, *layers), description, height)
 

@@ -189,7 +189,7 @@ def _decisions(metrics: Sequence[Record]) -> Section:
         _change_panel(
             "ratios",
             "Change in approval ratios",
-            "The approval ratio divided by that of the base: 1 is no change, below 1 the group lost ground.",
+            "The approval ratio divided by that of the base: 1 means no change; below 1 the group lost ground.",
             [c for c in metrics if c["scale"] == "ratio"],
             "Ratio to the base",
             "No approval ratio can be compared.",

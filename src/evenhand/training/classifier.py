@@ -63,7 +63,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_steps, method
         How attributions are integrated in training; ``method="midpoint", n_steps=32`` is the paper's.
     cec_every
-        Take the CEC term into every so-manieth batch only, with as many times the weight: faster, noisier.
+        Add the CEC term in one of this many batches, with as many times the weight: faster, noisier.
     hidden, dropout, epochs, learning_rate, batch_size
         The network and how it is trained; defaults are the paper's.
     encoding

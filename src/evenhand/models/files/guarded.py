@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 from evenhand.exceptions import MissingExtraError, ModelFileError
 from evenhand.models.files.worker import catboost_model
 from evenhand.models.trees import TreeEnsemble
+from evenhand.system.processes import module_command, module_environment
 
 __all__ = ["opened_apart", "read_tree_file"]
 
@@ -88,14 +87,15 @@ def opened_apart(path: Path, library: str, time_limit: float | None = None) -> t
     """
     limit = _SECONDS + _SECONDS_PER_MB * path.stat().st_size / 2**20 if time_limit is None else time_limit
     with tempfile.TemporaryDirectory() as folder:
-        # -P: modules that lie in the working folder, perhaps beside the file, are not imported.
-        command = [sys.executable, "-P", "-m", "evenhand.models.files.worker", library, str(path.resolve()), folder]
-        known = [str(Path(__file__).parents[3]), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        environment = os.environ | one | {"PYTHONPATH": os.pathsep.join(known)}
+        command = module_command("evenhand.models.files.worker", library, str(path.resolve()), folder)
         try:
             ended = subprocess.run(
-                command, env=environment, capture_output=True, timeout=limit, check=False, stdin=subprocess.DEVNULL
+                command,
+                env=module_environment(),
+                capture_output=True,
+                timeout=limit,
+                check=False,
+                stdin=subprocess.DEVNULL,
             )
         except subprocess.TimeoutExpired:
             raise ModelFileError(

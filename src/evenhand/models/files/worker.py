@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.system.processes import limit_resources
+
 __all__ = ["catboost_model", "main"]
 
 Floats = NDArray[np.float64]
@@ -25,7 +27,7 @@ _MEMORY, _MEMORY_PER_BYTE = 4 * 2**30, 20  # address space: a damaged length may
 
 def main(kind: str, source: str, folder: str) -> None:
     """Read the file `source`; leave arrays and plain values, or the reason why not, in `folder`."""
-    _limit_resources(_MEMORY + _MEMORY_PER_BYTE * Path(source).stat().st_size)
+    limit_resources(_MEMORY + _MEMORY_PER_BYTE * Path(source).stat().st_size)
     try:
         arrays, rest = _READERS[kind](source)
         np.savez(Path(folder) / "arrays.npz", **arrays)
@@ -36,16 +38,6 @@ def main(kind: str, source: str, folder: str) -> None:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         answer = {"error": (lines or [type(error).__name__])[0][:300], "type": type(error).__name__}
     (Path(folder) / "answer.json").write_text(json.dumps(answer))
-
-
-def _limit_resources(memory: int) -> None:
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return
-    for what, limit in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
-        hard = resource.getrlimit(what)[1]
-        resource.setrlimit(what, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def _read_xgboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
