@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from evenhand.metrics.regimes import assign_regimes
     from evenhand.models.files import load_model
     from evenhand.searching import SearchResult, search
+    from evenhand.system.versions import show_versions
     from evenhand.training import cec_loss
     from evenhand.training.classifier import CECClassifier
 
@@ -81,6 +82,7 @@ __all__ = [
     "regressions",
     "search",
     "sensitivity",
+    "show_versions",
     "verify_pack",
 ]
 
@@ -126,6 +128,7 @@ _HOME = {
     "regressions": "evenhand.auditing.regressions",
     "search": "evenhand.searching",
     "sensitivity": "evenhand.auditing.audit",
+    "show_versions": "evenhand.system.versions",
     "verify_pack": "evenhand.auditing.verifying",
 }
 

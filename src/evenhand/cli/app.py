@@ -45,6 +45,14 @@ def version() -> None:
     typer.echo(__version__)
 
 
+@app.command()
+def versions() -> None:
+    """Print the versions of evenhand, Python and the libraries it uses, for reports of problems."""
+    from evenhand.system.versions import show_versions
+
+    show_versions()
+
+
 def main() -> NoReturn:
     """Run the command line: 0 done, 1 a gate was crossed, 2 bad input, 70 a fault of evenhand, 130 interrupted."""
     code: object = 0
