@@ -21,7 +21,7 @@ __all__ = ["CompiledSteps", "is_compiled"]
 
 # Steps of an epoch, of all members, from which thirty epochs gain more than it takes to load compiled code from disk.
 # The number of epochs itself plays no part: a training that goes on for more must go on by the same arithmetic.
-_FEWEST_STEPS = 100
+_FEWEST_STEPS = 50
 
 
 def is_compiled(data: TrainingData, settings: TrainingSettings, device: torch.device) -> bool:
