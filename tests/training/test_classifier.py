@@ -1,4 +1,5 @@
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -160,6 +161,26 @@ def test_the_papers_objective_approves_everyone_on_german_credit_and_says_so(ger
     model = CECClassifier(financial_features=german.financial_features, encoding="ordinal", device="cpu")
     with pytest.warns(EvenhandWarning, match=r"\(almost\) constant: .* are favorable, 70\.0% of labels are"):
         model.fit(german.X, german.y, sensitive_features=german.group)
+
+
+@pytest.mark.parametrize("encoding", ["onehot", "ordinal"])
+@pytest.mark.parametrize(("weight", "warns"), [(0.0, False), (0.1, False), (1.0, True)])
+def test_weights_that_are_about_to_collapse_the_model_are_named_half_way(german, encoding, weight, warns):
+    model = CECClassifier(
+        financial_features=german.financial_features,
+        cec_weight=weight,
+        equalized_odds_weight=weight,
+        encoding=encoding,
+        device="cpu",
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(german.X, german.y, sensitive_features=german.group)
+    said = [str(warning.message) for warning in caught if "of the labels' entropy" in str(warning.message)]
+    assert len(said) == warns
+    if warns:
+        assert said[0].startswith("After 15 of 30 epochs")
+        assert "`cec_weight`, now 1, or `equalized_odds_weight`, now 1" in said[0]
 
 
 def test_an_audit_reports_by_original_column(small):
