@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
-from evenhand.training import TrainerState, TrainingSettings, train
+from evenhand.training import TrainerState, TrainingDivergedError, TrainingSettings, train
 from evenhand.training.engine import compiled as compiled_module
 from evenhand.training.engine import loop as loop_module
 from evenhand.training.excess_objective import training_triples
@@ -99,6 +101,12 @@ def test_members_that_have_stopped_stay_as_they_are():
     assert len(set(stopped.tolist())) == 2  # one of the two stopped before the other
 
 
+def test_a_loss_that_is_no_number_is_an_error():
+    settings = TrainingSettings(**{**SETTINGS, "learning_rate": 1e30, "epochs": 20})
+    with pytest.raises(TrainingDivergedError, match="member 0 diverged"):
+        train(make_data(sizes=(50,)), settings)
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -120,5 +128,10 @@ def test_what_is_compiled(monkeypatch, changes, expected):
 def test_without_numba_torch_takes_the_steps(monkeypatch):
     data, settings = make_data(sizes=(50,)), TrainingSettings(**SETTINGS)
     expected = in_torch(monkeypatch, data, settings)
-    monkeypatch.setattr(compiled_module, "find_spec", lambda name: None)
-    assert torch.equal(train(data, settings).parameters, expected.parameters)
+    compiled_module._kernel.cache_clear()
+    monkeypatch.setitem(sys.modules, "evenhand.training.engine.kernel", None)
+    try:
+        ours = train(data, settings)
+    finally:
+        compiled_module._kernel.cache_clear()
+    assert torch.equal(ours.parameters, expected.parameters)

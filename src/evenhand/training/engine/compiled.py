@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,19 @@ def is_compiled(data: TrainingData, settings: TrainingSettings, device: torch.de
     """
     uses_cec = any(settings.of_member("cec_weight"))
     is_written = not settings.uses_reasoning and settings.method == "segments" and settings.n_steps == 1
-    if device.type != "cpu" or (uses_cec and not is_written) or find_spec("numba") is None:
+    if device.type != "cpu" or (uses_cec and not is_written):
         return False
     n_rows = data.n_rows[torch.tensor(settings.of_member("table"))]
-    return int((-(-n_rows // settings.batch_size)).sum()) >= _FEWEST_STEPS
+    return int((-(-n_rows // settings.batch_size)).sum()) >= _FEWEST_STEPS and _kernel() is not None
+
+
+@cache
+def _kernel() -> Any:  # noqa: ANN401 (a module)
+    """The compiled steps; None without numba, or with one that this numpy is too new for."""
+    try:
+        return import_module("evenhand.training.engine.kernel")
+    except ImportError:
+        return None
 
 
 class CompiledSteps:
@@ -52,9 +62,7 @@ class CompiledSteps:
     """
 
     def __init__(self, stepper: Stepper, layout: Layout, source: BatchSource) -> None:
-        from evenhand.training.engine.kernel import take_steps  # numba belongs to an extra
-
-        self._take_steps = take_steps
+        self._take_steps = _kernel().take_steps
         self._widths = np.array(layout.widths, dtype=np.int64)
         self._parameters = stepper.parameters.numpy()
         self._mean, self._square = stepper.adam.mean.numpy(), stepper.adam.square.numpy()
