@@ -17,7 +17,7 @@ from measured import HEADING, RESULTS, ROOT, markdown, renew, row_of, show, writ
 
 __all__ = ["show"]  # for benchmarks that are run by themselves
 
-PAGES = (ROOT / "docs" / "benchmarks.md",)
+PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "growth.md")
 LONG = {"scale", "growth"}  # minutes to hours: `make scale` and `make growth`
 
 

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-__all__ = ["keep_freed_memory", "quick_imports", "return_freed_memory"]
+__all__ = ["available_memory", "keep_freed_memory", "quick_imports", "return_freed_memory"]
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # as in malloc.h
 _LARGEST_REUSED, _MOST_KEPT = 32 << 20, 256 << 20
@@ -35,6 +36,15 @@ def return_freed_memory() -> None:
     if trim is not None:
         gc.collect()
         trim(0)
+
+
+def available_memory() -> int | None:
+    """Bytes that a process can take without others being pushed out; None where the system does not say (Linux does)."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
 @contextmanager
