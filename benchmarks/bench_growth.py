@@ -55,6 +55,7 @@ class Series:
     sizes: tuple[int, ...]
 
     def cases(self) -> list[Case]:
+        """The audits, in the order of the sizes."""
         return [replace(self.base, **{self.size: size}) for size in self.sizes]
 
 

@@ -82,7 +82,7 @@ def run() -> list[dict]:
         row("of that, importing torch, scikit-learn, pandas, statsmodels and altair alone", libraries, None),
         row("`evenhand --help`", helps, 0.5),
         {
-            "what": "`evenhand demo`, its own work without imports (least of 2): 8,400 people trained on, 3,600 audited",
+            "what": "`evenhand demo`, own work without imports (least of 2): 8,400 people trained on, 3,600 audited",
             "ours_s": own,
             "target": 10,
             "better": "lower",

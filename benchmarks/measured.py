@@ -1,4 +1,4 @@
-"""Rows of benchmarks: what was measured, its target and whether it is met; results as JSON, and tables of pages from it.
+"""Rows of benchmarks: what was measured, its target, whether it is met; results as JSON, and tables of pages from it.
 
 A benchmark returns rows, each a dictionary with ``what`` and any of
 

@@ -1,7 +1,7 @@
 """The same people audited in every way there is, and whether the same JSON comes of it.
 
-``python benchmarks/same_json.py`` takes 1,000,000 people, a [128, 64] network and 20 features; everyone is the reference,
-and a fiftieth of them are compared with placebo pairs. Streamed audits must agree to the last bit: on threads, on
+``python benchmarks/same_json.py`` takes 1,000,000 people, a [128, 64] network and 20 features; everyone is the
+reference, and a fiftieth of them are compared with placebo pairs. Streamed audits must agree to the last bit: on threads, on
 processes, on Dask, on Spark, and killed twice and resumed. An audit in memory compares everyone or no one with placebo
 pairs, so it is held against a streamed audit without them; a network in single precision agrees to a few digits there.
 """
@@ -25,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from bench_scale import D, FINANCIAL, network, write_people
+from bench_scale import FINANCIAL, D, network, write_people
 from measured import RESULTS, ROOT, Row, renew, table, write_results
 
 ENGINES = ("local", "threads", "processes", "dask", "spark")
@@ -34,10 +34,14 @@ FINANCES = [f"x{j}" for j in range(FINANCIAL)]
 KILLED = "local, killed twice and resumed"
 
 
+def rows_in_batch(n: int) -> int:
+    return max(250, n // 40)
+
+
 def streamed(source: Path, out: Path, n: int, **settings: Any) -> dict[str, Any]:
     from evenhand.auditing.streaming import audit_stream
 
-    how = {"reference_people": n, "batch_rows": max(500, n // 40), "n_jobs": 2, **settings}
+    how = {"reference_people": n, "batch_rows": rows_in_batch(n), "n_jobs": 2, **settings}
     audit_stream(network(), source, label="y", group="group", financial_features=FINANCES, out=out, **how)
     return json.loads((out / "audit.json").read_text(encoding="utf-8"))
 
@@ -103,10 +107,10 @@ def engines_here() -> list[str]:
 def killed_and_resumed(source: Path, out: Path, n: int) -> dict[str, Any]:
     """An audit in a process that is killed when a quarter and a half of its batches are finished."""
     command = [sys.executable, "-W", "ignore", __file__, "--resume", str(source), str(out), str(n)]
-    n_kills = 0
+    n_kills, n_batches = 0, math.ceil(n / rows_in_batch(n))
     for share in (0.25, 0.5):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=dict(os.environ))
-        while process.poll() is None and n_finished(out) < share * 40:
+        while process.poll() is None and n_finished(out) < share * n_batches:
             time.sleep(0.01)
         process.kill()
         n_kills += process.wait() == -signal.SIGKILL
@@ -148,7 +152,9 @@ def compared(n: int, folder: Path) -> tuple[list[Row], str]:
         for same in (hashes[way] == hashes[first],)
     ]
     difference = apart(ways[memory], ways[plain])
-    rows.append(Row(f"{n:,} people: {memory}, largest difference", seconds[memory], None, difference, "", CLOSE, "lower"))
+    rows.append(
+        Row(f"{n:,} people: {memory}, largest difference", seconds[memory], None, difference, "", CLOSE, "lower")
+    )
     lines = ["| way | seconds | hash of the JSON |", "| --- | --: | --- |"]
     lines += [f"| {way} | {seconds[way]:.1f} | `{hashes[way]}` |" for way in ways]
     return rows, "\n".join(lines)

@@ -13,6 +13,8 @@ from evenhand.auditing.streaming import stream
 
 N = 1_200
 
+pytestmark = pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+
 
 @pytest.fixture(scope="module")
 def data():
@@ -90,7 +92,8 @@ def test_a_real_trial_takes_the_time_that_a_trial_may_take(reference):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(32.0, "30 seconds"), (725.0, "12 minutes"), (9_000.0, "2.5 hours"), (None, None), (29.0, None)]
+    ("seconds", "words"),
+    [(32.0, "30 seconds"), (725.0, "12 minutes"), (9_000.0, "2.5 hours"), (None, None), (29.0, None)],
 )
 def test_long_runs_are_announced(model, data, monkeypatch, capsys, seconds, words):
     monkeypatch.setattr(estimating, "seconds_of", lambda *given: seconds)

@@ -159,7 +159,7 @@ def needed_memory(reference: AuditReference, n_people: int) -> int:
 
 @contextmanager
 def shown_run(reference: AuditReference, people: People, *, is_shown: bool) -> Iterator[AuditReference]:
-    """Say what an audit in memory takes; the reference, with a model that shows how far it has come if it is sampled."""
+    """Say what an audit in memory takes; the reference, with a model that shows how far it is where it is sampled."""
     n_draws = 1 if people.probabilities is None else people.probabilities.n_draws
     if is_shown and not is_sampled(reference.explainer):
         announce_run(reference, RunSize(len(people) * n_draws))

@@ -39,7 +39,7 @@ def return_freed_memory() -> None:
 
 
 def available_memory() -> int | None:
-    """Bytes that a process can take without others being pushed out; None where the system does not say (Linux does)."""
+    """Bytes that a process can take without pushing others out; None where the system is not Linux, which says it."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
