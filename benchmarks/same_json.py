@@ -1,9 +1,10 @@
 """The same people audited in every way there is, and whether the same JSON comes of it.
 
 ``python benchmarks/same_json.py`` takes 1,000,000 people, a [128, 64] network and 20 features; everyone is the
-reference, and a fiftieth of them are compared with placebo pairs. Streamed audits must agree to the last bit: on threads, on
-processes, on Dask, on Spark, and killed twice and resumed. An audit in memory compares everyone or no one with placebo
-pairs, so it is held against a streamed audit without them; a network in single precision agrees to a few digits there.
+reference, and a fiftieth of them are compared with placebo pairs. Streamed audits must agree to the last bit: on
+threads, on processes, on Dask, on Spark, and killed twice and resumed. An audit in memory compares everyone or no one
+with placebo pairs, so it is held against a streamed audit without them; a network in single precision agrees to a few
+digits there.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _QUERIED = 256
 _FINISHING, _FINISHING_COMPARED = 10e-6, 90e-6
 _GAIN_OF_WORKER = 0.8  # of each beyond the first
 # Bytes at the peak of an audit in memory, for each pair and each of its values: see docs/growth.md.
-_BYTES_PER_PAIR, _BYTES_PER_VALUE, _BYTES_PER_VALUE_COMPARED = 700, 30, 150
+_BYTES_PER_PAIR, _BYTES_PER_VALUE, _BYTES_PER_VALUE_COMPARED = 1_500, 50, 165
 
 
 @dataclass(frozen=True)
