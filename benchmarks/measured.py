@@ -11,6 +11,7 @@ A benchmark returns rows, each a dictionary with ``what`` and any of
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import re
@@ -125,6 +126,8 @@ def markdown(row: Row) -> str:
 
 def _shown(value: float, digits: int) -> str:
     """So many significant digits, and no digit before the point dropped."""
+    if not math.isfinite(value):
+        return str(value)
     whole = len(str(int(abs(value))))
     return f"{value:,.{max(0, digits - whole)}f}" if abs(value) >= 0.01 or value == 0 else f"{value:.{digits}g}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import vl_convert
@@ -24,7 +25,7 @@ def chart_library() -> str:
     Putting it together takes a second, half of what a small audit takes, so the script is kept. A file that is not what
     was kept is made anew; where nothing can be kept, the script is made each time.
     """
-    kept = Path(user_cache_dir("evenhand", appauthor=False)) / f"charts-{vl_convert.__version__}.js"
+    kept = Path(user_cache_dir("evenhand", appauthor=False)) / f"charts-{version('vl-convert-python')}.js"
     with suppress(OSError, UnicodeDecodeError):
         digest, _, script = kept.read_text(encoding="utf-8").partition("\n")
         if digest == _digest(script):
