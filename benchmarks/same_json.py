@@ -47,7 +47,7 @@ def streamed(source: Path, out: Path, n: int, **settings: Any) -> dict[str, Any]
     return json.loads((out / "audit.json").read_text(encoding="utf-8"))
 
 
-def in_memory(source: Path) -> dict[str, Any]:
+def in_memory(source: Path, out: Path) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     import evenhand as eh
@@ -55,7 +55,8 @@ def in_memory(source: Path) -> dict[str, Any]:
     everyone = pq.read_table(source).to_pandas()
     X = everyone[[f"x{j}" for j in range(D)]]
     given = {"sensitive_features": everyone["group"], "financial_features": FINANCES, "evidence": False}
-    return json.loads(json.dumps(eh.audit(network(), X, everyone["y"], **given).to_dict(), default=str))
+    eh.audit(network(), X, everyone["y"], **given).to_json(out)
+    return json.loads(out.read_text(encoding="utf-8"))
 
 
 def digest(found: dict[str, Any]) -> str:
@@ -143,7 +144,7 @@ def compared(n: int, folder: Path) -> tuple[list[Row], str]:
         run(engine, lambda engine=engine: streamed(source, folder / engine, n, engine=engine, **sample))
     run(KILLED, lambda: killed_and_resumed(source, folder / "killed", n))
     run("local, without placebo pairs", lambda: streamed(source, folder / "plain", n, evidence=False))
-    run("in memory, without placebo pairs", lambda: in_memory(source))
+    run("in memory, without placebo pairs", lambda: in_memory(source, folder / "in_memory.json"))
     plain, memory = list(ways)[-2:]
     first = next(iter(ways))
     hashes = {way: digest(found) for way, found in ways.items()}
