@@ -54,12 +54,14 @@ def quick_imports() -> Iterator[None]:
     Modules stay until the end, and looking over their two million objects again and again takes a fifth of the time of
     importing them.
     """
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 def _of_glibc(name: str) -> Any:  # noqa: ANN401 - a C function, or None
