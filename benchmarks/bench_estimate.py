@@ -33,11 +33,11 @@ def cases(scale: float = 1.0):
     def rough(rows):  # nothing is known of it, so that attributions are sampled
         return 1 / (1 + np.exp(-margin(rows)))
 
-    yield "network", network, int(200_000 * scale), False
-    yield "trees", trees, int(40_000 * scale), False
-    yield "black box", rough, int(1_000 * scale), False
-    yield "network, streamed", network, int(200_000 * scale), True
-    yield "trees, streamed", trees, int(40_000 * scale), True
+    yield "network", network, int(100_000 * scale), False
+    yield "trees", trees, int(20_000 * scale), False
+    yield "black box", rough, int(300 * scale), False
+    yield "network, streamed", network, int(100_000 * scale), True
+    yield "trees, streamed", trees, int(20_000 * scale), True
 
 
 def audited(model, n: int, is_streamed: bool, folder: Path, n_jobs: int) -> None:
@@ -117,6 +117,6 @@ if __name__ == "__main__":
     if "--cpu" in sys.argv:
         watch = SimpleNamespace(perf_counter=time.process_time)
         estimating.time = sampling_plan.time = watch
-        show(run(0.25, time.process_time))
+        show(run(0.5, time.process_time))
     else:
         show(run())
