@@ -1,5 +1,7 @@
 """The time that an audit is said to take: right where costs are known, silent where it is short."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -68,7 +70,7 @@ def clock(monkeypatch):
 def test_the_cost_of_one_more_person_is_told_apart_from_fixed_costs(reference, clock):
     seconds = estimating.seconds_of(reference, RunSize(100_000))
     after = 100_000 * (estimating._FINISHING + estimating._FINISHING_COMPARED)
-    assert seconds == pytest.approx(100_000 * 0.002 + after)
+    assert seconds == pytest.approx(0.02 + 100_000 * 0.002 + after)
 
 
 def test_nothing_is_said_of_a_short_run_and_little_is_tried(reference, clock):
@@ -80,7 +82,8 @@ def test_workers_share_batches_and_only_those_compared_cost_a_comparison(referen
     size = RunSize(200_000, in_batch=N // 4, n_workers=2, compared=0.25)
     seconds = estimating.seconds_of(reference, size)
     after = 200_000 * (estimating._FINISHING + 0.25 * estimating._FINISHING_COMPARED)
-    assert seconds == pytest.approx(200_000 * 0.25 * 0.002 / 1.8 + after, rel=0.02)
+    batches = 200_000 * 0.25 * 0.002 + 0.02 * math.ceil(200_000 / (N // 4))
+    assert seconds == pytest.approx(batches / 1.8 + after, rel=0.02)
     pool, n, rows, compared = clock.audits[0]
     assert (pool, n, len(compared)) == (400, 100, 25)
     np.testing.assert_array_equal(rows, np.linspace(0, 399, 100).astype(int))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -92,9 +93,11 @@ def seconds_of(
         return None
     many = int(np.clip(few * _TRIAL_SECONDS / small, 2 * few, max(2 * few, _MOST)))
     large = trial.seconds(many)
-    each = max(large - small, 0.1 * large) / (many - few) + trial.further_search(many)
-    gain = 1 + _GAIN_OF_WORKER * (size.n_workers - 1)
-    return each * size.n_people / gain + finishing
+    each = max(large - small, 0.1 * large) / (many - few)
+    of_batch = max(0.0, small - each * few)
+    n_batches = 1 if size.in_batch is None else math.ceil(size.n_people / size.in_batch)
+    batches = (each + trial.further_search(many)) * size.n_people + of_batch * n_batches
+    return batches / (1 + _GAIN_OF_WORKER * (size.n_workers - 1)) + finishing
 
 
 def _finishing(reference: AuditReference, size: RunSize) -> float:
