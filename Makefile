@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC := pyproject.toml constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo unit test lint type docs check bench scale search slow fuzz browser coverage oldest newest package sbom lock clean help
+.PHONY: demo unit test lint type docs check bench growth scale search slow fuzz browser coverage oldest newest package sbom lock clean help
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -63,11 +63,15 @@ docs: $(VENV)/.dev  ## the documentation site in site/; any warning, or anything
 
 check: lint type docs test browser  ## everything CI runs
 
-bench: $(VENV)/.dev  ## benchmarks as ratios measured in one run
+bench: $(VENV)/.dev  ## benchmarks in one table, each with its target and whether it is met; renews docs/benchmarks.md
 	$(BIN)/python benchmarks/run.py
 
-scale: $(VENV)/.dev  ## audits of 1 and 10 million people, and two Dask workers against one: hours on two cores
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench_scale.py
+growth: $(VENV)/.dev  ## time and memory against people, features, groups and trees; renews docs/growth.md: most of an hour
+	$(BIN)/python benchmarks/bench_growth.py
+
+scale: $(VENV)/.dev  ## audits of 1 and 10 million people, Dask workers, and every way the same JSON: hours on two cores
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py scale
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/same_json.py
 
 search: $(VENV)/.dev  ## the targets of the search for an alternative: minutes on a GPU
 	$(BIN)/python benchmarks/search_targets.py --out docs/results/search

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenhand._version import __version__
@@ -137,10 +138,17 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'evenhand' has no attribute {name!r}")
     if name == "load_model":
-        import_module("evenhand.training.classifier")  # registers how its files are read
+        import_module("evenhand.models.files").register_reader("evenhand", _read_classifier)
     value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value
+
+
+def _read_classifier(path: Path) -> CECClassifier:
+    """A saved `CECClassifier`; what trains it is imported for such files only."""
+    from evenhand.training.classifier import CECClassifier
+
+    return CECClassifier.load(path)
 
 
 def __dir__() -> list[str]:

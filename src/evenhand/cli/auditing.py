@@ -15,6 +15,7 @@ import typer
 from evenhand.auditing.options import StreamOptions
 from evenhand.cli.options import FILES, AuditPlan, check_given, options_of, settings_in
 from evenhand.exceptions import InvalidInputError
+from evenhand.system.memory import quick_imports
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
@@ -38,10 +39,10 @@ def audit(
       evenhand audit cards.csv --label outcome --group sex \\
           --financial LIMIT_BAL,BILL_AMT1,PAY_AMT1,PAY_0 --out report
     """
-    from evenhand.cli.gates import crossed_gates, parse_gate
-    from evenhand.cli.jobs import audit_table, stream_table
-
     begun = time.perf_counter()
+    with quick_imports():
+        from evenhand.cli.gates import crossed_gates, parse_gate
+        from evenhand.cli.jobs import audit_table, stream_table
     check_roles(plan, is_streamed=plan.stream or data.is_dir())
     gates = [parse_gate(text) for text in plan.fail_on]
     _check_outputs(plan)
@@ -123,7 +124,8 @@ def demo(
     Example:
       evenhand demo --out demo
     """
-    from evenhand.cli.jobs import audit_demo
+    with quick_imports():
+        from evenhand.cli.jobs import audit_demo
 
     typer.echo(
         "Credit cards in Taiwan: a plain network that does not see the sex, trained on 8,400 people and audited on "

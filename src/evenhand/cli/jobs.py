@@ -14,12 +14,9 @@ import pandas as pd
 from evenhand import load_model
 from evenhand.auditing.audit import audit
 from evenhand.auditing.direction import notes_on_label
-from evenhand.auditing.given import audit_given
 from evenhand.auditing.options import AuditOptions, AuditSettings, GivenOptions, RoleOptions, StreamOptions
-from evenhand.auditing.streaming import audit_stream
 from evenhand.cli.given import read_given
 from evenhand.cli.options import AuditPlan, TablePlan
-from evenhand.datasets import load_dataset
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.checking.unfit import without_unfit
 from evenhand.inputs.fingerprints import fingerprint_file
@@ -32,11 +29,11 @@ from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.validation import as_groups, as_labels
 from evenhand.models.input_columns import input_columns
 from evenhand.system.progress import PATIENCE, progress
-from evenhand.training.classifier import CECClassifier
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
     from evenhand.searching import SearchResult
+    from evenhand.training.classifier import CECClassifier
 
 __all__ = ["audit_demo", "audit_table", "is_without_model", "search_table", "stream_table", "train_table"]
 
@@ -47,6 +44,8 @@ _DEMO_PEOPLE = 12_000  # of 30,000, for an answer within seconds
 
 def audit_demo(random_state: int = 0) -> AuditResult:
     """A plain network on Taiwan's credit cards, which does not see the sex, audited on held-out people."""
+    from evenhand.datasets import load_dataset
+
     data = load_dataset("taiwan")
     drawn = sample_people(data.y, as_groups(data.group, len(data)).codes, _DEMO_PEOPLE, random_state)
     return _fit_and_audit(
@@ -149,6 +148,8 @@ def is_without_model(plan: AuditPlan) -> bool:
 
 def _audit_given_table(path: Path, plan: AuditPlan) -> AuditResult:
     """Audit the scores, decisions and attributions that a file holds."""
+    from evenhand.auditing.given import audit_given
+
     if plan.reference is not None:
         raise InvalidInputError("--reference goes with --model: without a model, people are matched among themselves.")
     if not plan.evidence:
@@ -196,6 +197,8 @@ def _drawn(everyone: Rows, random_state: int) -> Rows:
 
 def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
     """Audit a model file on the applicants of files of any size, in batches: see `evenhand.audit_stream`."""
+    from evenhand.auditing.streaming import audit_stream
+
     if plan.quick:
         raise InvalidInputError("--quick draws people of a table in memory: leave it or --stream out.")
     if is_without_model(plan):
@@ -251,6 +254,8 @@ def train_table(
     **settings: Any,  # noqa: ANN401 - passed on to `CECClassifier`
 ) -> tuple[CECClassifier, list[str]]:
     """A classifier fitted on the applicants of a file, and what was left out or read otherwise than it is written."""
+    from evenhand.training.classifier import CECClassifier
+
     people, notes = _applicants(path, plan)
     model = CECClassifier(financial_features=list(plan.financial_features), progress=True, **settings)
     return model.fit(people.table, people.labels, sensitive_features=_names(people)), [*notes, *_left_out(people)]
@@ -354,6 +359,8 @@ def _fit_and_audit(
     outcomes: pd.DataFrame | None = None,
     sample_weight: np.ndarray[Any, Any] | None = None,
 ) -> AuditResult:
+    from evenhand.training.classifier import CECClassifier
+
     ReasonMap.of(options.get("reason_map"), [str(name) for name in X.columns])  # refused before a network is fitted
     is_probable = isinstance(group, GroupProbabilities)
     labels, groups = as_labels(y, len(X)), group.likeliest if is_probable else as_groups(group, len(X))

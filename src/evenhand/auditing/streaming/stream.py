@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
 from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.direction import check_direction, notes_on_label
+from evenhand.auditing.estimating import RunSize, announce_run
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
@@ -31,7 +32,6 @@ from evenhand.auditing.people import (
 )
 from evenhand.auditing.reference import AuditReference, audited_model, settled_options
 from evenhand.auditing.result import AuditResult
-from evenhand.auditing.sampling_progress import announce_sampling
 from evenhand.auditing.scales import notes_on_scales
 from evenhand.auditing.streaming.batch_audit import BatchContext
 from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_threads
@@ -269,10 +269,23 @@ def audit_stream(
         settings=_decisive(plan.context.reference.settings, columns, reading, how, has_reference=reference is not None),
     )
     if progress:
-        announce_sampling(plan.context.reference, people.n_rows)
+        _announce(plan, people, store, how)
     _run(plan.context, people, store, how, progress)
     return_freed_memory()
     return _finished(plan, people, store, content, how, progress, left_out)
+
+
+def _announce(plan: _Plan, people: Source, store: Store, how: StreamOptions) -> None:
+    """Say how long the batches that are not finished will take."""
+    fitted = plan.context.reference
+    n_left = sum(batch.n_rows for batch in people.batches if not store.is_finished(batch.number))
+    is_known = fitted.explainer.known is not None
+    compared = min(1.0, (how.evidence_people or people.n_rows) / people.n_rows)
+    announce_run(
+        fitted,
+        RunSize(n_left, in_batch=how.batch_rows, n_workers=_n_workers(how), compared=compared),
+        (lambda reference: _with_known(reference, people.n_rows)) if is_known else (lambda reference: reference),
+    )
 
 
 @dataclass(frozen=True, eq=False)
