@@ -123,8 +123,7 @@ def open_source(file: TypedFile, batch_rows: int, spool: Path) -> Source:
     batches: list[Batch] = []
     first_row = 0
     for place, part in enumerate(files):
-        with reading(repr(part.name)):
-            sizes = part.row_group_sizes()
+        sizes = part.row_group_sizes
         for groups, skip, n in _cuts(sizes, batch_rows):
             is_whole = skip == 0 and n == sum(sizes[group] for group in groups)
             batches.append(Batch(len(batches), first_row, n, place, groups, skip, is_whole))
@@ -148,7 +147,7 @@ def _write(file: TypedFile, out: Path, batch_rows: int) -> None:
             writer.write_table(pa.concat_tables(held), row_group_size=batch_rows)
 
 
-def _cuts(sizes: list[int], batch_rows: int) -> Iterator[tuple[tuple[int, ...], int, int]]:
+def _cuts(sizes: Sequence[int], batch_rows: int) -> Iterator[tuple[tuple[int, ...], int, int]]:
     """Row groups, rows to skip and number of rows of each batch; small row groups are joined, large ones cut."""
     held: list[int] = []
     n_held = 0

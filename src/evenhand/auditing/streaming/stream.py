@@ -48,6 +48,7 @@ from evenhand.inputs.group_names import check_group_names
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.roles import Columns
 from evenhand.inputs.tables import open_table, typed
+from evenhand.inputs.tables.addresses import shown
 from evenhand.inputs.validation import check_columns
 from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.input_columns import input_columns
@@ -202,7 +203,7 @@ def audit_stream(
     if isinstance(model, (str, os.PathLike)):
         raise InvalidTypeError(
             f"`audit_stream` takes the model first and the people second, audit_stream(model, source, ...), got the "
-            f"path {os.fspath(model)!r} as the model; `evenhand.load_model` reads a model from a file."
+            f"path {shown(os.fspath(model))!r} as the model; `evenhand.load_model` reads a model from a file."
         )
     options = AuditOptions(
         **vars(settings or AuditSettings()),

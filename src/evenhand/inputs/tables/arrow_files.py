@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -16,10 +16,12 @@ from evenhand.inputs.tables.data_files import DataFile, LocalFile, fingerprint_f
 from evenhand.inputs.tables.kinds import drift, kinds_of
 from evenhand.inputs.tables.partitions import partition_values
 from evenhand.inputs.tables.raw import check_names, reading
+from evenhand.system.parallel import in_order
 
 __all__ = ["ArrowFile", "ParquetFile", "ParquetFiles", "parquet_below"]
 
 _ROWS = 1 << 17
+_REQUESTS = 16  # at once to a store, of which each waits most of its time
 _NOT_DATA = (".", "_")  # beginnings of names of what writers leave beside the data
 
 
@@ -35,11 +37,14 @@ class ParquetFile:
         Names and types of the columns in the names of folders.
     values
         Of these columns.
+    known_sizes
+        Rows of each row group; None where they were not read yet.
     """
 
     file: DataFile
     partition: pa.Schema = field(default_factory=lambda: pa.schema([]), repr=False)
     values: Mapping[str, object] = field(default_factory=dict)
+    known_sizes: tuple[int, ...] | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -48,19 +53,22 @@ class ParquetFile:
 
     def absolute(self) -> ParquetFile:
         """The same file for a process in a different folder."""
-        return ParquetFile(self.file.absolute(), self.partition, self.values)
+        return replace(self, file=self.file.absolute())
 
-    def schema(self) -> pa.Schema:
-        """Names and types of all columns."""
-        with self.file.open() as source, pq.ParquetFile(source) as parquet:
-            own = parquet.schema_arrow
+    def looked_at(self) -> tuple[ParquetFile, pa.Schema]:
+        """The file with the sizes of its row groups, and names and types of all columns."""
+        with reading(repr(self.name)), self.file.open() as source, pq.ParquetFile(source) as parquet:
+            own, footer = parquet.schema_arrow, parquet.metadata
+            sizes = tuple(footer.row_group(k).num_rows for k in range(footer.num_row_groups))
         missing = [column for column in self.partition if column.name not in own.names]
-        return pa.schema([*own, *missing])
+        return replace(self, known_sizes=sizes), pa.schema([*own, *missing])
 
-    def row_group_sizes(self) -> list[int]:
+    @property
+    def row_group_sizes(self) -> tuple[int, ...]:
         """Rows of each row group."""
-        with self.file.open() as source, pq.ParquetFile(source) as parquet:
-            return [parquet.metadata.row_group(k).num_rows for k in range(parquet.metadata.num_row_groups)]
+        sizes = self.looked_at()[0].known_sizes if self.known_sizes is None else self.known_sizes
+        assert sizes is not None
+        return sizes
 
     def read_groups(self, row_groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Some columns of whole row groups."""
@@ -142,19 +150,19 @@ class ParquetFiles:
             If a file cannot be read, or its columns are not those of the first.
         """
         partition, values = partition_values(paths, repr(name))
-        parts = tuple(ParquetFile(file, partition, found) for file, found in zip(files, values, strict=True))
-        schemas = []
-        for part in parts:
-            with reading(repr(part.name)):
-                schemas.append(part.schema())
-            check_names(schemas[-1].names, part.name)
-            differences = drift(kinds_of(schemas[0]), kinds_of(schemas[-1]))
+        parts = [ParquetFile(file, partition, found) for file, found in zip(files, values, strict=True)]
+        n_threads = 1 if all(file.is_near for file in files) else _REQUESTS
+        found = list(in_order(ParquetFile.looked_at, parts, n_threads))
+        first, expected = found[0]
+        for part, schema in found:
+            check_names(schema.names, part.name)
+            differences = drift(kinds_of(expected), kinds_of(schema))
             if differences:
                 raise DataFileError(
-                    f"{part.name!r} has other columns than {parts[0].name!r}: {differences}; every file must have "
+                    f"{part.name!r} has other columns than {first.name!r}: {differences}; every file must have "
                     "the same."
                 )
-        return cls(name, parts, schemas[0])
+        return cls(name, tuple(part for part, _ in found), expected)
 
     @classmethod
     def at(cls, file: LocalFile) -> ParquetFiles:
