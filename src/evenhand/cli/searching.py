@@ -8,16 +8,15 @@ from typing import Annotated
 import typer
 
 from evenhand.cli.options import TablePlan, check_given, options_of
+from evenhand.cli.sources import TableArgument, named_table
 
 __all__ = ["search"]
 
 
 @options_of(TablePlan)
 def search(
-    data: Annotated[
-        Path, typer.Argument(help="File of CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS, one row per applicant.")
-    ],
     plan: TablePlan,
+    data: TableArgument = None,
     out: Annotated[Path, typer.Option(help="Folder for the page, the workbook, the model and its audit.")] = Path(
         "search"
     ),
@@ -66,7 +65,7 @@ def search(
     check_given(plan, "label", "group", "financial_features")
     options = {"keep": keep, "minimize": minimize}
     found, notes = search_table(
-        data,
+        named_table(data, plan),
         plan,
         n_candidates=candidates,
         folds=folds,

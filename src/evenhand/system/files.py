@@ -2,17 +2,78 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import secrets
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["json_ready", "write_atomically", "write_text"]
+__all__ = ["PrivateFolder", "Room", "json_ready", "write_atomically", "write_text"]
+
+_SPARE = 1 << 28  # bytes that are left free for whatever else the system does
+
+
+class PrivateFolder:
+    """A folder that only this user can read, removed with the object, at the latest when Python ends.
+
+    Examples
+    --------
+    >>> folder = PrivateFolder()
+    >>> path = folder.path
+    >>> path.is_dir(), oct(path.stat().st_mode)[-3:]
+    (True, '700')
+    >>> del folder
+    >>> path.exists()
+    False
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="evenhand-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Room:
+    """What may be written to a folder without filling its disk.
+
+    Attributes
+    ----------
+    folder
+        Where.
+    n_bytes
+        How much, when it was asked.
+    """
+
+    folder: Path
+    n_bytes: int
+
+    @classmethod
+    def of(cls, folder: Path) -> Room:
+        """The room in a folder: what is free, less 256 MB."""
+        return cls(folder, max(shutil.disk_usage(folder).free - _SPARE, 0))
+
+    def check(self, needed: int) -> None:
+        """Refuse what is too large.
+
+        Raises
+        ------
+        OSError
+            If more bytes are needed than there is room for.
+        """
+        if needed > self.n_bytes:
+            raise OSError(
+                errno.ENOSPC,
+                f"it has {needed:,} bytes or more, and the disk of {str(self.folder)!r} has room for {self.n_bytes:,}",
+            )
 
 
 @contextmanager

@@ -187,7 +187,11 @@ def test_a_source_of_one_group_or_label(tmp_path, people, go):
         ),
         ({"reference": None, "reference_people": 1}, InvalidInputError, "`reference_people` must be at least 2"),
         ({"engine": "spark"}, InvalidInputError, r"`engine` \(--engine\) must be 'local' or 'dask', got 'spark'"),
-        ({"reference": 3}, InvalidTypeError, "`reference` must be the path of a file or a .* table, got int"),
+        (
+            {"reference": 3},
+            InvalidTypeError,
+            "`reference` must be the path of a file, an address or a .* table, got int",
+        ),
         ({"reference": pd.DataFrame({"f0": [1.0]})}, InvalidInputError, "The reference must have the columns"),
         ({"device": "cuda:7"}, InvalidInputError, "has no GPU that torch can use"),
         ({"device": "cpu", "model": lambda x: x[:, 0]}, InvalidInputError, "`device` is for torch modules"),

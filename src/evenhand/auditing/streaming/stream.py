@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -36,8 +35,9 @@ from evenhand.auditing.scales import notes_on_scales
 from evenhand.auditing.streaming.batch_audit import BatchContext
 from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_threads
 from evenhand.auditing.streaming.manifest import check_resumable, model_probe
+from evenhand.auditing.streaming.reference_table import reference_table
 from evenhand.auditing.streaming.sampling import hash_limit, lowest_rows, read_rows, sample_reference
-from evenhand.auditing.streaming.source import Source, fingerprint, open_source
+from evenhand.auditing.streaming.source import Source, open_source
 from evenhand.auditing.streaming.store import Store, writing
 from evenhand.auditing.streaming.stored_batches import StoredBatches
 from evenhand.auditing.streaming.stored_pairs import StoredPairs, save_sample
@@ -48,6 +48,7 @@ from evenhand.inputs.group_names import check_group_names
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.roles import Columns
 from evenhand.inputs.tables import open_table, typed
+from evenhand.inputs.tables.addresses import shown
 from evenhand.inputs.validation import check_columns
 from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.input_columns import input_columns
@@ -64,13 +65,13 @@ _MOST_KNOWN_VALUES = 20_000_000  # attributions of the reference kept in memory:
 
 def audit_stream(
     model: Any,  # noqa: ANN401 - any model that `evenhand.audit` takes
-    source: str | os.PathLike[str],
+    source: Any,  # noqa: ANN401 - a path, an address, or anything that gives Arrow data
     *,
     label: str,
     group: str | Sequence[str],
     financial_features: Sequence[str],
     out: str | os.PathLike[str],
-    reference: str | os.PathLike[str] | Any = None,  # noqa: ANN401 - a path or any table
+    reference: Any = None,  # noqa: ANN401 - as `source`
     reference_people: int = StreamOptions.reference_people,
     batch_rows: int = StreamOptions.batch_rows,
     resume: bool = StreamOptions.resume,
@@ -114,8 +115,8 @@ def audit_stream(
     model
         As in `evenhand.audit`.
     source
-        A file of any kind that `evenhand.read_table` takes, or a folder of Parquet files. The order of the rows numbers
-        people.
+        A file, folder, address or table of any kind that `evenhand.read_table` takes. The order of the rows numbers
+        people. What is not Parquet is written down as Parquet in `out` once.
     label, group
         Columns of the outcome, and of the protected attribute; several are intersected.
     financial_features
@@ -202,7 +203,7 @@ def audit_stream(
     if isinstance(model, (str, os.PathLike)):
         raise InvalidTypeError(
             f"`audit_stream` takes the model first and the people second, audit_stream(model, source, ...), got the "
-            f"path {os.fspath(model)!r} as the model; `evenhand.load_model` reads a model from a file."
+            f"path {shown(os.fspath(model))!r} as the model; `evenhand.load_model` reads a model from a file."
         )
     options = AuditOptions(
         **vars(settings or AuditSettings()),
@@ -230,7 +231,7 @@ def audit_stream(
     store = Store(Path(out))
     store.check_writable()
     reading = reading or ReadOptions()
-    raw = open_table(source, reading)
+    raw = open_table(source, reading, folder=store.folder)
     named = input_columns(model) if features is None else features
     columns = Columns.among(
         raw.schema.names,
@@ -249,7 +250,7 @@ def audit_stream(
         decisions=decisions,
         ids=ids,
     )
-    content = fingerprint(raw.path)
+    content = raw.fingerprint()
     spool = fingerprint_plain([content, asdict(reading), columns.needed])
     file = typed(raw, columns.needed, reading)
     with writing(store.folder, "nothing was audited yet"):
@@ -266,13 +267,17 @@ def audit_stream(
         source=content,
         reference=plan.reference_hash,
         model=model_probe(plan.context.reference.model, plan.context.reference),
-        settings=_decisive(plan.context.reference.settings, columns, reading, how, has_reference=reference is not None),
+        settings={
+            **_decisive(plan.context.reference.settings, columns, reading, how, has_reference=reference is not None),
+            "source": raw.version,
+        },
     )
     if progress:
         _announce(plan, people, store, how)
     _run(plan.context, people, store, how, progress)
     return_freed_memory()
-    return _finished(plan, people, store, content, how, progress, left_out)
+    prints = {"source files": content, **({"source version": raw.version} if raw.version else {})}
+    return _finished(plan, people, store, prints, how, progress, left_out)
 
 
 def _announce(plan: _Plan, people: Source, store: Store, how: StreamOptions) -> None:
@@ -369,7 +374,7 @@ def _finished(
     plan: _Plan,
     people: Source,
     store: Store,
-    content: str,
+    prints: Mapping[str, str],
     how: StreamOptions,
     is_shown: bool,
     left_out: tuple[str, ...],
@@ -385,7 +390,7 @@ def _finished(
     ):
         merged = merge_batches(batches)
         if merged is None:
-            raise StreamError(f"{str(people.path)!r} has no row with a label and a group; no one can be audited.")
+            raise StreamError(f"{people.name!r} has no row with a label and a group; no one can be audited.")
         check_counted(merged.sums.weights[:, 1], context.columns.sample_weight)
         is_drawn = plan.is_separate or len(pool) < int(merged.sums.n_people.sum())
         result = assemble(
@@ -395,7 +400,7 @@ def _finished(
             StoredPairs(store, merged.numbers, people, context.columns, context.reference),
             n_reference=len(pool) if is_drawn else None,
             notes=plan.notes,
-            hashes={"source files": content, **({"reference": reference_hash(pool)} if is_drawn else {})},
+            hashes={**prints, **({"reference": reference_hash(pool)} if is_drawn else {})},
             stream={
                 "n_batches": n,
                 "batch_rows": how.batch_rows,
@@ -455,29 +460,8 @@ def _reference_rows(
     if reference is None:
         sampled = sample_reference(source, columns, n_people, random_state + _REFERENCE_SEED)
         return sampled.rows, read_rows(source, sampled.rows, columns.needed), sampled.how
-    table = _reference_table(reference, columns.needed, reading)
+    table = reference_table(reference, columns.needed, reading)
     return None, table, f"{len(table):,} people given as the reference"
-
-
-def _reference_table(reference: Any, columns: list[str], reading: ReadOptions) -> pa.Table:  # noqa: ANN401
-    """Columns of the reference, which is a file or a table."""
-    who = "The reference must have the columns of the source, which"
-    if isinstance(reference, (str, os.PathLike)):
-        raw = open_table(reference, reading)
-        return typed(raw, check_columns(columns, raw.schema.names, who), reading).table
-    table = reference if isinstance(reference, pa.Table) else _arrow_table(reference)
-    return table.select(check_columns(columns, table.column_names, who))
-
-
-def _arrow_table(reference: Any) -> pa.Table:  # noqa: ANN401
-
-    try:
-        return nw.from_native(reference, eager_only=True).to_arrow()
-    except TypeError:
-        raise InvalidTypeError(
-            f"`reference` must be the path of a file or a pandas, polars or pyarrow table, got "
-            f"{type(reference).__name__}."
-        ) from None
 
 
 def _with_known(reference: AuditReference, n_rows: int) -> AuditReference:
