@@ -76,7 +76,7 @@ def test_a_delta_table_that_has_moved_on_is_refused_and_its_version_is_not(peopl
     found = go(name, evidence=False)
     assert found.provenance.hashes["source version"].startswith("version 0 of the Delta table ")
     deltalake.write_deltalake(tmp_path / "people", table.slice(0, 5), mode="append")
-    with pytest.raises(InvalidInputError, match=r"source was 'version 0 of .*' and is 'version 1 of"):
+    with pytest.raises(InvalidInputError, match=r"source version was 'version 0 of .*' and is 'version 1 of"):
         go(name, evidence=False, resume=True)
     pinned = go(f"{name}@0", evidence=False, resume=True)
     assert without_stream(pinned) == without_stream(found)

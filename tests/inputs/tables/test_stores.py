@@ -68,7 +68,7 @@ def test_partitions_are_columns_and_files_come_in_the_order_of_their_names(put, 
     pd.testing.assert_frame_equal(found, read_table(tmp_path / "local"))
 
 
-def test_only_the_columns_that_are_asked_for_travel(put, object_store, monkeypatch):
+def test_only_the_columns_that_are_asked_for_travel(put):
     wide = pa.table({f"x{k}": pa.array(range(k, 20_000 + k)) for k in range(30)})
     buffer = io.BytesIO()
     pq.write_table(wide, buffer, compression="none", use_dictionary=False)

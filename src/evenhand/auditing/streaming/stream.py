@@ -250,7 +250,7 @@ def audit_stream(
         decisions=decisions,
         ids=ids,
     )
-    content = raw.fingerprint()
+    content, version = raw.fingerprint(), {"source version": raw.version} if raw.version else {}
     spool = fingerprint_plain([content, asdict(reading), columns.needed])
     file = typed(raw, columns.needed, reading)
     with writing(store.folder, "nothing was audited yet"):
@@ -269,15 +269,14 @@ def audit_stream(
         model=model_probe(plan.context.reference.model, plan.context.reference),
         settings={
             **_decisive(plan.context.reference.settings, columns, reading, how, has_reference=reference is not None),
-            "source": raw.version,
+            **version,
         },
     )
     if progress:
         _announce(plan, people, store, how)
     _run(plan.context, people, store, how, progress)
     return_freed_memory()
-    prints = {"source files": content, **({"source version": raw.version} if raw.version else {})}
-    return _finished(plan, people, store, prints, how, progress, left_out)
+    return _finished(plan, people, store, {"source files": content, **version}, how, progress, left_out)
 
 
 def _announce(plan: _Plan, people: Source, store: Store, how: StreamOptions) -> None:
