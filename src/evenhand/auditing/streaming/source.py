@@ -18,9 +18,10 @@ from evenhand.inputs.tables.raw import reading
 from evenhand.inputs.tables.typed_columns import TypedColumns
 from evenhand.system.files import write_atomically
 
-__all__ = ["Batch", "Source", "fingerprint", "open_source"]
+__all__ = ["Batch", "Source", "fingerprint", "open_source", "rows_in_batch"]
 
 _HASH_CHUNK = 1 << 22
+_BATCHES, _FEWEST_ROWS, _MOST_ROWS = 128, 5_000, 25_000  # many cores all have work until shortly before the end
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Source:
             return self.columns.read(table, columns)
 
 
-def open_source(file: TypedFile, batch_rows: int, spool: Path) -> Source:
+def open_source(file: TypedFile, batch_rows: int | None, spool: Path) -> Source:
     """The people of a file, or of a folder of files, cut into batches.
 
     Parameters
@@ -104,7 +105,7 @@ def open_source(file: TypedFile, batch_rows: int, spool: Path) -> Source:
     file
         Columns of the file.
     batch_rows
-        Most rows of a batch.
+        Most rows of a batch; None for as many as suit their number: see `rows_in_batch`.
     spool
         Parquet file in which any other kind of file is written down, unless it was, so that each batch can be read by
         itself.
@@ -120,18 +121,31 @@ def open_source(file: TypedFile, batch_rows: int, spool: Path) -> Source:
         files, columns = (spool,), file.columns.written
         if not spool.exists():
             with write_atomically(spool) as temporary:
-                _write(file, temporary, batch_rows)
-    batches: list[Batch] = []
-    first_row = 0
-    for place, name in enumerate(files):
+                _write(file, temporary, batch_rows or _MOST_ROWS)
+    sizes: list[list[int]] = []
+    for name in files:
         with reading(repr(str(name))), pq.ParquetFile(name) as parquet:
-            sizes = [parquet.metadata.row_group(k).num_rows for k in range(parquet.metadata.num_row_groups)]
-        for groups, skip, n in _cuts(sizes, batch_rows):
+            sizes.append([parquet.metadata.row_group(k).num_rows for k in range(parquet.metadata.num_row_groups)])
+    batches: list[Batch] = []
+    first_row, most = 0, rows_in_batch(sum(map(sum, sizes)), batch_rows)
+    for place, of_groups in enumerate(sizes):
+        for groups, skip, n in _cuts(of_groups, most):
             batches.append(Batch(len(batches), first_row, n, place, groups, skip))
             first_row += n
     if not batches:
         raise DataFileError(f"{file.raw.where} has no rows.")
     return Source(file.raw.path, files, columns, tuple(batches))
+
+
+def rows_in_batch(n_rows: int, asked: int | None) -> int:
+    """Most rows of a batch: what was asked for, or else what suits the number of rows, on any machine.
+
+    Examples
+    --------
+    >>> [rows_in_batch(n, None) for n in (1_000, 1_000_000, 10_000_000)], rows_in_batch(1_000, 100)
+    ([5000, 7813, 25000], 100)
+    """
+    return asked or min(max(-(-n_rows // _BATCHES), _FEWEST_ROWS), _MOST_ROWS)
 
 
 def fingerprint(path: str | Path) -> str:
