@@ -38,7 +38,8 @@ def run_batches(context: BatchContext, source: Source, store: Store, how: Stream
         except EvenhandError as error:
             raise type(error)(f"{str(error).rstrip('.')}. {_kept(source, store)}") from error
         except KeyboardInterrupt as interrupt:
-            interrupt.add_note(f"{_kept(source, store)} Go on with `resume=True` (--resume).")
+            if any(store.is_finished(batch.number) for batch in source.batches):
+                interrupt.add_note(f"{_kept(source, store)} Go on with `resume=True` (--resume).")
             raise
     store.write_json("engine.json", {"batches": len(left), "engine": who})
 

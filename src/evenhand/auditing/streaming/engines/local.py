@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 
 from evenhand.auditing.streaming.engines.executor import ShippingError, begin_in_processes, shipped
-from evenhand.auditing.streaming.engines.processes import computes_here, process_pool
+from evenhand.auditing.streaming.engines.processes import computes_here
 from evenhand.auditing.streaming.engines.threads import begin_in_threads, run_on_threads, thread_pool
 from evenhand.auditing.streaming.engines.work import BatchWork, collect
 from evenhand.auditing.streaming.source import Batch
+from evenhand.system.workers import Workers
 
 __all__ = ["run_locally"]
 
@@ -32,7 +33,7 @@ def run_locally(work: BatchWork, batches: Sequence[Batch], advance: Callable[[],
         wait(begun, return_when=FIRST_COMPLETED)
         if _repays(time.perf_counter() - start, len(rest), n_workers):
             try:
-                with shipped(work) as sent, process_pool(min(n_workers, len(rest))) as processes:
+                with shipped(work) as sent, Workers(n_workers) as processes:
                     there = begin_in_processes(processes, sent, rest)
                     collect(begun, advance)
                     begun = []
