@@ -5,7 +5,7 @@ import platform
 import sys
 from pathlib import Path
 
-NAMES = ("attribution", "matching", "audit", "evidence", "training", "trees", "black_box", "combined")
+NAMES = ("attribution", "matching", "audit", "evidence", "training", "trees", "black_box", "combined", "cores")
 
 
 def show(rows: list[dict]) -> None:

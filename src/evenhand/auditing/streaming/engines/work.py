@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -20,6 +20,8 @@ from evenhand.system.threads import on_this_core, one_blas_thread, one_torch_thr
 __all__ = ["BatchEngine", "BatchWork", "attempt", "audited", "collect", "on_worker"]
 
 T = TypeVar("T")
+
+_SECONDS_DEAF = 1.0  # Ctrl-C at the moment when a wait begins is heard when it ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,18 +107,26 @@ def collect(futures: Sequence[Future[Exception | None]], advance: Callable[[], N
     StreamError
         If a worker is lost.
     """
+    left = set(futures)
     try:
-        for future in as_completed(futures):
-            try:
-                error = future.result()
-            except Exception as lost:
-                raise StreamError(
-                    f"A worker was lost before its batch was kept ({type(lost).__name__}: {first_line(lost)}); it may "
-                    "have been killed for want of memory: have fewer of them, and go on with `resume=True` (--resume)."
-                ) from lost
-            if error is not None:
-                raise error
-            advance()
+        while left:
+            done, left = wait(left, timeout=_SECONDS_DEAF, return_when=FIRST_COMPLETED)
+            for future in done:
+                if (error := _error_of(future)) is not None:
+                    raise error
+                advance()
     finally:
         for future in futures:
             future.cancel()
+
+
+def _error_of(future: Future[Exception | None]) -> Exception | None:
+    try:
+        return future.result()
+    except Exception as lost:
+        found = StreamError(
+            f"A worker was lost before its batch was kept ({type(lost).__name__}: {first_line(lost)}); it may have "
+            "been killed for want of memory: have fewer of them, and go on with `resume=True` (--resume)."
+        )
+        found.__cause__ = lost
+        return found
