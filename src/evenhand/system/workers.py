@@ -37,12 +37,6 @@ class Workers(Executor):
     ----------
     n_workers
         Most processes; each is started when it has something to do.
-
-    Examples
-    --------
-    >>> with Workers(2) as pool:
-    ...     list(pool.map(divmod, [7, 8], [2, 3]))
-    [(3, 1), (2, 2)]
     """
 
     def __init__(self, n_workers: int) -> None:
