@@ -63,8 +63,7 @@ def audit(source: Path, out: Path, **settings) -> None:
         group="group",
         financial_features=[f"x{j}" for j in range(FINANCIAL)],
         out=out,
-        reference_people=REFERENCE,
-        **settings,
+        **{"reference_people": REFERENCE} | settings,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -35,7 +36,7 @@ __all__ = [
     "check_value",
 ]
 
-Engine = Literal["local", "dask"]
+Engine = Literal["local", "threads", "processes", "dask"]
 Favorable = Literal["high", "low"]
 ReasonMapLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 FindingKey = Literal["score_gap", "inputs", "weighing", "excess"]
@@ -246,14 +247,25 @@ class StreamOptions:
     """How a streamed audit is cut and where it runs."""
 
     resume: bool = field(default=False, metadata=_help("Go on with the batches that are finished in the folder."))
-    batch_rows: int = field(default=25_000, metadata=_help("Most people in a batch."))
+    batch_rows: int | None = field(
+        default=None,
+        metadata=_help(
+            "Most people in a batch; by default a 128th of everyone, but at least 5,000 and at most 25,000."
+        ),
+    )
     reference_people: int = field(
         default=200_000, metadata=_help("Without --reference: people drawn at random to match in.")
     )
     evidence_people: int | None = field(
         default=None, metadata=_help("Compare only so many people with placebo pairs, drawn at random.")
     )
-    engine: Engine = field(default="local", metadata=_help("Of batches: local, or dask for several processes."))
+    engine: Engine | Executor = field(
+        default="local",
+        metadata=_help(
+            "Who audits batches: local, for threads or processes of this machine, whichever is faster; threads; "
+            "processes; or dask."
+        ),
+    )
     scheduler: str | None = field(default=None, metadata=_help("Address of a Dask scheduler."))
     n_jobs: int | None = field(
         default=None, metadata=_help("Batches audited at the same time; by default one for each core.")
@@ -262,8 +274,12 @@ class StreamOptions:
 
     def __post_init__(self) -> None:
         _check_counts(self, "batch_rows", "n_jobs", "evidence_people")
-        if self.engine not in ("local", "dask"):
-            raise InvalidInputError(f"{_named('engine')} must be 'local' or 'dask', got {self.engine!r}.")
+        known = get_args(Engine)
+        if not isinstance(self.engine, Executor) and self.engine not in known:
+            raise InvalidInputError(
+                f"{_named('engine')} must be one of {', '.join(known)}, or in Python a `concurrent.futures.Executor`, "
+                f"got {self.engine!r}."
+            )
         if self.scheduler is not None and self.engine != "dask":
             raise InvalidInputError(
                 f'A scheduler, {self.scheduler!r}, is only used by Dask: pass `engine="dask"` (--engine dask) with it.'

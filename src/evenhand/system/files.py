@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import math
 import os
+import platform
+import re
 import secrets
 import shutil
 import tempfile
+import time
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["PrivateFolder", "Room", "json_ready", "write_atomically", "write_text"]
+__all__ = [
+    "PrivateFolder",
+    "Room",
+    "json_ready",
+    "remove_stale",
+    "temporary_path",
+    "write_atomically",
+    "write_text",
+]
+
+_TEMPORARY = re.compile(r"\..*\.(?P<machine>[0-9a-f]{8})-(?P<process>[0-9]+)-[0-9a-f]{8}(\.[^.]*)?")
+_STALE_SECONDS = 24 * 3600  # without a change, after which no one on a different machine still writes a file
 
 _SPARE = 1 << 28  # bytes that are left free for whatever else the system does
 
@@ -91,13 +107,68 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.stem}.{secrets.token_hex(8)}{target.suffix}")
+    temporary = temporary_path(target)
     temporary.touch(exist_ok=False)  # with the permissions of any new file, unlike those of `tempfile`
     try:
         yield temporary
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def temporary_path(path: Path) -> Path:
+    """A hidden name beside `path` that nobody has and that says which process of which machine it belongs to."""
+    return path.with_name(f".{path.stem}.{_machine()}-{os.getpid()}-{secrets.token_hex(4)}{path.suffix}")
+
+
+def remove_stale(folders: Iterable[Path]) -> None:
+    """Remove temporary files whose process was killed; those of processes that run stay.
+
+    Whether a process of a different machine runs cannot be asked: its files go once nobody has written to them for a
+    day.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with write_atomically(folder / "score.txt") as temporary:
+    ...     remove_stale([folder])
+    ...     temporary.exists()
+    True
+    """
+    for folder in folders:
+        for path in folder.glob(".*"):
+            named = _TEMPORARY.fullmatch(path.name)
+            if named is None:
+                continue
+            with suppress(OSError):  # gone already, or not ours to remove
+                is_here = named["machine"] == _machine() and os.name == "posix"
+                if not _runs(int(named["process"])) if is_here else _is_old(path):
+                    path.unlink()
+
+
+@cache
+def _machine() -> str:
+    """Where process numbers have the same meaning: the machine, and on Linux the container."""
+    try:
+        space = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        space = 0
+    return hashlib.sha256(f"{platform.node()} {space}".encode()).hexdigest()[:8]
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):  # somebody else's; no number of a process
+        return True
+    return True
+
+
+def _is_old(path: Path) -> bool:
+    return time.time() - path.stat().st_mtime > _STALE_SECONDS
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:

@@ -17,7 +17,9 @@ from evenhand.inputs.tables.raw import reading
 from evenhand.inputs.tables.typed_columns import TypedColumns
 from evenhand.system.files import write_atomically
 
-__all__ = ["Batch", "Source", "open_source"]
+__all__ = ["Batch", "Source", "open_source", "rows_in_batch"]
+
+_BATCHES, _FEWEST_ROWS, _MOST_ROWS = 128, 5_000, 25_000  # many cores all have work until shortly before the end
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Source:
             return self.columns.read(table, columns)
 
 
-def open_source(file: TypedFile, batch_rows: int, spool: Path) -> Source:
+def open_source(file: TypedFile, batch_rows: int | None, spool: Path) -> Source:
     """The people of a file, or of a folder of files, cut into batches.
 
     Parameters
@@ -103,7 +105,7 @@ def open_source(file: TypedFile, batch_rows: int, spool: Path) -> Source:
     file
         Columns of the file.
     batch_rows
-        Most rows of a batch.
+        Most rows of a batch; None for as many as suit their number: see `rows_in_batch`.
     spool
         Parquet file in which any other kind of file is written down, unless it was, so that each batch can be read by
         itself.
@@ -119,18 +121,29 @@ def open_source(file: TypedFile, batch_rows: int, spool: Path) -> Source:
         files, columns = (ParquetFile(LocalFile(spool, file.raw.name)),), file.columns.written
         if not spool.exists():
             with write_atomically(spool) as temporary:
-                _write(file, temporary, batch_rows)
+                _write(file, temporary, batch_rows or _MOST_ROWS)
     batches: list[Batch] = []
-    first_row = 0
+    first_row, most = 0, rows_in_batch(sum(sum(part.row_group_sizes) for part in files), batch_rows)
     for place, part in enumerate(files):
         sizes = part.row_group_sizes
-        for groups, skip, n in _cuts(sizes, batch_rows):
+        for groups, skip, n in _cuts(sizes, most):
             is_whole = skip == 0 and n == sum(sizes[group] for group in groups)
             batches.append(Batch(len(batches), first_row, n, place, groups, skip, is_whole))
             first_row += n
     if not batches:
         raise DataFileError(f"{file.raw.where} has no rows.")
     return Source(file.raw.name, files, columns, tuple(batches))
+
+
+def rows_in_batch(n_rows: int, asked: int | None) -> int:
+    """Most rows of a batch: what was asked for, or else what suits the number of rows, on any machine.
+
+    Examples
+    --------
+    >>> [rows_in_batch(n, None) for n in (1_000, 1_000_000, 10_000_000)], rows_in_batch(1_000, 100)
+    ([5000, 7813, 25000], 100)
+    """
+    return asked or min(max(-(-n_rows // _BATCHES), _FEWEST_ROWS), _MOST_ROWS)
 
 
 def _write(file: TypedFile, out: Path, batch_rows: int) -> None:

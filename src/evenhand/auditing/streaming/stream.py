@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,15 +34,15 @@ from evenhand.auditing.reference import AuditReference, audited_model, settled_o
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.scales import notes_on_scales
 from evenhand.auditing.streaming.batch_audit import BatchContext
-from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_threads
 from evenhand.auditing.streaming.manifest import check_resumable, model_probe
 from evenhand.auditing.streaming.reference_table import reference_table
+from evenhand.auditing.streaming.running import n_workers, run_batches
 from evenhand.auditing.streaming.sampling import hash_limit, lowest_rows, read_rows, sample_reference
-from evenhand.auditing.streaming.source import Source, open_source
+from evenhand.auditing.streaming.source import Source, open_source, rows_in_batch
 from evenhand.auditing.streaming.store import Store, writing
 from evenhand.auditing.streaming.stored_batches import StoredBatches
 from evenhand.auditing.streaming.stored_pairs import StoredPairs, save_sample
-from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError
+from evenhand.exceptions import InvalidInputError, InvalidTypeError, StreamError
 from evenhand.inputs.checking.unfit import CHECKED_ROWS, unasked, without_unfit
 from evenhand.inputs.fingerprints import fingerprint_plain, fingerprint_table
 from evenhand.inputs.group_names import check_group_names
@@ -54,7 +55,7 @@ from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.input_columns import input_columns
 from evenhand.system.memory import return_freed_memory
 from evenhand.system.progress import progress as shown_progress
-from evenhand.system.threads import n_cores, one_blas_thread, one_torch_thread
+from evenhand.system.threads import one_blas_thread, one_torch_thread
 
 __all__ = ["audit_stream"]
 
@@ -73,9 +74,9 @@ def audit_stream(
     out: str | os.PathLike[str],
     reference: Any = None,  # noqa: ANN401 - as `source`
     reference_people: int = StreamOptions.reference_people,
-    batch_rows: int = StreamOptions.batch_rows,
+    batch_rows: int | None = StreamOptions.batch_rows,
     resume: bool = StreamOptions.resume,
-    engine: Engine = StreamOptions.engine,
+    engine: Engine | Executor = StreamOptions.engine,
     scheduler: str | None = StreamOptions.scheduler,
     n_jobs: int | None = StreamOptions.n_jobs,
     device: str | None = StreamOptions.device,
@@ -129,15 +130,20 @@ def audit_stream(
     reference_people
         How many are drawn; all, where the source has no more. Of every label and group at least 500 are.
     batch_rows
-        Most people in a batch: more need more memory.
+        Most people in a batch: more need more memory. By default a 128th of everyone, but at least 5,000 and at most
+        25,000.
     resume
         Go on with what is in `out`. The source, the model and the settings must be the same.
     engine
-        ``"local"``, or ``"dask"`` for several processes or machines.
+        Who audits the batches: ``"local"`` for threads of this process, or for processes of this machine once a first
+        batch shows that they are faster; ``"threads"`` or ``"processes"`` for one of them; ``"dask"`` for a cluster; or
+        any `concurrent.futures.Executor`, whose workers must see `source` and `out` under the same paths and which is
+        left running. The result is the same to the last bit.
     scheduler
         Address of a Dask scheduler; None for processes on this machine.
     n_jobs
-        Batches audited at the same time on this machine; by default one for each core.
+        Batches audited at the same time on this machine; by default one for each core. An executor has a number of
+        workers already.
     device
         Where a torch model computes, such as ``"cuda"``; None for where it is.
     progress
@@ -185,7 +191,8 @@ def audit_stream(
     MissingExtraError
         If `engine` is ``"dask"`` and Dask is not installed.
     StreamError
-        If files cannot be written, or the cluster is lost; what was finished is kept.
+        If files cannot be written, a worker or the cluster is lost, or the model cannot be sent to the workers; what
+        was finished is kept.
 
     Examples
     --------
@@ -228,8 +235,7 @@ def audit_stream(
         n_jobs=n_jobs,
         device=device,
     )
-    store = Store(Path(out))
-    store.check_writable()
+    store = Store.prepared(Path(out))
     reading = reading or ReadOptions()
     raw = open_table(source, reading, folder=store.folder)
     named = input_columns(model) if features is None else features
@@ -255,6 +261,7 @@ def audit_stream(
     file = typed(raw, columns.needed, reading)
     with writing(store.folder, "nothing was audited yet"):
         people = open_source(file, batch_rows, store.folder / f"source-{spool}.parquet")
+    how = replace(how, batch_rows=rows_in_batch(people.n_rows, batch_rows))
     asked = (*financial_features, *keep_inputs, *(features or ()))
     first = _first_rows(people, unasked(columns, asked))
     columns, left_out = without_unfit(columns, first, asked=asked, is_named=named is not None)
@@ -274,7 +281,7 @@ def audit_stream(
     )
     if progress:
         _announce(plan, people, store, how)
-    _run(plan.context, people, store, how, progress)
+    run_batches(plan.context, people, store, how, progress)
     return_freed_memory()
     return _finished(plan, people, store, {"source files": content, **version}, how, progress, left_out)
 
@@ -285,9 +292,10 @@ def _announce(plan: _Plan, people: Source, store: Store, how: StreamOptions) -> 
     n_left = sum(batch.n_rows for batch in people.batches if not store.is_finished(batch.number))
     is_known = fitted.explainer.known is not None
     compared = min(1.0, (how.evidence_people or people.n_rows) / people.n_rows)
+    in_batch = rows_in_batch(people.n_rows, how.batch_rows)
     announce_run(
         fitted,
-        RunSize(n_left, in_batch=how.batch_rows, n_workers=_n_workers(how), compared=compared),
+        RunSize(n_left, in_batch=in_batch, n_workers=n_workers(how), compared=compared),
         (lambda reference: _with_known(reference, people.n_rows)) if is_known else (lambda reference: reference),
     )
 
@@ -381,7 +389,7 @@ def _finished(
     """The result of batches that are all finished; `left_out` says what a reader must know of the columns."""
     context, n = plan.context, len(people.batches)
     pool = context.reference.pool
-    batches = StoredBatches(store.folder, [batch.number for batch in people.batches], _n_workers(how))
+    batches = StoredBatches(store.folder, [batch.number for batch in people.batches], n_workers(how))
     with (
         one_blas_thread(),
         writing(store.folder, f"all {n} batches are kept: free space and go on with `resume=True` (--resume)"),
@@ -415,29 +423,6 @@ def _finished(
         advance("sample of pairs")
         result.to_json(store.folder / "audit.json")
     return result
-
-
-def _n_workers(how: StreamOptions) -> int:
-    return n_cores() if how.n_jobs is None else how.n_jobs
-
-
-def _run(context: BatchContext, source: Source, store: Store, how: StreamOptions, is_shown: bool) -> None:
-    """Audit the batches that are not finished yet."""
-    left = [batch for batch in source.batches if not store.is_finished(batch.number)]
-    if not left:
-        return
-    n = len(source.batches)
-    work = BatchWork(context, source, store)
-    with shown_progress("batches", n, is_shown=is_shown, done=n - len(left)) as advance:
-        try:
-            if how.engine == "dask":
-                run_on_dask(work, left, lambda: advance(""), how.scheduler, _n_workers(how))
-            else:
-                run_on_threads(work, left, lambda: advance(""), _n_workers(how))
-        except EvenhandError as error:
-            n_done = sum(store.is_finished(batch.number) for batch in source.batches)
-            kept = f"{n_done} of {n} batches are finished and kept in {str(store.folder)!r}."
-            raise type(error)(f"{str(error).rstrip('.')}. {kept}") from error
 
 
 def _first_rows(source: Source, columns: list[str]) -> pd.DataFrame:
