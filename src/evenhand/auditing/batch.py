@@ -210,18 +210,18 @@ def explained_by_label(reference: AuditReference, people: People) -> Callable[[]
     The mean of a group, which the audit explains its people from, would tell the group to whoever compares the
     explanations of different people.
     """
-    pool, settings = reference.pool, reference.settings
+    pool, explainer = reference.pool, reference.explainer
     one_group = np.zeros(len(pool), dtype=np.int64)
-    explainer = Explainer.of(
+    by_label = Explainer.of(
         reference.model,
         pool.x,
         pool.labels,
         one_group,
-        settings.n_steps,
-        settings.method,
+        explainer.n_steps,
+        explainer.method,
         sample_weight=pool.sample_weight,
     )
-    return partial(_explained, explainer, people)
+    return partial(_explained, by_label, people)
 
 
 def _explained(explainer: Explainer, people: People) -> NDArray[np.float32]:

@@ -25,6 +25,7 @@ from evenhand.models.explaining import Explainer
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.risk import RiskModel
 from evenhand.models.sampling_plan import is_sampled, needed_permutations, with_permutations
+from evenhand.models.segments import MOST_SEGMENTS, needed_segments
 from evenhand.models.thresholds import own_threshold
 
 __all__ = ["AuditReference", "audited_model", "settled_options"]
@@ -53,6 +54,8 @@ class AuditReference:
         What can be found from what was given.
     reasons
         What the reasons of declined people are measured from.
+    integration_error
+        Error of attributions as a share of their size: see `models.segments`.
     """
 
     model: AuditedModel
@@ -63,6 +66,7 @@ class AuditReference:
     evidence: EvidenceReference | None
     scope: Scope
     reasons: ReasonReference
+    integration_error: float | None = None
 
     @property
     def approval_threshold(self) -> float:
@@ -90,10 +94,12 @@ class AuditReference:
             pool.x,
             pool.labels,
             pool.groups.codes,
-            settings.n_steps,
+            settings.n_steps or MOST_SEGMENTS,
             settings.method,
             sample_weight=pool.sample_weight,
         )
+        segments = needed_segments(explainer, pool.x, pool.cells, settings.n_steps)
+        explainer, settings = replace(explainer, n_steps=segments.n), replace(settings, n_steps=segments.n)
         if is_sampled(explainer) and settings.n_permutations is None:
             n_orders = needed_permutations(explainer, pool.x, pool.cells, settings.sampling_error)
             explainer, settings = with_permutations(explainer, n_orders), replace(settings, n_permutations=n_orders)
@@ -118,6 +124,7 @@ class AuditReference:
             else None,
             scope=scope or _scope_of_model(settings, pool),
             reasons=ReasonReference.of(reason_map, settings, explainer, pool),
+            integration_error=segments.error,
         )
 
 

@@ -176,6 +176,11 @@ class Explainer:
         """Whether the pool has anyone in each cell."""
         return self.baselines.sizes[cells] > 0
 
+    def spread_people(self, cells: Ints, n: int) -> Ints:
+        """Rows of at most n people, spread over those of the given cells, who have a baseline."""
+        rows = np.linspace(0, len(cells) - 1, min(len(cells), n)).astype(np.int64)
+        return rows[self.has_baseline(cells[rows])]
+
     def explain(self, x: Tensor, cells: Ints | Tensor) -> Explanation:
         """Attributions of the rows of `x`; from the origin where a cell is empty, to be left out by the caller."""
         rows = self.baselines.rows
@@ -276,12 +281,12 @@ class HalvedExplainer:
         Whoever is in several triples, as person, match or placebo, is explained once from each half cell.
         """
         halves = self.cells(cells[person], placebo)
-        of_pool = (person, match, placebo) if x is pool else (match, placebo)
+        of_pool = (match, placebo, person) if x is pool else (match, placebo)
         seen = self.explainer.see(pool, np.concatenate(of_pool), np.tile(halves, len(of_pool)))
-        everyone = seen.split([len(halves)] * len(of_pool))
-        if x is not pool:
-            everyone = [replace(self.explainer, known=None).see(x, person, halves), *everyone]
-        return SeenTriples(*everyone, halves)
+        matches, placebos, *people = seen.split([len(halves)] * len(of_pool))
+        if not people:
+            people = [replace(self.explainer, known=None).see(x, person, halves)]
+        return SeenTriples(people[0], matches, placebos, halves)
 
 
 def _distinct(codes: Ints, n_codes: int) -> tuple[Ints, Ints]:
