@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.attribution import Explanation
+from evenhand.auditing.compared import BatchEvidence, compare_batch
 from evenhand.auditing.direction import own_score
 from evenhand.auditing.identities import person_buckets
 from evenhand.auditing.options import Favorable
@@ -20,7 +21,6 @@ from evenhand.auditing.people import People
 from evenhand.auditing.reason_reference import BatchReasons
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.sums import AuditSums, text_codes
-from evenhand.auditing.triples import BatchEvidence, compare_batch
 from evenhand.matching import Pairs
 from evenhand.metrics.regimes import assign_regimes
 from evenhand.models.explaining import Explainer

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.auditing.compared import EvidenceReference
 from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.options import AuditOptions, check_value
 from evenhand.auditing.people import People
 from evenhand.auditing.reason_reference import ReasonReference
 from evenhand.auditing.scope import Scope
-from evenhand.auditing.triples import EvidenceReference
 from evenhand.exceptions import EvenhandWarning
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.matching import MatchReference
