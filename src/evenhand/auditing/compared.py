@@ -26,7 +26,6 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _BLOCK = 16_384  # people whose deviation is summed at once
-_WIDE_NEIGHBORS, _WIDE_TRIPLES = 64, 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,19 +82,20 @@ class EvidenceReference:
         is_financial: NDArray[np.bool_],
         random_state: int,
         *,
-        is_wide: bool,
+        n_neighbors: int = N_NEIGHBORS,
+        n_triples: int = N_NEAR,
     ) -> EvidenceReference:
-        """Index the pool by its standardized financial features; `is_wide` makes three times as many triples."""
+        """Index the pool by its standardized financial features."""
         device = pool.x.device
         away = None if device.type == "cpu" else str(device)
         placebos = PlaceboReference.of(
             points, pool.labels, pool.groups.codes, random_state, identity=pool.identity, device=away
         )
-        reach = (_WIDE_NEIGHBORS, _WIDE_TRIPLES) if is_wide else (N_NEIGHBORS, N_NEAR)
         half = pool.identity.halves(pool.cells)
         halved = HalvedExplainer.of(explainer, pool.x, pool.labels, pool.groups.codes, half, pool.sample_weight)
         deviation = _deviation(pool.x, pool.sample_weight)
-        return cls(placebos, halved, torch.as_tensor(is_financial, device=device), deviation, *reach)
+        financial = torch.as_tensor(is_financial, device=device)
+        return cls(placebos, halved, financial, deviation, n_neighbors, n_triples)
 
 
 def compare_batch(
@@ -252,7 +252,7 @@ def _triples(
     cell = person * n_groups + other_group
     difference = scored.pair[kept] - scored.placebo[kept]
     limits = [*range(1, N_NEAR + 1), np.inf]
-    n_within = [np.bincount(person, rank <= limit, minlength=len(people))[person] for limit in limits]
+    n_within = [np.bincount(person, rank <= limit, minlength=len(people)).astype(np.int16)[person] for limit in limits]
     of_triple, of_pair = (people.weight[person] * values[kept] for values in within)
     agreement = alike[0][kept, 0] - alike[0][kept, 1]
     declined = np.bincount(person, ~np.isnan(agreement[:, 0]), minlength=len(people))[person]
@@ -260,19 +260,19 @@ def _triples(
         person=person + first_person,
         unit=units[person],
         person_row=pairs.person_unit[person],
-        bucket=bucket[person],
+        bucket=bucket[person].astype(np.int16),
         other=pairs.unit[pairs.other[kept]],
         own=pairs.unit[pairs.own[kept]],
         match=pairs.other[kept],
-        group=people.groups.codes[person],
-        other_group=other_group,
-        label=people.labels[person],
+        group=people.groups.codes[person].astype(np.int32),
+        other_group=other_group.astype(np.int32),
+        label=people.labels[person].astype(np.int8),
         is_favorable=scored.is_favorable[kept],
-        rank=rank,
-        n_within=np.column_stack(n_within).astype(np.int64),
-        n_between=np.bincount(cell, rank <= N_NEAR, minlength=len(people) * n_groups)[cell].astype(np.int64),
+        rank=rank.astype(np.int8),
+        n_within=np.column_stack(n_within),
+        n_between=np.bincount(cell, rank <= N_NEAR, minlength=len(people) * n_groups)[cell].astype(np.int16),
         distance=pairs.other_distance[kept],
-        n_near=np.zeros((len(person), 0), dtype=np.int64),
+        n_near=np.zeros((len(person), 0), dtype=np.int16),
         cec=scored.pair[kept, 0],
         placebo_cec=scored.placebo[kept, 0],
         gap=scored.gap[kept],
@@ -282,7 +282,7 @@ def _triples(
         reasoning_gap=difference[:, 2],
         agreement=agreement,
         agreement_control=alike[1][kept],
-        n_declined=declined.astype(np.int64),
+        n_declined=declined.astype(np.int16),
         is_same_decision=scored.is_same_decision[kept],
         is_same_placebo_decision=scored.is_same_placebo_decision[kept],
         contributions=scored.contributions[kept],

@@ -33,7 +33,10 @@ __all__ = ["AuditReference", "audited_model", "settled_options"]
 _SAME_THRESHOLD = 1e-9
 _ORDERS = 32  # of sampled Shapley values, until a trial settles how many are needed
 
-_FEW_PEOPLE = 5_000  # with more, what further triples add to the precision is not worth three times the explanations
+# Candidates of each kind, and triples of a person with a group. Further triples make the estimates more precise; with
+# many people they take time and memory rather than add to what can be found.
+_FEW_PEOPLE = 5_000
+_OF_FEW, _OF_MANY = (64, 12), (32, 6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +121,7 @@ class AuditReference:
                 matcher.points,
                 is_financial,
                 settings.random_state,
-                is_wide=model.attribution != "sampled_shapley" and max(n_people, len(pool)) <= _FEW_PEOPLE,
+                **_reach(model, max(n_people, len(pool))),
             )
             if settings.evidence
             else None,
@@ -126,6 +129,14 @@ class AuditReference:
             reasons=ReasonReference.of(reason_map, settings, explainer, pool),
             integration_error=segments.error,
         )
+
+
+def _reach(model: AuditedModel, n_people: int) -> dict[str, int]:
+    """Candidates and triples of each person; the fewest where every explanation is sampled anew."""
+    if model.attribution == "sampled_shapley":
+        return {}
+    n_neighbors, n_triples = _OF_FEW if n_people <= _FEW_PEOPLE else _OF_MANY
+    return {"n_neighbors": n_neighbors, "n_triples": n_triples}
 
 
 def _scope_of_model(settings: AuditOptions, pool: People) -> Scope:

@@ -25,7 +25,7 @@ _ROWS_AT_ONCE = 65_536  # of triples in memory that are worked on together
 class Triples:
     """Triples that could be scored, with everything the evidence is estimated from.
 
-    Every field has one row per triple.
+    Every field has one row per triple. Small numbers are kept in few bytes: there may be millions of triples.
 
     Attributes
     ----------
@@ -78,19 +78,19 @@ class Triples:
     person: Ints
     unit: Ints
     person_row: Ints
-    bucket: Ints
+    bucket: NDArray[np.signedinteger]
     other: Ints
     own: Ints
     match: Ints
-    group: Ints
-    other_group: Ints
-    label: Ints
+    group: NDArray[np.signedinteger]
+    other_group: NDArray[np.signedinteger]
+    label: NDArray[np.signedinteger]
     is_favorable: Bools
-    rank: Ints
-    n_within: Ints
-    n_between: Ints
+    rank: NDArray[np.signedinteger]
+    n_within: NDArray[np.signedinteger]
+    n_between: NDArray[np.signedinteger]
     distance: Floats
-    n_near: Ints
+    n_near: NDArray[np.signedinteger]
     cec: Floats
     placebo_cec: Floats
     gap: Floats
@@ -100,7 +100,7 @@ class Triples:
     reasoning_gap: Floats
     agreement: Floats
     agreement_control: Floats
-    n_declined: Ints
+    n_declined: NDArray[np.signedinteger]
     is_same_decision: Bools
     is_same_placebo_decision: Bools
     contributions: NDArray[np.float32]
@@ -127,8 +127,8 @@ class Triples:
     def within(self, limits: Sequence[float]) -> Triples:
         """The same triples with the number of each person's within each limit of distance."""
         code = np.unique(self.person, return_inverse=True)[1]
-        near = [np.bincount(code, self.distance <= limit)[code] for limit in limits]
-        return replace(self, n_near=np.column_stack([*near, np.zeros((len(self), 0))]).astype(np.int64))
+        near = [np.bincount(code, self.distance <= limit).astype(np.int16)[code] for limit in limits]
+        return replace(self, n_near=np.column_stack(near) if near else np.zeros((len(self), 0), dtype=np.int16))
 
 
 @dataclass(frozen=True)
