@@ -19,6 +19,7 @@ from evenhand.auditing.scope import Scope
 from evenhand.exceptions import EvenhandWarning
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.matching import MatchReference
+from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS
 from evenhand.matching.space import Missing
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer
@@ -33,10 +34,9 @@ __all__ = ["AuditReference", "audited_model", "settled_options"]
 _SAME_THRESHOLD = 1e-9
 _ORDERS = 32  # of sampled Shapley values, until a trial settles how many are needed
 
-# Candidates of each kind, and triples of a person with a group. Further triples make the estimates more precise; with
-# many people they take time and memory rather than add to what can be found.
-_FEW_PEOPLE = 5_000
-_OF_FEW, _OF_MANY = (64, 12), (32, 6)
+# Candidates of each kind, and triples of a person with a group, by the number of people. Further triples make the
+# estimates more precise; with many people they take time and memory rather than add to what can be found.
+_REACH = {5_000: (64, 12), 25_000: (32, 6), np.inf: (N_NEIGHBORS, N_NEAR)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,11 +131,10 @@ class AuditReference:
         )
 
 
-def _reach(model: AuditedModel, n_people: int) -> dict[str, int]:
+def _reach(model: AuditedModel, n_people: float) -> dict[str, int]:
     """Candidates and triples of each person; the fewest where every explanation is sampled anew."""
-    if model.attribution == "sampled_shapley":
-        return {}
-    n_neighbors, n_triples = _OF_FEW if n_people <= _FEW_PEOPLE else _OF_MANY
+    n_people = np.inf if model.attribution == "sampled_shapley" else n_people
+    n_neighbors, n_triples = next(reach for most, reach in _REACH.items() if n_people <= most)
     return {"n_neighbors": n_neighbors, "n_triples": n_triples}
 
 
