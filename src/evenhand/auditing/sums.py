@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.attribution import Explanation
+from evenhand.auditing.compared import BatchEvidence
 from evenhand.auditing.identities import people_prints
 from evenhand.auditing.pairs import ScoredPairs
 from evenhand.auditing.people import People
 from evenhand.auditing.reason_codes import ReasonSums
 from evenhand.auditing.reason_reference import BatchReasons
 from evenhand.auditing.reference import AuditReference
-from evenhand.auditing.triples import BatchEvidence, EvidenceSums
+from evenhand.auditing.triples import EvidenceSums
 from evenhand.matching import MatchSums, Pairs
 from evenhand.metrics.regimes import REGIMES
 from evenhand.metrics.weights import RowWeights

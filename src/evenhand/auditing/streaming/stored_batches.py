@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.finished import BatchRecord, Merged
 from evenhand.auditing.streaming.store import Store
-from evenhand.auditing.streaming.triple_files import Slice, read_triples, taken
+from evenhand.auditing.streaming.triple_files import Slice, read_triples
 from evenhand.auditing.triples import Triples
 from evenhand.metrics.clustering import Parts, smallest_row
 from evenhand.system.parallel import in_order
@@ -129,4 +129,4 @@ class StoredTriples:
         part = self._inside
         pairs = ((part.other, part.own), (part.person_row, part.other), (part.person_row, part.own))
         lower = [np.minimum(first, second) for first, second in pairs]
-        return taken(part, np.flatnonzero(np.logical_or.reduce([(low <= u) & (u < high) for u in lower])))
+        return part.rows(np.flatnonzero(np.logical_or.reduce([(low <= u) & (u < high) for u in lower])))

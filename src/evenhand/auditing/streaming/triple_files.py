@@ -16,7 +16,7 @@ from evenhand.auditing.triples import Triples
 from evenhand.exceptions import StreamError
 from evenhand.metrics.clustering import smallest_row
 
-__all__ = ["RowFile", "Slice", "by_smallest_row", "encode_index", "encode_triples", "read_triples", "taken"]
+__all__ = ["RowFile", "Slice", "by_smallest_row", "encode_index", "encode_triples", "read_triples"]
 
 Ints = NDArray[np.int64]
 
@@ -135,13 +135,7 @@ def by_smallest_row(part: Triples) -> tuple[Triples, int]:
     """People outside the reference first, by the lower row of their couple; how many triples are theirs."""
     is_inside = part.person_row >= 0
     order = np.lexsort((np.arange(len(part)), smallest_row(part), is_inside))
-    return taken(part, order), int((~is_inside).sum())
-
-
-def taken(part: Triples, rows: Ints) -> Triples:
-    """Some of the triples."""
-    plain = {f.name: getattr(part, f.name)[rows] for f in fields(part) if f.name != "by"}
-    return Triples(**plain, by={name: codes[rows] for name, codes in part.by.items()})
+    return part.rows(order), int((~is_inside).sum())
 
 
 def encode_index(part: Triples) -> bytes:
