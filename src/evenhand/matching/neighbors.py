@@ -1,8 +1,8 @@
 """Exact nearest neighbors inside each (label, group) cell, the same whatever the engine and the machine.
 
 Two engines find the nearest points: a k-d tree in few dimensions, a blocked matrix product in many and on a GPU. Both
-only propose candidates; distances are then computed once more by one shared formula, and one shared rule orders them, so
-that the answer never depends on the engine, on the block size, on the number of cores or on the device.
+only propose candidates; distances are then computed once more by one shared formula, and one shared rule orders them,
+so that the answer never depends on the engine, on the block size, on the number of cores or on the device.
 """
 
 from __future__ import annotations
