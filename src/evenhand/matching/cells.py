@@ -169,7 +169,7 @@ def _spatial_order(points: Floats) -> Ints:
     """Return an order of the points in which neighbors in space stand close together."""
     if len(points) < MIN_TREE_POINTS:
         return np.arange(len(points))
-    return np.asarray(_tree(points, is_compact=False).indices, dtype=np.int64)
+    return np.array(_tree(points, is_compact=False).indices, dtype=np.int64)
 
 
 def _distinct(points: Floats) -> tuple[Ints, Ints]:

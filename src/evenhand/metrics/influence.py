@@ -77,7 +77,7 @@ def excess_influence(
         for (question, n_columns), fit, total in zip(questions, fits, found, strict=True):
             if fit is not None:
                 chosen = question.of(part)
-                residual = fit.residuals(chosen.share, chosen.control, _columns(chosen, n_columns))
+                residual = fit.residuals(chosen.share, chosen.control, _columns(chosen, n_columns)).numpy()
                 rows = slice(None) if chosen.rows is None else chosen.rows
                 others = (reference_buckets[part.other[rows]], reference_buckets[part.own[rows]])
                 total += bucket_sums(residual, part.bucket[rows], *others)
