@@ -27,7 +27,7 @@ from evenhand.metrics.excess import (
     left_out_note,
     too_few,
 )
-from evenhand.metrics.sharing import Gathered, deleted_squares, effective_number, row_codes
+from evenhand.metrics.sharing import Gathered, deleted_squares, effective_number, placed, row_codes
 from evenhand.system.threads import one_torch_thread
 
 __all__ = ["InMemory", "Part", "Parts", "Question", "Selection", "estimate_excesses", "smallest_row"]
@@ -109,11 +109,15 @@ class Selection:
     difference: NDArray[np.floating]
     n_people: float | None = None
 
+    def first(self, n_columns: int) -> Selection:
+        """The same with no more than the first columns."""
+        return replace(self, difference=self.difference[:, :n_columns])
+
     def on(self, device: torch.device) -> _Placed:
         """The selection where its sums are taken."""
         arrays = (self.share, self.control, self.difference)
-        rows = None if self.rows is None else torch.as_tensor(self.rows, device=device)
-        return _Placed(*(torch.as_tensor(array, device=device) for array in arrays), rows)
+        rows = None if self.rows is None else placed(self.rows, device)
+        return _Placed(*(placed(array, device) for array in arrays), rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,8 +248,8 @@ def _moments(
 
 
 def _moments_of(chosen: Selection, device: torch.device) -> ExcessMoments:
-    placed = chosen.on(device)
-    blocks = [ExcessMoments.of(placed.share, placed.control, block, chosen.n_people) for _, block in placed.blocks()]
+    there = chosen.on(device)
+    blocks = [ExcessMoments.of(there.share, there.control, block, chosen.n_people) for _, block in there.blocks()]
     product = np.concatenate([block.product for block in blocks], axis=1)
     return replace(blocks[0], product=product)
 
@@ -304,7 +308,7 @@ def _ahead(items: Iterator[T], pool: Executor) -> Iterator[T]:
 def _rows_of(part: Part, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Rows that stand in the reference for the three of each triple."""
     columns = (part.person_row, part.other, part.own)
-    person, other, own = (torch.as_tensor(rows, dtype=torch.int64, device=device) for rows in columns)
+    person, other, own = (placed(rows, device, torch.int64) for rows in columns)
     return person, other, own
 
 
@@ -332,7 +336,7 @@ class _PeopleOfPart:
     @classmethod
     def of(cls, part: Part, n_reference: int, device: torch.device) -> _PeopleOfPart:
         person_row, other, own = _rows_of(part, device)
-        code = torch.as_tensor(part.unit, device=device).unique(return_inverse=True)[1]
+        code = placed(part.unit, device).unique(return_inverse=True)[1]
         person, everyone = Gathered.of(code), torch.arange(len(code), device=device)
         is_outside = torch.zeros(person.n_codes, dtype=torch.bool, device=device)
         is_outside[code] = person_row < 0

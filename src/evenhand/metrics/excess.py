@@ -293,7 +293,7 @@ class ExcessFit:
 
 
 def _design(control: Floats | Tensor) -> Tensor:
-    controls = torch.as_tensor(control)
+    controls = torch.as_tensor(control).reshape(len(control), -1)
     return torch.cat([controls.new_ones((len(controls), 1)), controls], dim=1)
 
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Gathered", "Overlap", "column_blocks", "deleted_squares", "effective_number", "row_codes"]
+__all__ = ["Gathered", "Overlap", "column_blocks", "deleted_squares", "effective_number", "placed", "row_codes"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -80,7 +80,7 @@ class Overlap:
     @classmethod
     def of(cls, people: Ints, weight: Floats) -> Overlap:
         """Index the single people, the couples and the three of every triple, given as codes of shape (n, m)."""
-        codes = torch.from_numpy(people).unique(return_inverse=True)[1]
+        codes = placed(people).unique(return_inverse=True)[1]
         ordered = codes.sort(dim=1).values
         n_codes, everyone = int(codes.max()) + 1, torch.arange(len(codes))
         larger = []
@@ -91,7 +91,7 @@ class Overlap:
                 rows = everyone.repeat(len(subsets))
                 larger.append(Gathered.of(row_codes(n_codes, *members), sign, rows))
         singles = Gathered(codes.T.flatten(), n_codes, rows=everyone.repeat(codes.shape[1]))
-        leverage = singles.sums(torch.from_numpy(weight)[:, None])[:, 0]
+        leverage = singles.sums(placed(weight).unsqueeze(1))[:, 0]
         return cls(Gathered(codes[:, 0].contiguous(), n_codes), singles, tuple(larger), leverage)
 
     @property
@@ -106,6 +106,11 @@ class Overlap:
             total += shared.squares(residual)
         found: Floats = torch.maximum(total, self.person.squares(residual)).numpy()
         return found
+
+
+def placed(values: NDArray[Any], device: torch.device | None = None, dtype: torch.dtype | None = None) -> Tensor:
+    """An array as a tensor on a device; None is the CPU, where the two share memory if they can."""
+    return torch.as_tensor(np.require(values, requirements=("C", "W")), dtype=dtype, device=device)
 
 
 def row_codes(n: int, first: Tensor, *others: Tensor) -> Tensor:
