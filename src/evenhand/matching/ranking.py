@@ -122,6 +122,18 @@ def _rooted(squares: Tensor) -> Tensor:
 
 def _tie_distances(distance: Tensor) -> Tensor:
     """Sorted distances with each replaced by the first of its tie."""
+    is_first = torch.ones_like(distance, dtype=torch.bool)
+    is_first[:, 1:] = distance[:, 1:] > distance[:, :-1] * (1 + TIE_TOLERANCE)
+    tie = distance.masked_fill(~is_first, -torch.inf).cummax(1).values
+    # Where each is tied with the one before and not with the first, a new tie begins in between.
+    drifting = (distance > tie * (1 + TIE_TOLERANCE)).any(1).nonzero().squeeze(1)
+    if len(drifting):
+        tie[drifting] = _ties_of_drifting(distance[drifting])
+    return tie
+
+
+def _ties_of_drifting(distance: Tensor) -> Tensor:
+    """The same, column by column."""
     first = distance[:, 0]
     columns = [first]
     for column in distance.unbind(1)[1:]:
