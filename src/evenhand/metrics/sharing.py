@@ -49,14 +49,16 @@ class Gathered:
 
     def sums(self, residual: Tensor) -> Tensor:
         """Sum of the residuals, of shape (n, n_columns), of each code's triples: (n_codes, n_columns)."""
-        values = residual if self.rows is None else residual[self.rows]
-        if values.device.type == "cpu":
-            columns = [self.code.bincount(column, self.n_codes) for column in values.T]
-            return torch.stack(columns, dim=1) if columns else values.new_zeros((self.n_codes, 0))
+        if residual.device.type == "cpu":
+            found = residual.new_empty((residual.shape[1], self.n_codes))
+            for column, total in zip(residual.T.contiguous(), found, strict=True):
+                values = column if self.rows is None else column.index_select(0, self.rows)
+                total.copy_(self.code.bincount(values, self.n_codes))
+            return found.T
         # A GPU adds in any order unless each sum has its values side by side.
-        order, lengths = self._by_code
-        found: Tensor = torch.segment_reduce(values[order], "sum", lengths=lengths, axis=0, unsafe=True)
-        return found
+        values, (order, lengths) = residual if self.rows is None else residual[self.rows], self._by_code
+        sums: Tensor = torch.segment_reduce(values[order], "sum", lengths=lengths, axis=0, unsafe=True)
+        return sums
 
     def squares(self, residual: Tensor) -> Tensor:
         """Signed sums of the squares of `sums`, of shape (n_columns,)."""
