@@ -224,7 +224,7 @@ def test_a_gpu_finds_the_same_neighbors_to_the_last_bit(dimensions):
     points = np.round(rng.normal(size=(20_000, dimensions)), 1)
     labels, groups = rng.integers(0, 2, 20_000), rng.integers(0, 2, 20_000)
     here = NeighborIndex.build(points, labels, groups)
-    there = NeighborIndex.build(points, labels, groups, engine="product", device="cuda")
+    there = NeighborIndex.build(points, labels, groups, device="cuda")
     for found, expected in zip(there.query_members(1, 16), here.query_members(1, 16), strict=True):
         np.testing.assert_array_equal(found, expected)
 
@@ -234,3 +234,21 @@ def test_a_device_takes_over_from_the_tree(dimensions, device, has_tree):
     points = np.random.default_rng(5).normal(size=(2000, dimensions))
     index = NeighborIndex.build(points, np.zeros(2000, dtype=int), np.arange(2000) % 2, device=device)
     assert all((cell.tree is not None) == has_tree for cell in index.cells.values())
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_a_chain_of_ties_breaks_where_it_leaves_the_first(k):
+    """Each distance ties with the one before, and the fourth no longer with the first."""
+    steps = np.arange(40) * 0.4 * TIE_TOLERANCE
+    points = np.column_stack([1 + steps, np.zeros(40)])[::-1]
+    for device in (None, "cpu"):
+        index = NeighborIndex.build(points, np.zeros(40), np.zeros(40), device=device)
+        distance, row = index.query([[0.0, 0.0]], [0], [0], k=40)
+        first, expected = None, []
+        for place in range(40):
+            here = points[39 - place, 0]
+            first = here if first is None or here > first * (1 + TIE_TOLERANCE) else first
+            expected.append((first, 39 - place))
+        expected = sorted(expected)[:k]
+        assert distance[0, :k].tolist() == [near for near, _ in expected]
+        assert row[0, :k].tolist() == [who for _, who in expected]

@@ -206,7 +206,7 @@ class AuditSums:
         done = scored.is_scored
         weight, group = people.weight, codes[pairs.person[done]]
         of_pair = weight[pairs.person[done]]
-        place = pd.Index(REGIMES).get_indexer(regime[done])
+        place = pd.Index(REGIMES).get_indexer(pd.Index(regime[done]))
         error = own.standard_error
         return cls(
             n_people=np.bincount(codes, minlength=n_groups),

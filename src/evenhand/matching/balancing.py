@@ -143,11 +143,11 @@ def balanced_triples(
     n = len(other[0].row)
     found = []
     for part in _parts(n):
-        near, wide = (
+        near, *wide = (
             _balanced(other[0].with_few(other[1], part, k), own[0].with_few(own[1], part, k), tolerance, slack, limit)
-            for k in (min(n_neighbors, N_NEIGHBORS), n_neighbors)
+            for k in sorted({min(n_neighbors, N_NEIGHBORS), n_neighbors})
         )
-        triples = _ranked(near, wide, min(part.stop, n) - part.start, n_pairs)
+        triples = _ranked(near, wide[0] if wide else near, min(part.stop, n) - part.start, n_pairs)
         triples[:, 0] += part.start
         found.append(triples)
     return torch.cat(found) if found else other[0].row.new_zeros((0, 4))

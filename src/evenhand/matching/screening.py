@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from evenhand.matching.ranking import TIE_TOLERANCE, Candidates
+from evenhand.system.threads import device_turn
 
 __all__ = ["product_search", "query_block"]
 
@@ -36,8 +37,9 @@ def product_search(candidates: Candidates, queries: Tensor, k: int) -> tuple[Ten
         How many people are wanted.
     """
     strips = _Strips.of(candidates, k)
-    parts = [_searched(strips, asked, k) for asked in queries.split(query_block(queries.device))]
-    distance, row = (torch.cat(values) for values in zip(*parts, strict=True))
+    with device_turn(queries.device.type):
+        parts = [_searched(strips, asked, k) for asked in queries.split(query_block(queries.device))]
+        distance, row = (torch.cat(values) for values in zip(*parts, strict=True))
     return distance, row
 
 

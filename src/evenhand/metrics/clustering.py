@@ -115,9 +115,8 @@ class Selection:
 
     def on(self, device: torch.device) -> _Placed:
         """The selection where its sums are taken."""
-        arrays = (self.share, self.control, self.difference)
-        rows = None if self.rows is None else placed(self.rows, device)
-        return _Placed(*(placed(array, device) for array in arrays), rows)
+        share, control, difference = (placed(array, device) for array in (self.share, self.control, self.difference))
+        return _Placed(share, control, difference, None if self.rows is None else placed(self.rows, device))
 
 
 @dataclass(frozen=True, eq=False)

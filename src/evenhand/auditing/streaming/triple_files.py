@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
@@ -208,10 +209,13 @@ def _npy(columns: Mapping[str, NDArray[Any]], order: Ints) -> NDArray[np.uint8]:
     content = np.empty(header.tell() + len(order) * kind.itemsize, dtype=np.uint8)
     content[: header.tell()] = np.frombuffer(header.getvalue(), dtype=np.uint8)
     records = content[header.tell() :].view(kind)
+    # Torch lets other threads go on while it takes rows; NumPy does not.
+    rows = torch.from_numpy(order)
+    ordered = {name: torch.from_numpy(values).index_select(0, rows).numpy() for name, values in columns.items()}
     for first in range(0, len(order), _ROWS_AT_ONCE):
-        rows = slice(first, first + _ROWS_AT_ONCE)
-        for name, values in columns.items():
-            records[name][rows] = values[order[rows]]
+        place = slice(first, first + _ROWS_AT_ONCE)
+        for name, values in ordered.items():
+            records[name][place] = values[place]
     return content
 
 
