@@ -293,7 +293,8 @@ class ExcessFit:
 
 
 def _design(control: Floats | Tensor) -> Tensor:
-    controls = torch.as_tensor(control).reshape(len(control), -1)
+    controls = torch.as_tensor(control)
+    controls = controls.unsqueeze(1) if controls.dim() == 1 else controls
     return torch.cat([controls.new_ones((len(controls), 1)), controls], dim=1)
 
 

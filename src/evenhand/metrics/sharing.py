@@ -55,6 +55,8 @@ class Gathered:
                 values = column if self.rows is None else column.index_select(0, self.rows)
                 total.copy_(self.code.bincount(values, self.n_codes))
             return found.T
+        if not len(self.code):
+            return residual.new_zeros((self.n_codes, residual.shape[1]))
         # A GPU adds in any order unless each sum has its values side by side.
         values, (order, lengths) = residual if self.rows is None else residual[self.rows], self._by_code
         sums: Tensor = torch.segment_reduce(values[order], "sum", lengths=lengths, axis=0, unsafe=True)
