@@ -23,6 +23,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 _COMPONENTS = 4
+_ROUNDING = 1e-12  # of the largest eigenvalue: below, functions that are alike differ by how their sums are rounded
 
 
 class GapPart(Protocol):
@@ -220,7 +221,7 @@ class GapMoments:
         """The regression."""
         weight = 0.5 / self.total  # both groups weigh the same
         design = np.tensordot(weight, self.design, axes=1)
-        inverse = np.linalg.pinv(design, hermitian=True).astype(np.float64)
+        inverse = np.linalg.pinv(design, rcond=_ROUNDING, hermitian=True).astype(np.float64)
         coefficients = inverse @ np.tensordot(weight, self.product, axes=1)
         return GapFit(self.group, self.reference_group, weight, inverse, coefficients)
 
