@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -226,6 +227,7 @@ def estimate_evidence(
     distance_limits: Sequence[float],
     *,
     n_threads: int = 1,
+    device: torch.device | None = None,
 ) -> Evidence:
     """The evidence, from triples in one part or many.
 
@@ -241,6 +243,8 @@ def estimate_evidence(
         Quarters of the distances: see `DISTANCE_SHARES`.
     n_threads
         Estimates that are made at the same time.
+    device
+        Where sums are taken; None for the CPU.
     """
     n_groups = len(design.groups)
     between = [(a, b) for a in range(n_groups) for b in range(a + 1, n_groups)]
@@ -256,7 +260,7 @@ def estimate_evidence(
         *(Nearest(k) for k in nearest),
         *(question for _, _, question in splits),
     ]
-    answers = iter(excesses_by_groups(questions, parts, n_groups, n_threads))
+    answers = iter(excesses_by_groups(questions, parts, n_groups, n_threads, device))
     cec, input_gap, reasoning_gap = next(answers)
     features = next(answers)
     balanced = next(answers)[0]
@@ -316,17 +320,20 @@ def gather_evidence(
         without_weight=tuple(reference.model.category_columns(list(features))),
     )
     triples = batches.triples(merged, limits, len(reference.pool))
-    evidence = estimate_evidence(triples, sums.evidence, design, limits, n_threads=batches.n_threads)
+    device = reference.pool.x.device
+    evidence = estimate_evidence(triples, sums.evidence, design, limits, n_threads=batches.n_threads, device=device)
     buckets = person_buckets(reference.pool, reference.settings.financial_features)
     gaps, of_gaps = estimate_score_gaps(reference, triples, features, reference_group, buckets)
-    influences = Influences.of({**excess_influences(triples, design, buckets), **of_gaps})
+    influences = Influences.of({**excess_influences(triples, design, buckets, device), **of_gaps})
     return replace(evidence, score_gaps=gaps, influences=influences)
 
 
-def excess_influences(triples: Parts[Triples], design: Design, buckets: Ints) -> dict[str, Floats]:
+def excess_influences(
+    triples: Parts[Triples], design: Design, buckets: Ints, device: torch.device | None = None
+) -> dict[str, Floats]:
     """Influences of people on the excess and on weighing, by name."""
     scores, _, balanced, reasons, _ = main_questions(triples, design)
-    *found, of_reasons = excess_influence([(scores, 3), (balanced, 1), (reasons, 1)], triples, buckets)
+    *found, of_reasons = excess_influence([(scores, 3), (balanced, 1), (reasons, 1)], triples, buckets, device)
     names = ("excess", "excess: input gap", "weighing", "excess_balanced")
     both = np.hstack(found).T
     return {
