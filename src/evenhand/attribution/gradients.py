@@ -14,6 +14,7 @@ from the baseline b to x. Everything downstream is made from g, which `attributi
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -40,6 +41,7 @@ T = TypeVar("T")
 # Largest number of hidden values held at once; bounds memory whatever the number of people.
 _CHUNK_VALUES = {"cpu": 4_000_000, "cuda": 100_000_000}
 _CACHE_VALUES = 450_000  # that a core passes over fastest: fewer are too little work a call, more outgrow its cache
+_KEPT = threading.local()
 _LEAST_BLOCKS, _PARTS_PER_THREAD = 4, 4  # a thread is worth its start; no thread waits long for the last part
 
 
@@ -187,7 +189,7 @@ def _by_blocks(net: FeedForward, x: Tensor, baseline: Tensor, n_steps: int, meth
     rows = max(1, held // _values_per_person(net, n_steps, method))
 
     def integrated(part: slice) -> list[Integrated]:
-        scratch = Scratch() if in_cache else None
+        scratch = _of_this_thread() if in_cache else None
         blocks = zip(ends[..., part, :].split(rows, -2), starts[..., part, :].split(rows, -2), strict=True)
         with torch.no_grad() if in_cache else nullcontext():  # a new thread would keep a graph
             return [integrate_paths(net, end, start, n_steps, method, scratch) for end, start in blocks]
@@ -201,6 +203,14 @@ def _by_blocks(net: FeedForward, x: Tensor, baseline: Tensor, n_steps: int, meth
         baseline_logit=torch.cat([block.start_logit for block in found], -1),
         method=method,
     )
+
+
+def _of_this_thread() -> Scratch:
+    """Memory that stays with a thread, a few megabytes: the next call finds it in place."""
+    if not hasattr(_KEPT, "scratch"):
+        _KEPT.scratch = Scratch()
+    kept: Scratch = _KEPT.scratch
+    return kept
 
 
 def _on_threads(function: Callable[[slice], T], n: int, block: int) -> list[T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -12,19 +13,20 @@ __all__ = ["Scratch", "room"]
 
 @dataclass(frozen=True, eq=False)
 class Scratch:
-    """Tensors by name and shape; one scratch for each thread.
+    """Tensors by name, of any shape; one scratch for each thread.
 
     New memory is mapped page by page when it is first written to, which takes longer than the sums that are written.
     """
 
-    _held: dict[tuple[str, torch.Size], Tensor] = field(default_factory=dict)
+    _held: dict[tuple[str, torch.dtype], Tensor] = field(default_factory=dict)
 
     def take(self, name: str, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """The tensor of a name and a shape, with whatever was last written to it."""
-        key = (name, torch.Size(shape))
-        if key not in self._held:
-            self._held[key] = like.new_empty(shape)
-        return self._held[key]
+        """A tensor of a shape in the memory of a name, with whatever was last written there."""
+        n = math.prod(shape)
+        held = self._held.get((name, like.dtype))
+        if held is None or held.numel() < n:
+            held = self._held[name, like.dtype] = like.new_empty(n)
+        return held[:n].view(shape)
 
 
 def room(scratch: Scratch | None, name: str, like: Tensor, shape: tuple[int, ...]) -> Tensor | None:
@@ -34,7 +36,7 @@ def room(scratch: Scratch | None, name: str, like: Tensor, shape: tuple[int, ...
     --------
     >>> x, scratch = torch.ones(2), Scratch()
     >>> first, second = (torch.add(x, k, out=room(scratch, "sum", x, x.shape)) for k in (1, 2))
-    >>> first is second, room(None, "sum", x, x.shape)
+    >>> first.data_ptr() == second.data_ptr(), room(None, "sum", x, x.shape)
     (True, None)
     """
     return None if scratch is None else scratch.take(name, like, shape)
