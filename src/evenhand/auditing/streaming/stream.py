@@ -38,7 +38,7 @@ from evenhand.auditing.streaming.manifest import check_resumable, model_probe
 from evenhand.auditing.streaming.reference_table import reference_table
 from evenhand.auditing.streaming.running import n_workers, run_batches
 from evenhand.auditing.streaming.sampling import hash_limit, lowest_rows, read_rows, sample_reference
-from evenhand.auditing.streaming.source import Source, open_source, rows_in_batch
+from evenhand.auditing.streaming.source import GPU_ROWS, Source, open_source, rows_in_batch
 from evenhand.auditing.streaming.store import Store, writing
 from evenhand.auditing.streaming.stored_batches import StoredBatches
 from evenhand.auditing.streaming.stored_pairs import StoredPairs, save_sample
@@ -259,6 +259,8 @@ def audit_stream(
     content, version = raw.fingerprint(), {"source version": raw.version} if raw.version else {}
     spool = fingerprint_plain([content, asdict(reading), columns.needed])
     file = typed(raw, columns.needed, reading)
+    if batch_rows is None and (device or "").startswith("cuda"):
+        batch_rows = GPU_ROWS
     with writing(store.folder, "nothing was audited yet"):
         people = open_source(file, batch_rows, store.folder / f"source-{spool}.parquet")
     how = replace(how, batch_rows=rows_in_batch(people.n_rows, batch_rows))
