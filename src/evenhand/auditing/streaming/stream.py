@@ -131,7 +131,7 @@ def audit_stream(
         How many are drawn; all, where the source has no more. Of every label and group at least 500 are.
     batch_rows
         Most people in a batch: more need more memory. By default a 128th of everyone, but at least 5,000 and at most
-        25,000.
+        25,000; 50,000 where `device` is a GPU.
     resume
         Go on with what is in `out`. The source, the model and the settings must be the same.
     engine
