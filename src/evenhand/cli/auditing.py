@@ -151,31 +151,14 @@ def show_and_write(result: AuditResult, out: Path, further: Mapping[str, Callabl
     """
     from rich.console import Console
 
-    from evenhand.exceptions import MissingExtraError
-    from evenhand.system.progress import PATIENCE, progress
-
-    pairs = result.pairs_path  # a streamed audit has written them already
-    report, missing = out / "report.html", ""
-    with progress("files", 4 + len(further or {}), after=PATIENCE) as advance:
-        if pairs is None:
-            pairs = out / "pairs.parquet"
-            result.to_parquet(pairs)
-        advance("pairs")
-        result.to_json(out / "audit.json")
-        advance("numbers")
-        written = [out / "audit.json", pairs]
-        try:
-            result.to_excel(out / "audit.xlsx")
-            written.insert(0, out / "audit.xlsx")
-        except MissingExtraError as error:
-            missing = str(error)
-        advance("workbook")
-        result.to_html(report, pairs_file=pairs.name)
-        advance("report")
-        for name, write in (further or {}).items():
-            write(out / name)
-            written.append(out / name)
-            advance(name)
+    try:
+        written, missing = _write_files(result, out, further or {})
+    except OSError as error:
+        raise OSError(
+            f"The files of the audit could not be written to {str(out)!r}: {_why(error)}. None of them was; free "
+            "space, or name a different folder with --out."
+        ) from error
+    report = out / "report.html"
     Console().print(result)
     show_left_out(result.provenance.exclusions)
     if missing:
@@ -183,6 +166,44 @@ def show_and_write(result: AuditResult, out: Path, further: Mapping[str, Callabl
     say(f"\nWritten: {', '.join(map(str, written))}")
     say(f"Report: {report}")
     return report
+
+
+def _why(error: BaseException) -> str:
+    """What the system said, below the messages of ours."""
+    below = error.__cause__ or error.__context__
+    return _why(below) if isinstance(below, OSError) else getattr(error, "strerror", None) or str(error).rstrip(".")
+
+
+def _write_files(
+    result: AuditResult, out: Path, further: Mapping[str, Callable[[Path], None]]
+) -> tuple[list[Path], str]:
+    """Write every file or none; those that are there besides the report, and what is missing for the workbook."""
+    from evenhand.exceptions import MissingExtraError
+    from evenhand.system.files import written_together
+    from evenhand.system.progress import PATIENCE, progress
+
+    pairs, missing = result.pairs_path, ""  # a streamed audit has written its pairs already
+    with written_together(out) as stage, progress("files", 4 + len(further), after=PATIENCE) as advance:
+        if pairs is None:
+            pairs = out / "pairs.parquet"
+            result.to_parquet(stage / pairs.name)
+        advance("pairs")
+        result.to_json(stage / "audit.json")
+        advance("numbers")
+        written = [out / "audit.json", pairs]
+        try:
+            result.to_excel(stage / "audit.xlsx")
+            written.insert(0, out / "audit.xlsx")
+        except MissingExtraError as error:
+            missing = str(error)
+        advance("workbook")
+        result.to_html(stage / "report.html", pairs_file=pairs.name)
+        advance("report")
+        for name, write in further.items():
+            write(stage / name)
+            written.append(out / name)
+            advance(name)
+    return written, missing
 
 
 def show_left_out(exclusions: Mapping[str, int]) -> None:

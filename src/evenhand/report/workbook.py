@@ -330,7 +330,9 @@ def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title
             for sheet in sheets:
                 _write_sheet(workbook.add_worksheet(sheet.name), sheet, formats)
     except xlsxwriter.exceptions.FileCreateError as error:
-        raise OSError(f"{os.fspath(path)!r} cannot be written: {error}.") from error
+        # The library wraps what the system said in an error of its own.
+        cause = error.args[0] if error.args and isinstance(error.args[0], OSError) else error
+        raise OSError(f"{os.fspath(path)!r} cannot be written: {error}.") from cause
 
 
 def _formats(workbook: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -30,6 +30,7 @@ __all__ = [
     "temporary_path",
     "write_atomically",
     "write_text",
+    "written_together",
 ]
 
 _TEMPORARY = re.compile(r"\..*\.(?P<machine>[0-9a-f]{8})-(?P<process>[0-9]+)-[0-9a-f]{8}(\.[^.]*)?")
@@ -114,6 +115,31 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def written_together(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary folder inside `folder`, whose files are moved there when the block ends well: all of them, or none.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with written_together(folder) as stage:
+    ...     _ = (stage / "score.txt").write_text("0.3")
+    >>> [p.name for p in folder.iterdir()]
+    ['score.txt']
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    stage = temporary_path(target / "files")
+    stage.mkdir()
+    try:
+        yield stage
+        for file in sorted(stage.iterdir()):
+            file.replace(target / file.name)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
 
 
 def temporary_path(path: Path) -> Path:
