@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, settings
 from pyarrow.fs import FileSystem
 
 import evenhand as eh
+from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS
 
 settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("dev"), max_examples=150, derandomize=True)
@@ -77,7 +78,7 @@ def _one_thread():
 @pytest.fixture
 def near_triples_only(monkeypatch):
     """Audits of a few people compare them with as few as audits of many, or of sampled explanations, do."""
-    monkeypatch.setattr("evenhand.auditing.reference._FEW_PEOPLE", 0)
+    monkeypatch.setattr("evenhand.auditing.reference._REACH", {np.inf: (N_NEIGHBORS, N_NEAR)})
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def n_questions(reference: AuditReference, n_people: int) -> int:
     own, moved = (questions(reference.explainer, is_own=is_own) for is_own in (True, False))
     n_pairs = n_people * (len(reference.pool.groups.names) - 1)
     n_triples = 0 if reference.evidence is None else N_NEAR * n_pairs
-    # People, and matches, each also with the other's inputs; of triples, everyone from either half of a cell, people
-    # with the others' finances and inputs, and steps of one standard deviation.
-    n_halves = 0 if reference.evidence is None else 6 * n_pairs
+    # People, and matches, each also with the other's inputs; of triples, everyone from either half of the cells that they
+    # are seen from, people with the others' finances and inputs, and steps of one standard deviation.
+    n_halves = 0 if reference.evidence is None else 2 * n_people * len(reference.pool.groups.names)
     return (n_people + n_halves) * own + n_pairs * (own + 2 * moved) + n_triples * (2 * own + 6 * moved)
