@@ -466,7 +466,7 @@ def test_batches_are_matched_in_the_people_of_a_reference_file(evenhand, loans, 
     [
         (["--resume"], "--resume only applies to an audit in batches: give --stream too"),
         (["--stream"], "An audit in batches needs --model"),
-        (["--stream", "--engine", "cloud"], "`engine` (--engine) must be 'local' or 'dask', got 'cloud'"),
+        (["--stream", "--engine", "cloud"], "`engine` (--engine) must be 'local', 'dask' or 'spark', got 'cloud'"),
     ],
 )
 def test_options_of_batches_need_batches_and_a_model(evenhand, loans, tmp_path, change, message):

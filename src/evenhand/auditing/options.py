@@ -35,7 +35,7 @@ __all__ = [
     "check_value",
 ]
 
-Engine = Literal["local", "dask"]
+Engine = Literal["local", "dask", "spark"]
 Favorable = Literal["high", "low"]
 ReasonMapLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 FindingKey = Literal["score_gap", "inputs", "weighing", "excess"]
@@ -253,8 +253,10 @@ class StreamOptions:
     evidence_people: int | None = field(
         default=None, metadata=_help("Compare only so many people with placebo pairs, drawn at random.")
     )
-    engine: Engine = field(default="local", metadata=_help("Of batches: local, or dask for several processes."))
-    scheduler: str | None = field(default=None, metadata=_help("Address of a Dask scheduler."))
+    engine: Engine = field(default="local", metadata=_help("Of batches: local, or dask or spark for several machines."))
+    scheduler: str | None = field(
+        default=None, metadata=_help("Address of a Dask scheduler, a Spark Connect server (sc://) or a Spark master.")
+    )
     n_jobs: int | None = field(
         default=None, metadata=_help("Batches audited at the same time; by default one for each core.")
     )
@@ -262,11 +264,12 @@ class StreamOptions:
 
     def __post_init__(self) -> None:
         _check_counts(self, "batch_rows", "n_jobs", "evidence_people")
-        if self.engine not in ("local", "dask"):
-            raise InvalidInputError(f"{_named('engine')} must be 'local' or 'dask', got {self.engine!r}.")
-        if self.scheduler is not None and self.engine != "dask":
+        if self.engine not in ("local", "dask", "spark"):
+            raise InvalidInputError(f"{_named('engine')} must be 'local', 'dask' or 'spark', got {self.engine!r}.")
+        if self.scheduler is not None and self.engine == "local":
             raise InvalidInputError(
-                f'A scheduler, {self.scheduler!r}, is only used by Dask: pass `engine="dask"` (--engine dask) with it.'
+                f'A scheduler, {self.scheduler!r}, is only used by Dask and Spark: pass `engine="dask"` (--engine dask) '
+                'or `engine="spark"` (--engine spark) with it.'
             )
 
 

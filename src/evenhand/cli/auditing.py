@@ -25,7 +25,10 @@ __all__ = ["audit", "check_roles", "demo", "show_and_write", "show_left_out"]
 @options_of(AuditPlan)
 def audit(
     data: Annotated[
-        Path, typer.Argument(help="File of CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS, one row per applicant.")
+        Path,
+        typer.Argument(
+            help="File of CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS, one row per applicant; or a Spark table."
+        ),
     ],
     plan: AuditPlan,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("audit"),
@@ -51,7 +54,8 @@ def audit(
         _check_in_memory(plan)
         result = audit_table(data, plan)
     crossed = crossed_gates(gates, result.to_dict())
-    show_and_write(result, out, _further_outputs(result, data, plan))
+    audited = data if data.exists() else out / "rows"  # where those of a Spark table are written
+    show_and_write(result, out, _further_outputs(result, audited, plan))
     typer.echo(f"Run time: {time.perf_counter() - begun:.1f} s")
     for sentence in crossed:
         typer.echo(f"Gate: {sentence}", err=True)

@@ -23,6 +23,7 @@ def main(source, out, *flags):
         out=out,
         batch_rows=200,
         resume="resume" in flags,
+        **({"engine": "spark", "scheduler": "local[2]"} if "spark" in flags else {}),
     )
 
 

@@ -186,7 +186,7 @@ def test_a_source_of_one_group_or_label(tmp_path, people, go):
             r"`evidence_people` \(--evidence-people\) must be a whole number of at least 1",
         ),
         ({"reference": None, "reference_people": 1}, InvalidInputError, "`reference_people` must be at least 2"),
-        ({"engine": "spark"}, InvalidInputError, r"`engine` \(--engine\) must be 'local' or 'dask', got 'spark'"),
+        ({"engine": "ray"}, InvalidInputError, r"`engine` \(--engine\) must be 'local', 'dask' or 'spark', got 'ray'"),
         ({"reference": 3}, InvalidTypeError, "`reference` must be the path of a file or a .* table, got int"),
         ({"reference": pd.DataFrame({"f0": [1.0]})}, InvalidInputError, "The reference must have the columns"),
         ({"device": "cuda:7"}, InvalidInputError, "has no GPU that torch can use"),

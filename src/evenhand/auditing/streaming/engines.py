@@ -19,7 +19,7 @@ from evenhand.system.memory import keep_freed_memory
 from evenhand.system.optional import optional_module
 from evenhand.system.threads import on_this_core, one_blas_thread, one_torch_thread
 
-__all__ = ["BatchWork", "run_on_dask", "run_on_threads"]
+__all__ = ["BatchWork", "Refusal", "audited", "on_worker", "run_on_dask", "run_on_threads"]
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class BatchWork:
 
     def audit(self, batch: Batch) -> None:
         """Read a batch, audit it and keep what it leaves."""
-        self.keep(_audited(self.context, batch, self.rows(batch), self.source.where(batch)))
+        self.keep(audited(self.context, batch, self.rows(batch), self.source.where(batch)))
 
     def with_absolute_paths(self) -> BatchWork:
         """The same for a process that may be in another folder."""
@@ -63,7 +63,7 @@ class BatchWork:
 
 
 @dataclass(frozen=True)
-class _Refusal:
+class Refusal:
     """An error of ours on a worker: raised there, it would arrive as another."""
 
     kind: type[EvenhandError]
@@ -177,7 +177,7 @@ def _dask_round(
     for future in running:
         found = future.result()
         future.release()
-        if isinstance(found, _Refusal):
+        if isinstance(found, Refusal):
             raise found.kind(found.message)
         if isinstance(found, BatchFiles):
             work.keep(found)
@@ -198,28 +198,30 @@ def _has_workers(client: Any) -> bool:  # noqa: ANN401
     return bool(client.status == "running")
 
 
-def _audited(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles:
+def audited(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles:
+    """What a batch leaves, from its rows; `where` they are from, for messages."""
     with on_this_core():
         return encode_batch(run_batch(context, batch.number, batch.first_row, table, where))
 
 
-def _audit_on_worker(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles | _Refusal:
+def _audit_on_worker(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles | Refusal:
     """What a batch leaves, from a worker that sees no files."""
-    return _on_worker(lambda: _audited(context, batch, table, where))
+    return on_worker(lambda: audited(context, batch, table, where))
 
 
-def _keep_on_worker(work: BatchWork, batch: Batch) -> int | _Refusal:
+def _keep_on_worker(work: BatchWork, batch: Batch) -> int | Refusal:
     """The number of a batch that a worker of this machine has kept."""
-    return _on_worker(lambda: work.audit(batch)) or batch.number
+    return on_worker(lambda: work.audit(batch)) or batch.number
 
 
-def _on_worker(work: Callable[[], T]) -> T | _Refusal:
+def on_worker(work: Callable[[], T]) -> T | Refusal:
+    """What a piece of work returns on a worker that does nothing else at the time, or why it was refused."""
     keep_freed_memory()
     with one_torch_thread(), one_blas_thread():
         try:
             return work()
         except EvenhandError as error:
-            return _Refusal(type(error), str(error))
+            return Refusal(type(error), str(error))
 
 
 @contextmanager

@@ -38,6 +38,9 @@ from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_t
 from evenhand.auditing.streaming.manifest import check_resumable, model_probe
 from evenhand.auditing.streaming.sampling import hash_limit, lowest_rows, read_rows, sample_reference
 from evenhand.auditing.streaming.source import Source, fingerprint, open_source
+from evenhand.auditing.streaming.spark_engine import run_on_spark
+from evenhand.auditing.streaming.spark_sessions import spark_session
+from evenhand.auditing.streaming.spark_tables import spark_frame, written_rows
 from evenhand.auditing.streaming.store import Store, writing
 from evenhand.auditing.streaming.stored_batches import StoredBatches
 from evenhand.auditing.streaming.stored_pairs import StoredPairs, save_sample
@@ -64,7 +67,7 @@ _MOST_KNOWN_VALUES = 20_000_000  # attributions of the reference kept in memory:
 
 def audit_stream(
     model: Any,  # noqa: ANN401 - any model that `evenhand.audit` takes
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Any,  # noqa: ANN401 - files, or a DataFrame of Spark
     *,
     label: str,
     group: str | Sequence[str],
@@ -115,7 +118,8 @@ def audit_stream(
         As in `evenhand.audit`.
     source
         A file of any kind that `evenhand.read_table` takes, or a folder of Parquet files. The order of the rows numbers
-        people.
+        people. With ``engine="spark"`` also a DataFrame of Spark, or the name of a table, whose rows are first written
+        to `out`.
     label, group
         Columns of the outcome, and of the protected attribute; several are intersected.
     financial_features
@@ -132,9 +136,10 @@ def audit_stream(
     resume
         Go on with what is in `out`. The source, the model and the settings must be the same.
     engine
-        ``"local"``, or ``"dask"`` for several processes or machines.
+        ``"local"``, or ``"dask"`` or ``"spark"`` for several processes or machines.
     scheduler
-        Address of a Dask scheduler; None for processes on this machine.
+        Address of a Dask scheduler; None for processes on this machine. Of Spark, where a session is started if none is
+        active: ``"sc://host:15002"`` for a Spark Connect server, or a master such as ``"local[4]"``.
     n_jobs
         Batches audited at the same time on this machine; by default one for each core.
     device
@@ -182,7 +187,7 @@ def audit_stream(
     DataFileError
         If a file cannot be read, or its columns differ from those of the first.
     MissingExtraError
-        If `engine` is ``"dask"`` and Dask is not installed.
+        If Dask or PySpark is the `engine` and not installed.
     StreamError
         If files cannot be written, or the cluster is lost; what was finished is kept.
 
@@ -230,7 +235,9 @@ def audit_stream(
     store = Store(Path(out))
     store.check_writable()
     reading = reading or ReadOptions()
-    raw = open_table(source, reading)
+    spark = spark_session(source, scheduler) if engine == "spark" else None
+    frame = spark_frame(source, spark)
+    raw = open_table(source, reading) if frame is None else frame
     named = input_columns(model) if features is None else features
     columns = Columns.among(
         raw.schema.names,
@@ -249,6 +256,7 @@ def audit_stream(
         decisions=decisions,
         ids=ids,
     )
+    raw = raw if frame is None else written_rows(frame, columns, store, batch_rows)
     content = fingerprint(raw.path)
     spool = fingerprint_plain([content, asdict(reading), columns.needed])
     file = typed(raw, columns.needed, reading)
@@ -270,7 +278,7 @@ def audit_stream(
     )
     if progress:
         announce_sampling(plan.context.reference, people.n_rows)
-    _run(plan.context, people, store, how, progress)
+    _run(plan.context, people, store, how, progress, spark)
     return_freed_memory()
     return _finished(plan, people, store, content, how, progress, left_out)
 
@@ -404,7 +412,14 @@ def _n_workers(how: StreamOptions) -> int:
     return n_cores() if how.n_jobs is None else how.n_jobs
 
 
-def _run(context: BatchContext, source: Source, store: Store, how: StreamOptions, is_shown: bool) -> None:
+def _run(
+    context: BatchContext,
+    source: Source,
+    store: Store,
+    how: StreamOptions,
+    is_shown: bool,
+    spark: Any,  # noqa: ANN401 - a session, or None
+) -> None:
     """Audit the batches that are not finished yet."""
     left = [batch for batch in source.batches if not store.is_finished(batch.number)]
     if not left:
@@ -415,6 +430,8 @@ def _run(context: BatchContext, source: Source, store: Store, how: StreamOptions
         try:
             if how.engine == "dask":
                 run_on_dask(work, left, lambda: advance(""), how.scheduler, _n_workers(how))
+            elif how.engine == "spark":
+                run_on_spark(work, left, lambda: advance(""), spark)
             else:
                 run_on_threads(work, left, lambda: advance(""), _n_workers(how))
         except EvenhandError as error:
