@@ -268,8 +268,8 @@ class StreamOptions:
             raise InvalidInputError(f"{_named('engine')} must be 'local', 'dask' or 'spark', got {self.engine!r}.")
         if self.scheduler is not None and self.engine == "local":
             raise InvalidInputError(
-                f'A scheduler, {self.scheduler!r}, is only used by Dask and Spark: pass `engine="dask"` (--engine dask) '
-                'or `engine="spark"` (--engine spark) with it.'
+                f'A scheduler, {self.scheduler!r}, is only used by Dask and Spark: pass `engine="dask"` (--engine '
+                'dask) or `engine="spark"` (--engine spark) with it.'
             )
 
 

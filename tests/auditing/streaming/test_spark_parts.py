@@ -1,7 +1,7 @@
 """What can be said of Spark without one: what is sent, what comes back, and what is refused."""
 
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +24,6 @@ class _Rows:
 
     error: Exception | None = None
     function: object = None
-    artifacts: list = field(default_factory=list)
 
     def range(self, *_numbers):
         return self
@@ -36,9 +35,6 @@ class _Rows:
         if self.error is not None:
             raise self.error
         return pa.Table.from_batches(list(self.function(iter([PLACES])))).to_pylist()
-
-    def addTag(self, _tag):  # noqa: N802
-        pass
 
 
 def _work(folder):
@@ -135,7 +131,7 @@ def test_only_lost_processes_are_worth_another_round(tmp_path, error, is_lost):
     run = spark_engine._Run(_Rows(RuntimeError(error)), _work(tmp_path), None, tmp_path / "stop", cluster)
     kind = spark_engine._LostError if is_lost else StreamError
     with pytest.raises(kind, match="exited" if is_lost else r"finish the batches \(KeyError: 'income'\); go on with"):
-        run._job((SimpleNamespace(number=0),), "tag")
+        run._job((SimpleNamespace(number=0),))
 
 
 def test_without_pyspark_the_extra_is_named(tmp_path, monkeypatch, model, people, streamed):
@@ -166,8 +162,32 @@ def test_a_session_that_cannot_be_started_says_what_spark_needs(monkeypatch):
         spark_sessions.spark_session("people.parquet", "local[2]")
 
 
+def test_a_session_of_an_old_spark_is_refused(monkeypatch):
+    active = SimpleNamespace(getActiveSession=lambda: SimpleNamespace(version="3.5.1"), builder=None)
+    monkeypatch.setattr(spark_sessions, "optional_module", lambda *_words: SimpleNamespace(SparkSession=active))
+    with pytest.raises(InvalidInputError, match=r"needs Spark 4 or newer, got 3\.5\.1"):
+        spark_sessions.spark_session("people.parquet", None)
+
+
+def test_a_model_that_cannot_be_sent_is_told(tmp_path, monkeypatch):
+    def refuse(_value):
+        raise TypeError("cannot pickle a lock")
+
+    monkeypatch.setattr(spark_engine, "optional_module", lambda *_words: SimpleNamespace(dumps=refuse))
+    told = r"cannot be sent to Spark's executors \(TypeError: cannot pickle a lock\)"
+    with pytest.raises(StreamError, match=told), spark_engine._shipped(None, _work(tmp_path), is_seen=True):
+        pass
+
+
+def test_files_of_a_killed_audit_are_removed(tmp_path):
+    for name in (".spark-0123", ".spark-4567.pickle", "audit.json"):
+        (tmp_path / name).touch()
+    spark_engine.remove_spark_files(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["audit.json"]
+
+
 def test_a_source_of_an_unknown_kind_is_refused(tmp_path, model, people):
-    with pytest.raises(InvalidTypeError, match="`source` must be the path of a file or folder.*got DataFrame"):
+    with pytest.raises(InvalidTypeError, match=r"`source` must be the path of a file or folder.*got DataFrame"):
         audit_stream(model, people, label="y", group="sex", financial_features=["f0"], out=tmp_path / "audit")
 
 

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,11 +26,11 @@ from evenhand.auditing.streaming.spark_tasks import (
     unpacked_answers,
 )
 from evenhand.auditing.streaming.store import BatchFiles, writing
-from evenhand.exceptions import InvalidInputError, StreamError
+from evenhand.exceptions import InvalidInputError, StreamError, first_line
 from evenhand.system.files import write_atomically
 from evenhand.system.optional import optional_module
 
-__all__ = ["run_on_spark"]
+__all__ = ["remove_spark_files", "run_on_spark"]
 
 _MOST_ROUNDS = 3
 _MOST_JOBS = 64
@@ -93,17 +93,16 @@ class _Cluster:
 def _meeting_place(work: BatchWork) -> Iterator[Path]:
     """A file with its name in it, by which executors know that the folder is the same one."""
     token = work.store.folder / f"{_OURS}{secrets.token_hex(8)}"
-    _clean(work.store.folder)  # after an audit that was killed
     with writing(work.store.folder, "nothing was sent to Spark yet"):
         token.write_text(token.name, encoding="utf-8")
     try:
         yield token
     finally:
-        _clean(work.store.folder)
+        remove_spark_files(work.store.folder)
 
 
-def _clean(folder: Path) -> None:
-    """Remove what only serves while Spark runs."""
+def remove_spark_files(folder: Path) -> None:
+    """Remove what only serves while Spark runs; an audit that was killed leaves it behind."""
     for path in folder.glob(f"{_OURS}*"):
         path.unlink(missing_ok=True)
 
@@ -137,7 +136,13 @@ def _look_around(session: Any, work: BatchWork, token: Path) -> _Cluster:  # noq
 def _shipped(session: Any, work: BatchWork, *, is_seen: bool) -> Iterator[Parcel]:  # noqa: ANN401
     """What batches need, as a file: in the folder of the audit if executors see it, else sent by Spark."""
     cloudpickle = optional_module("pyspark.cloudpickle", "`engine='spark'`", "PySpark", "spark")
-    content: bytes = cloudpickle.dumps(work)  # takes classes of a notebook along
+    try:
+        content: bytes = cloudpickle.dumps(work)  # takes classes of a notebook along
+    except Exception as error:  # whatever the model's library says
+        raise StreamError(
+            f"The model cannot be sent to Spark's executors ({type(error).__name__}: {first_line(error)}); audit it "
+            'with `engine="local"` (--engine local).'
+        ) from error
     digest = hashlib.sha256(content).hexdigest()
     with TemporaryDirectory() as elsewhere:
         folder = work.store.folder if is_seen else Path(elsewhere)
@@ -172,9 +177,8 @@ class _Run:
         """Audit batches, strike out those that are kept, and return why Spark stopped if a process was lost."""
         is_shared = self.cluster.is_shared
         jobs = [tuple(left.values())] if is_shared else [(batch,) for batch in left.values()]
-        tag = f"evenhand-{secrets.token_hex(8)}"
         with ThreadPoolExecutor(1 if is_shared else min(self.cluster.n_tasks, _MOST_JOBS)) as pool:
-            running: set[Future[None]] = {pool.submit(self._job, batches, tag) for batches in jobs}
+            running: set[Future[None]] = {pool.submit(self._job, batches) for batches in jobs}
             try:
                 while running:
                     done, running = wait(running, _POLL_SECONDS, FIRST_COMPLETED)
@@ -186,9 +190,8 @@ class _Run:
             finally:
                 for future in running:
                     future.cancel()
-                if running:
-                    with suppress(Exception):  # whatever stopped us is told, not that Spark is gone
-                        self.session.interruptTag(tag)
+                if running:  # what is being audited is finished, and kept
+                    self.stop.touch()
         return None
 
     def _strike_out(self, left: dict[int, Batch], advance: Callable[[], None]) -> None:
@@ -196,13 +199,12 @@ class _Run:
             del left[number]
             advance()
 
-    def _job(self, batches: tuple[Batch, ...], tag: str) -> None:
+    def _job(self, batches: tuple[Batch, ...]) -> None:
         """Have batches audited, one a task, and keep what comes back."""
         rows = None if self.cluster.is_shared else SentRows.of(self.work, batches[0])
         task = AuditTask(self.parcel, batches, rows, self.stop)
         n = len(batches)
         try:
-            self.session.addTag(tag)
             found = self.session.range(0, n, 1, n).mapInArrow(task.answers, ANSWERS).collect()
         except Exception as error:  # of PySpark, Java and gRPC alike
             if any(words in str(error) for words in _LOST):

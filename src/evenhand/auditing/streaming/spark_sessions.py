@@ -14,7 +14,7 @@ from evenhand.system.optional import optional_module
 
 __all__ = ["is_spark_frame", "reason", "spark_session"]
 
-_LEAST_VERSION = 4  # before, classic sessions had neither tags nor artifacts
+_LEAST_VERSION = 4  # before, classic sessions had no artifacts
 _CONNECT_PORT = 15002
 _CONNECT_SECONDS = 10.0
 # The last line of a traceback in Python, within which Spark may quote another of Java.
@@ -71,10 +71,10 @@ def _started(builder: Any, address: str | None) -> Any:  # noqa: ANN401
     try:
         return builder.getOrCreate()
     except Exception as error:  # of PySpark, Java and gRPC alike
+        where = "" if address is None else f" at {address!r}"
         raise InvalidInputError(
-            f"No Spark session could be started{'' if address is None else f' at {address!r}'} ({reason(error)}); Spark "
-            "needs Java 17 or newer on this machine, or `scheduler` (--scheduler) as the address of a server, "
-            "sc://host:port, or of a master."
+            f"No Spark session could be started{where} ({reason(error)}); Spark needs Java 17 or newer on this "
+            "machine, or `scheduler` (--scheduler) as the address of a server, sc://host:port, or of a master."
         ) from error
 
 
@@ -83,7 +83,7 @@ def reason(error: BaseException) -> str:
 
     Examples
     --------
-    >>> reason(RuntimeError("Job aborted.\nTraceback (most recent call last):\n  ...\nOSError: no space\n\tat java.A.b"))
+    >>> reason(RuntimeError("Job aborted.\nTraceback (most recent):\n  ...\nOSError: no space\n\tat java.A.b"))
     'OSError: no space'
     >>> reason(RuntimeError("[CANNOT_PARSE] The name is empty. SQLSTATE: 42000\nmore"))
     '[CANNOT_PARSE] The name is empty. SQLSTATE: 42000'

@@ -48,7 +48,7 @@ def spark_frame(source: Any, session: Any) -> Any:  # noqa: ANN401
     if not isinstance(source, (str, os.PathLike)):
         kinds = "the path of a file or folder, or a Spark DataFrame"
         raise InvalidTypeError(f"`source` must be {kinds}, got {type(source).__name__}; `evenhand.audit` takes tables.")
-    if session is None or Path(source).exists():
+    if session is None or "://" in os.fspath(source) or Path(source).exists():
         return None
     try:
         frame = session.table(os.fspath(source))
@@ -77,15 +77,17 @@ def written_rows(frame: Any, columns: Columns, store: Store, batch_rows: int) ->
         note = store.read_json(_NOTE)
         if note is None or {name: note[name] for name in asked} != asked:
             raise InvalidInputError(
-                f"`out` already holds an audit, {str(store.folder)!r}, of different rows or columns; name another folder."
+                f"`out` already holds an audit, {str(store.folder)!r}, of different rows or columns; name another "
+                "folder."
             )
         return ParquetFiles.at(folder)
     n_rows = _write(frame, columns, folder, batch_rows)
     n_seen = sum(pq.read_metadata(file).num_rows for file in folder.rglob("*.parquet"))
     if n_seen != n_rows:
         raise StreamError(
-            f"Spark wrote {n_rows:,} rows to {str(folder)!r}, but {n_seen:,} are there for this process: `out` (--out) "
-            "must be a folder on storage that this process and all executors share, such as /Volumes or a network drive."
+            f"Spark wrote {n_rows:,} rows to {str(folder)!r}, but {n_seen:,} are there for this process: `out` "
+            "(--out) must be a folder on storage that this process and all executors share, such as /Volumes or a "
+            "network drive."
         )
     if not n_rows:
         raise DataFileError("The Spark table has no rows.")

@@ -48,7 +48,8 @@ def looking_for(token: Path, content: str, files: Mapping[Path, int]) -> Callabl
         import pyarrow
 
         try:
-            from evenhand import __version__ as version
+            import evenhand.auditing.streaming.batch_audit  # noqa: F401 - with all that it needs
+            from evenhand._version import __version__ as version
         except ImportError as error:
             version = f"none ({error})"
         try:

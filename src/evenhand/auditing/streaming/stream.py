@@ -38,8 +38,8 @@ from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_t
 from evenhand.auditing.streaming.manifest import check_resumable, model_probe
 from evenhand.auditing.streaming.sampling import hash_limit, lowest_rows, read_rows, sample_reference
 from evenhand.auditing.streaming.source import Source, fingerprint, open_source
-from evenhand.auditing.streaming.spark_engine import run_on_spark
-from evenhand.auditing.streaming.spark_sessions import spark_session
+from evenhand.auditing.streaming.spark_engine import remove_spark_files, run_on_spark
+from evenhand.auditing.streaming.spark_sessions import is_spark_frame, spark_session
 from evenhand.auditing.streaming.spark_tables import spark_frame, written_rows
 from evenhand.auditing.streaming.store import Store, writing
 from evenhand.auditing.streaming.stored_batches import StoredBatches
@@ -236,8 +236,7 @@ def audit_stream(
     store.check_writable()
     reading = reading or ReadOptions()
     spark = spark_session(source, scheduler) if engine == "spark" else None
-    frame = spark_frame(source, spark)
-    raw = open_table(source, reading) if frame is None else frame
+    raw = _opened(source, reading, spark)
     named = input_columns(model) if features is None else features
     columns = Columns.among(
         raw.schema.names,
@@ -256,12 +255,7 @@ def audit_stream(
         decisions=decisions,
         ids=ids,
     )
-    raw = raw if frame is None else written_rows(frame, columns, store, batch_rows)
-    content = fingerprint(raw.path)
-    spool = fingerprint_plain([content, asdict(reading), columns.needed])
-    file = typed(raw, columns.needed, reading)
-    with writing(store.folder, "nothing was audited yet"):
-        people = open_source(file, batch_rows, store.folder / f"source-{spool}.parquet")
+    content, people = _people(raw, columns, reading, batch_rows, store)
     asked = (*financial_features, *keep_inputs, *(features or ()))
     first = _first_rows(people, unasked(columns, asked))
     columns, left_out = without_unfit(columns, first, asked=asked, is_named=named is not None)
@@ -281,6 +275,28 @@ def audit_stream(
     _run(plan.context, people, store, how, progress, spark)
     return_freed_memory()
     return _finished(plan, people, store, content, how, progress, left_out)
+
+
+def _opened(source: Any, reading: ReadOptions, spark: Any) -> Any:  # noqa: ANN401
+    """A table with names of columns: files, or a DataFrame of a Spark session."""
+    frame = spark_frame(source, spark)
+    return open_table(source, reading) if frame is None else frame
+
+
+def _people(
+    opened: Any,  # noqa: ANN401
+    columns: Columns,
+    reading: ReadOptions,
+    batch_rows: int,
+    store: Store,
+) -> tuple[str, Source]:
+    """SHA-256 of the source, and its rows in batches; those of a Spark table are written down first."""
+    raw = written_rows(opened, columns, store, batch_rows) if is_spark_frame(opened) else opened
+    content = fingerprint(raw.path)
+    spool = fingerprint_plain([content, asdict(reading), columns.needed])
+    file = typed(raw, columns.needed, reading)
+    with writing(store.folder, "nothing was audited yet"):
+        return content, open_source(file, batch_rows, store.folder / f"source-{spool}.parquet")
 
 
 @dataclass(frozen=True, eq=False)
@@ -421,6 +437,8 @@ def _run(
     spark: Any,  # noqa: ANN401 - a session, or None
 ) -> None:
     """Audit the batches that are not finished yet."""
+    if spark is not None:
+        remove_spark_files(store.folder)
     left = [batch for batch in source.batches if not store.is_finished(batch.number)]
     if not left:
         return
