@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC := pyproject.toml constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo unit test lint type docs check bench scale search slow fuzz browser spark clean help
+.PHONY: demo unit test lint type docs check bench growth scale search slow fuzz browser spark coverage oldest newest package sbom lock clean help
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -74,14 +74,61 @@ docs: $(VENV)/.dev  ## the documentation site in site/; any warning, or anything
 
 check: lint type docs test browser spark  ## everything CI runs
 
-bench: $(VENV)/.dev  ## benchmarks as ratios measured in one run
+bench: $(VENV)/.dev  ## benchmarks in one table, each with its target and whether it is met; renews docs/benchmarks.md
 	$(BIN)/python benchmarks/run.py
 
-scale: $(VENV)/.dev  ## audits of 1 and 10 million people, and two Dask workers against one: hours on two cores
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench_scale.py
+growth: $(VENV)/.dev  ## time and memory against people, features, groups and trees; renews docs/growth.md: most of an hour
+	$(BIN)/python benchmarks/bench_growth.py
+
+scale: $(VENV)/.dev  ## audits of 1 and 10 million people, Dask workers, and every way the same JSON: hours on two cores
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py scale
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/same_json.py
 
 search: $(VENV)/.dev  ## the targets of the search for an alternative: minutes on a GPU
 	$(BIN)/python benchmarks/search_targets.py --out docs/results/search
 
+coverage: $(VENV)/.dev  ## the default tests with their coverage of lines and branches, and its floor
+	$(TESTS) --cov=evenhand --cov-report=term
+
+# The lower bounds of pyproject.toml are promises: the default tests run with exactly them.
+# Old versions among new ones warn of each other; that is not ours to mend, so warnings are no errors here.
+WHEELS = $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)) $(if $(PIP_EXTRA_INDEX_URL),--extra-index-url $(PIP_EXTRA_INDEX_URL) --index-strategy unsafe-best-match)
+oldest: $(VENV)/.release  ## the default tests with the oldest versions that pyproject.toml allows, in .venv-oldest
+	$(PYTHON) -m venv --clear .venv-oldest
+	$(PYTHON) tools/oldest.py > .venv-oldest/oldest.txt
+	$(BIN)/uv pip install --quiet --python .venv-oldest/bin/python $(WHEELS) --override tools/no_gpu.txt \
+	  $(if $(OLDEST_TORCH),,--constraint constraints.txt) --constraint .venv-oldest/oldest.txt --editable '.[all,test]'
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n auto --dist worksteal -p no:cacheprovider -W default
+
+newest: $(VENV)/.release  ## the default tests with the newest versions there are, pre-releases of none, in .venv-newest
+	$(PYTHON) -m venv --clear .venv-newest
+	$(BIN)/uv pip install --quiet --python .venv-newest/bin/python $(WHEELS) --override tools/no_gpu.txt \
+	  $(if $(NEWEST_TORCH),,--constraint constraints.txt) --upgrade --editable '.[dev]'
+	OMP_NUM_THREADS=1 .venv-newest/bin/python -m pytest -n auto --dist worksteal -p no:cacheprovider
+
+$(VENV)/.release: $(VENV)/.base
+	$(BIN)/python -m pip install --quiet build cyclonedx-bom twine uv
+	@touch $@
+
+# A wheel can miss files that the checkout has: both distributions are installed elsewhere, and the demo runs from there.
+package: $(VENV)/.release  ## wheel and source distribution in dist/, checked, installed outside the checkout and tried
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	for built in dist/*.whl dist/*.tar.gz; do \
+	  away=$$(mktemp -d) && $(PYTHON) -m venv $$away/venv && \
+	  $$away/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$built[excel]" && \
+	  (cd $$away && venv/bin/evenhand demo --no-open --out demo && test -s demo/report.html) || exit 1; \
+	  rm -rf $$away; \
+	done
+
+sbom: $(VENV)/.release  ## what a release depends on, as CycloneDX in dist/
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible \
+	  --of JSON -o dist/evenhand.cdx.json $(VENV)
+
+lock: $(VENV)/.release  ## versions that development works with, in requirements-dev.lock
+	$(BIN)/uv pip compile --quiet pyproject.toml --extra dev --constraint constraints.txt --override tools/no_gpu.txt \
+	  $(shell sed -n 's/^\([a-z0-9-]*\);.*/--no-emit-package \1/p' tools/no_gpu.txt) --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock" -o requirements-dev.lock
+
 clean:  ## remove what the commands above made
-	rm -rf $(VENV) demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) .venv-oldest .venv-newest dist demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -85,8 +85,11 @@ def run() -> list[dict]:
             "target": 10,
         },
         {
-            "what": f"peak memory of that audit, with evidence, above the data: {memory.stdout.strip()} MB",
-            "target": "under 500 MB",
+            "what": "peak memory of that audit, with evidence, above the data",
+            "value": float(memory.stdout),
+            "unit": "MB",
+            "target": 500,
+            "better": "lower",
         },
     ]
 

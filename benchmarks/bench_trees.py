@@ -1,4 +1,7 @@
-"""Interventional TreeSHAP against shap's own: XGBoost, 300 trees of depth 6, 20,000 people, four baselines."""
+"""Interventional TreeSHAP against shap's own, and a whole audit: XGBoost, 300 trees of depth 6.
+
+TreeSHAP explains 20,000 people from four baselines; the audit has 10,000 people, and its evidence.
+"""
 
 import os
 import subprocess
@@ -8,10 +11,13 @@ import time
 import warnings
 
 import numpy as np
+import pandas as pd
 from xgboost import XGBClassifier
 
+import evenhand as eh
 from evenhand.models.trees import contributions, read_trees
 
+N_AUDITED, N_FINANCIAL = 10_000, 4
 N_PEOPLE, N_FEATURES, N_BASELINES = 20_000, 20, 4
 N_ROUNDS = 3  # the best of which counts, for both
 
@@ -48,6 +54,23 @@ def compilation_seconds() -> tuple[float, float]:
         outputs = [subprocess.run(command, env=environment, check=True, capture_output=True) for _ in range(2)]
     first, second = (float(output.stdout) for output in outputs)
     return first, second
+
+
+def audited(model: XGBClassifier, X: np.ndarray, cell: np.ndarray) -> dict:
+    """An audit with evidence, after a small one that compiles."""
+    names = [f"x{j}" for j in range(N_FEATURES)]
+
+    def audit(n: int) -> eh.AuditResult:
+        table = pd.DataFrame(X[:n], columns=names)
+        return eh.audit(
+            model, table, cell[:n] // 2, sensitive_features=cell[:n] % 2, financial_features=names[:N_FINANCIAL]
+        )
+
+    audit(500)
+    result, seconds = timed(lambda: audit(N_AUDITED))
+    n_triples = result.to_dict()["evidence"]["n_triples"] / N_AUDITED
+    what = f"audit with evidence, XGBoost 300 x 6, {N_AUDITED:,} people, {n_triples:.0f} triples a person"
+    return {"what": what, "ours_s": seconds, "target": "under 6 s with 12 triples"}
 
 
 def timed(work):
@@ -91,14 +114,14 @@ def run() -> list[dict]:
     first, later = compilation_seconds()
     what = f"TreeSHAP, {N_PEOPLE:,} x {N_FEATURES}, 300 trees of depth 6, {N_BASELINES} baselines, against shap"
     rows = [
-        {"what": f"{what}: two threads, equal to {gap:.0e}", "ours_s": best["two"], "target": 2},
-        {"what": f"{what}: one thread", "ours_s": best["one"], "target": 1},
+        {"what": f"{what}: two threads, equal to {gap:.0e}", "ours_s": best["two"], "target": 8},
+        {"what": f"{what}: one thread", "ours_s": best["one"], "target": 4},
         {"what": f"{what}: two threads, first call ever, compiling", "ours_s": best["two"] + first, "target": None},
         {"what": f"{what}: two threads, first call of a process", "ours_s": best["two"] + later, "target": None},
     ]
     rows = [{**row, "theirs_s": best["shap"], "ratio": best["shap"] / row["ours_s"]} for row in rows]
     alone = "the same people, inputs of one in the context of another (shap has no such values), two threads"
-    return [*rows, {"what": alone, "ours_s": best["context"]}]
+    return [*rows, {"what": alone, "ours_s": best["context"]}, audited(model, X, cell)]
 
 
 if __name__ == "__main__":

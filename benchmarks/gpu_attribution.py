@@ -1,12 +1,9 @@
-"""Attribution of 1 million people: one GPU against two CPU cores of the same machine. Writes `$OUT/scale_gpu.json`.
+"""Attribution of 1 million people: one GPU against two CPU cores of the same machine.
 
-Run with PYTHONPATH=src. Needs torch, numpy, scipy, scikit-learn, pandas, pyarrow and narwhals.
+``PYTHONPATH=src python benchmarks/run.py gpu_attribution --at gpu --out $OUT``.
 """
 
-import json
-import os
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -41,90 +38,34 @@ def timed(call, repeats):
     return best, found
 
 
-def main():
+def run() -> list[dict]:
     x, baseline = people()
-    model = network()
+    model, gpu_model = network(), network().cuda()
     torch.set_num_threads(2)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    x_gpu, b_gpu = x.cuda(), baseline.cuda()
+
+    def explained(model, x, baseline):
+        found = attribute(model, x, baseline, STEPS, "segments").values
+        torch.cuda.synchronize()
+        return found
+
     with torch.no_grad():
-        attribute(model, x[:5000], baseline[:5000], STEPS, "segments")
-        cpu_s, on_cpu = timed(lambda: attribute(model, x, baseline, STEPS, "segments").values, 2)
-        result = {"people": N, "cpu_two_cores_s": cpu_s, "torch": torch.__version__}
-        if torch.cuda.is_available():
-            gpu_model = network().cuda()
-            torch.backends.cuda.matmul.allow_tf32 = False
-
-            def with_copies():
-                found = attribute(gpu_model, x.cuda(), baseline.cuda(), STEPS, "segments").values.cpu()
-                torch.cuda.synchronize()
-                return found
-
-            x_gpu, b_gpu = x.cuda(), baseline.cuda()
-
-            def without_copies():
-                found = attribute(gpu_model, x_gpu, b_gpu, STEPS, "segments").values
-                torch.cuda.synchronize()
-                return found
-
-            with_copies()
-            copied_s, on_gpu = timed(with_copies, 5)
-            kept_s, _ = timed(without_copies, 5)
-            apart = float((on_gpu - on_cpu).abs().max())
-            result |= {
-                "device": torch.cuda.get_device_name(),
-                "gpu_with_copies_s": copied_s,
-                "gpu_s": kept_s,
-                "times_faster_with_copies": cpu_s / copied_s,
-                "times_faster": cpu_s / kept_s,
-                "largest_difference": apart,
-            }
-    text = json.dumps(result, indent=2)
-    print(text)
-    if os.environ.get("OUT"):
-        (Path(os.environ["OUT"]) / "scale_gpu.json").write_text(text + "\n")
-    if torch.cuda.is_available():
-        whole_audit()
-
-
-def whole_audit():
-    """A streamed audit with device="cuda" finds what the CPU finds; needs the whole package to import."""
-    import tempfile
-
-    import pandas as pd
-
-    from evenhand.auditing.streaming import audit_stream
-
-    x, _ = people()
-    rng = np.random.default_rng(1)
-    n = 60_000
-    table = pd.DataFrame(x[:n].numpy(), columns=[f"x{j}" for j in range(D)])
-    table["y"] = (table.iloc[:, :FINANCIAL].sum(axis=1) + rng.normal(size=n) > 0).astype(int)
-    table["group"] = np.where(rng.random(n) < 0.3, "b", "a")
-    folder = Path(tempfile.mkdtemp())
-    table.to_parquet(folder / "people.parquet")
-    found = {}
-    for device in ("cpu", "cuda"):
-        start = time.perf_counter()
-        done = audit_stream(
-            network(),
-            folder / "people.parquet",
-            label="y",
-            group="group",
-            device=device,
-            reference_people=20_000,
-            financial_features=[f"x{j}" for j in range(FINANCIAL)],
-            out=folder / device,
-            batch_rows=20_000,
-        )
-        data = done.to_dict()
-        found[device] = {
-            "seconds": time.perf_counter() - start,
-            "cec": data["cec"]["mean"],
-            "excess": data["cec"]["excess"],
-        }
-    print(json.dumps(found, indent=2))
-    if os.environ.get("OUT"):
-        (Path(os.environ["OUT"]) / "scale_gpu_audit.json").write_text(json.dumps(found, indent=2) + "\n")
+        explained(model, x[:5000], baseline[:5000])
+        explained(gpu_model, x_gpu, b_gpu)
+        cpu_s, on_cpu = timed(lambda: explained(model, x, baseline), 2)
+        copied_s, on_gpu = timed(lambda: explained(gpu_model, x.cuda(), baseline.cuda()).cpu(), 5)
+        kept_s, _ = timed(lambda: explained(gpu_model, x_gpu, b_gpu), 5)
+    apart = float((on_gpu - on_cpu).abs().max())
+    what = f"attribution of {N:,} people, {torch.cuda.get_device_name()} against two cores, equal to {apart:.0e}"
+    rows = (("", kept_s), (", with the copies to and from the GPU", copied_s))
+    return [
+        {"what": what + how, "ours_s": ours, "theirs_s": cpu_s, "ratio": cpu_s / ours, "target": 20}
+        for how, ours in rows
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    from run import show
+
+    show(run())

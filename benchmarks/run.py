@@ -1,45 +1,64 @@
-"""Every benchmark, as ratios measured in one run: ``make bench`` or ``python benchmarks/run.py [name ...]``."""
+"""Every benchmark in one table, each row with its target and whether it is met: ``make bench``.
 
+``python benchmarks/run.py attribution audit`` runs some of them. Results are kept in docs/results/benchmarks, and the
+tables of docs/benchmarks.md are written anew from there. On a different machine: ``--at gpu --out FOLDER`` keeps them
+as attribution@gpu.json and so on in a folder, to be copied to the others; ``--page`` then writes the tables.
+"""
+
+import argparse
 import importlib
-import platform
 import sys
+import traceback
 from pathlib import Path
 
-NAMES = ("attribution", "matching", "audit", "evidence", "training", "trees", "black_box", "combined")
+sys.path.insert(0, str(Path(__file__).parent))
+
+from measured import HEADING, RESULTS, ROOT, markdown, renew, row_of, show, write_results
+
+__all__ = ["show"]  # for benchmarks that are run by themselves
+
+PAGES = (ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "growth.md")
+LONG = {"scale", "growth"}  # minutes to hours: `make scale` and `make growth`
 
 
-def show(rows: list[dict]) -> None:
-    for row in rows:
-        print(markdown(row), flush=True)
+def names_here() -> list[str]:
+    """The benchmarks of this folder that take minutes at most."""
+    found = (path.stem.removeprefix("bench_") for path in sorted(Path(__file__).parent.glob("bench_*.py")))
+    return [name for name in found if name not in LONG]
 
 
-def markdown(row: dict) -> str:
-    def number(key, form):
-        value = row.get(key)
-        return "" if value is None else value if isinstance(value, str) else format(value, form)
-
-    cells = [
-        row["what"],
-        number("ours_s", ".3f"),
-        number("theirs_s", ".3f"),
-        number("ratio", ".1f"),
-        str(row.get("target") or ""),
-    ]
-    return f"| {' | '.join(cells)} |"
+def module_of(name: str):
+    is_bench = (Path(__file__).parent / f"bench_{name}.py").is_file()
+    return importlib.import_module(f"bench_{name}" if is_bench else name)
 
 
-def main(names: list[str]) -> None:
-    sys.path.insert(0, str(Path(__file__).parent))
-    import torch
-
-    print(
-        f"Python {platform.python_version()}, torch {torch.__version__}, {platform.processor() or platform.machine()}\n"
-    )
-    print("| what | ours (s) | other (s) | ratio (times faster unless said) | target (at least) |")
-    print("| --- | --- | --- | --- | --- |", flush=True)
-    for name in names or NAMES:
-        show(importlib.import_module(f"bench_{name}").run())
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="benchmarks to run; all short ones by default")
+    parser.add_argument("--at", default="", help="a name for this machine, where it is not the usual one")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--page", action="store_true", help="only write the tables of the page anew")
+    given = parser.parse_args()
+    failed, missed = [], 0
+    if not given.page:
+        print(HEADING, flush=True)
+    for name in () if given.page else given.names or names_here():
+        try:
+            rows = [row_of(row) for row in module_of(name).run()]
+        except Exception:  # the others are still of use
+            traceback.print_exc()
+            failed.append(name)
+            continue
+        print("\n".join(map(markdown, rows)), flush=True)
+        missed += sum(row.is_met is False for row in rows)
+        write_results(f"{name}@{given.at}" if given.at else name, rows, given.out)
+    if given.out == RESULTS:
+        for page in PAGES:
+            renew(page)
+    if not given.page:
+        print(f"\n{missed} targets missed." + (f" Failed: {', '.join(failed)}." if failed else ""))
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main())

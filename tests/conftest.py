@@ -1,17 +1,27 @@
 """Tiny models and people shared by the tests."""
 
+import contextlib
+import functools
 import gc
+import logging
 import os
+import re
 import subprocess
 import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from pyarrow.fs import FileSystem
 
 import evenhand as eh
 
@@ -121,3 +131,150 @@ def without_evidence(result, with_people):
     features = result.features.drop(columns=[c for c in result.features if c.startswith("excess")])
     pairs = result.pairs.assign(placebo_cec=np.nan, q_value=np.nan)
     return with_people(replace(result, evidence=None, proxies=None, features=features), pairs=pairs)
+
+
+class ScriptedServer(ThreadingHTTPServer):
+    """Answers each request with the next (status, headers, body) of `answers`, the last one for ever."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: list[tuple[int, dict[str, str], bytes]] = []
+        self.requests: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/file.csv"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ScriptedServer
+
+    def do_GET(self) -> None:
+        self.server.requests.append(self.path)
+        answers = self.server.answers
+        status, headers, body = answers.pop(0) if len(answers) > 1 else answers[0]
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer() as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def _object_store():
+    """A server that speaks S3, moto's, in a thread of this process, on a free port."""
+    moto = pytest.importorskip("moto.server")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = moto.ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def object_store(_object_store, monkeypatch):
+    """The endpoint of an S3 store with an empty bucket "lending"; credentials are in the environment."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_ENDPOINT_URL": _object_store,
+    }.items():
+        monkeypatch.setenv(name, value)
+    _ask_moto(_object_store, "reset")
+    filesystem, _ = FileSystem.from_uri("s3://lending?allow_bucket_creation=true")
+    filesystem.create_dir("lending")
+    yield _object_store
+    _ask_moto(_object_store, "reset-auth", b"inf")
+
+
+@pytest.fixture
+def deny_access(object_store):
+    """Makes the store check credentials, and know none."""
+    return lambda: _ask_moto(object_store, "reset-auth", b"0")
+
+
+@pytest.fixture
+def put(object_store):
+    """Writes files to the store: put("loans/2024.csv", content) to s3://lending/loans/2024.csv."""
+    filesystem, _ = FileSystem.from_uri("s3://lending")
+
+    def write(path, content):
+        with filesystem.open_output_stream(f"lending/{path}") as file:
+            file.write(content)
+        return f"s3://lending/{path}"
+
+    return write
+
+
+def _ask_moto(endpoint, action, body=b""):
+    plain = {"Content-Type": "text/plain"}
+    with urllib.request.urlopen(urllib.request.Request(f"{endpoint}/moto-api/{action}", body, plain, method="POST")):
+        pass
+
+
+class _RangeHandler(SimpleHTTPRequestHandler):
+    """Serves a folder; answers ranges and knows versions, unless the server is told not to."""
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.server.requests.append((self.path, dict(self.headers)))
+        path = Path(self.translate_path(self.path))
+        if self.server.user and self.headers.get("Authorization") != self.server.user:
+            return self.send_error(401)
+        if not path.is_file():
+            return self.send_error(404)
+        content = path.read_bytes()
+        version = f'"{hash(content)}"'
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        is_same = self.headers.get("If-Range", version) == version
+        if self.server.has_ranges and asked and is_same:
+            first, last = int(asked[1]), min(int(asked[2]), len(content) - 1)
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
+            content = content[first : last + 1]
+        else:
+            self.send_response(200)
+        if self.server.has_ranges:
+            self.send_header("ETag", version)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):
+            self.wfile.write(content)
+            self.server.n_sent += len(content)
+        return None
+
+
+@pytest.fixture
+def web(tmp_path_factory):
+    """A web server of a folder: `.folder`, `.url`, `.requests`, `.n_sent`, and whether it `.has_ranges`."""
+    folder = tmp_path_factory.mktemp("web")
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_RangeHandler, directory=str(folder))) as running:
+        running.daemon_threads = True
+        running.folder, running.requests, running.n_sent = folder, [], 0
+        running.has_ranges, running.user = True, None
+        running.url = f"http://127.0.0.1:{running.server_address[1]}"
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()

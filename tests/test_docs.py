@@ -277,7 +277,7 @@ def named_in(text):
 def test_the_rooms_of_the_architecture_are_those_of_the_package():
     listed = {}
     for room, files in re.findall(r"^\| `(\w+)` \|[^|]*\|(.*)\|$", ARCHITECTURE, re.MULTILINE):
-        folders = re.split(r"`(\w+/)`:", files)
+        folders = re.split(r"`([\w/]+/)`:", files)
         parts = [("", folders[0]), *zip(folders[1::2], folders[2::2], strict=True)]
         listed[room] = {folder + file for folder, names in parts for file in re.findall(r"`(\w+)`", names)}
     package = ROOT / "src" / "evenhand"

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenhand._version import __version__
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from evenhand.metrics.regimes import assign_regimes
     from evenhand.models.files import load_model
     from evenhand.searching import SearchResult, search
+    from evenhand.system.versions import show_versions
     from evenhand.training import cec_loss
     from evenhand.training.classifier import CECClassifier
 
@@ -81,6 +83,7 @@ __all__ = [
     "regressions",
     "search",
     "sensitivity",
+    "show_versions",
     "verify_pack",
 ]
 
@@ -126,6 +129,7 @@ _HOME = {
     "regressions": "evenhand.auditing.regressions",
     "search": "evenhand.searching",
     "sensitivity": "evenhand.auditing.audit",
+    "show_versions": "evenhand.system.versions",
     "verify_pack": "evenhand.auditing.verifying",
 }
 
@@ -134,10 +138,17 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'evenhand' has no attribute {name!r}")
     if name == "load_model":
-        import_module("evenhand.training.classifier")  # registers how its files are read
+        import_module("evenhand.models.files").register_reader("evenhand", _read_classifier)
     value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value
+
+
+def _read_classifier(path: Path) -> CECClassifier:
+    """A saved `CECClassifier`; what trains it is imported for such files only."""
+    from evenhand.training.classifier import CECClassifier
+
+    return CECClassifier.load(path)
 
 
 def __dir__() -> list[str]:

@@ -84,3 +84,15 @@ def test_standard_errors_follow_the_people(rng):
     found = shapley_attribution(game, x, b)
     assert found.standard_error.shape == (5, 9)
     assert torch.equal(found.rows(torch.tensor([3])).standard_error, found.standard_error[[3]])
+
+
+def test_steps_of_rows_are_found_once_for_all_rows(found):
+    asked, deviation = [], torch.ones(3, dtype=torch.float64)
+    play = type(found.game).contributions
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(found.game), "contributions", lambda *rows: asked.append(1) or play(*rows))
+        parts = [found.rows(torch.tensor(rows)).per_deviation(deviation) for rows in ([0, 1, 2], [3, 4, 5, 0])]
+    assert len(asked) == 1
+    torch.testing.assert_close(torch.cat(parts)[:6], found.per_deviation(deviation))
+    doubled = found.rows(torch.tensor([2])).per_deviation(2 * deviation)
+    torch.testing.assert_close(doubled, found.per_deviation(2 * deviation)[2:3])

@@ -397,7 +397,27 @@ def test_an_interrupt_is_quiet(evenhand, monkeypatch, tmp_path):
     monkeypatch.setattr("evenhand.cli.jobs.audit_demo", interrupt)
     code, _, err = evenhand("demo", "--out", tmp_path)
     assert code == 130
-    assert "Interrupted" in err
+    assert err.strip() == "Interrupted."
+
+
+def test_an_interrupt_says_what_is_kept_where_something_is(evenhand, monkeypatch, tmp_path):
+    def interrupt(*arguments, **settings):
+        raise stopped
+
+    monkeypatch.setattr("evenhand.cli.jobs.search_table", interrupt)
+    (tmp_path / "store").mkdir()
+    words = ("search", "people.csv", "--label", "y", "--group", "sex", "--financial", "f0")
+    stopped = KeyboardInterrupt()
+    assert evenhand(*words, "--out", tmp_path)[2].strip() == "Interrupted."
+    (tmp_path / "store" / "block").write_text("")
+    stopped = KeyboardInterrupt()
+    stopped.add_note("3 of 9 batches are finished.")
+    code, _, err = evenhand(*words, "--out", tmp_path)
+    assert code == 130
+    assert err.strip() == (
+        f"Interrupted. 3 of 9 batches are finished. What was finished is kept in {str(tmp_path / 'store')!r}: run the "
+        "same command again to go on."
+    )
 
 
 @pytest.fixture(scope="module")
@@ -466,7 +486,10 @@ def test_batches_are_matched_in_the_people_of_a_reference_file(evenhand, loans, 
     [
         (["--resume"], "--resume only applies to an audit in batches: give --stream too"),
         (["--stream"], "An audit in batches needs --model"),
-        (["--stream", "--engine", "cloud"], "`engine` (--engine) must be 'local', 'dask' or 'spark', got 'cloud'"),
+        (
+            ["--stream", "--engine", "cloud"],
+            "`engine` (--engine) must be one of local, threads, processes, dask, spark, or in Python a",
+        ),
     ],
 )
 def test_options_of_batches_need_batches_and_a_model(evenhand, loans, tmp_path, change, message):

@@ -1,9 +1,7 @@
 import csv
 import gzip
 import os
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,45 +69,3 @@ def write_export() -> Callable[..., Path]:
         return path
 
     return write
-
-
-class ScriptedServer(ThreadingHTTPServer):
-    """Answers each request with the next (status, headers, body) of `answers`, the last one for ever."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.answers: list[tuple[int, dict[str, str], bytes]] = []
-        self.requests: list[str] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/file.csv"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: ScriptedServer
-
-    def do_GET(self) -> None:
-        self.server.requests.append(self.path)
-        answers = self.server.answers
-        status, headers, body = answers.pop(0) if len(answers) > 1 else answers[0]
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    with ScriptedServer() as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield running
-        running.shutdown()
-        thread.join()

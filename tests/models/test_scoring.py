@@ -3,15 +3,20 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.ensemble import GradientBoostingClassifier
 from torch import nn
 
 from evenhand.attribution import integrated_gradients
+from evenhand.attribution.shapley import ShapleyAttribution
 from evenhand.matching.placebos import placebo_pairs
 from evenhand.metrics.cec import cec_scores
 from evenhand.models import scoring
+from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer, HalvedExplainer
 from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.risk import RiskModel
 from evenhand.models.scoring import joined, score_triples
+from evenhand.models.trees.adapter import TreeGame
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +81,42 @@ def test_the_size_of_blocks_changes_nothing(compared, monkeypatch):
     assert len(list(blocks(compared))) > 1
     for one, other in zip(whole, columns(compared), strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("is_pool", [False, True])
+def test_people_of_trees_seen_in_contexts_of_each_other_are_seen_as_one_by_one(turned, is_pool, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, labels, groups = rng.normal(size=(80, 4)), rng.integers(0, 2, 80), rng.integers(0, 2, 80)
+    trees = GradientBoostingClassifier(n_estimators=8, random_state=0).fit(X, X[:, 0] * X[:, 1] + X[:, 2] > 0)
+    model = as_audited_model(trees)
+    x = torch.as_tensor(X)
+    explainer = Explainer.of(RiskModel(model) if turned else model, x, labels, groups)
+    halved = HalvedExplainer.of(explainer, x, labels, groups, rng.integers(0, 2, 80))
+    triples = placebo_pairs(X[:, :2], labels, groups)
+    pool = x if is_pool else x.clone()
+    case = (None, x, labels * 2 + groups, halved, triples)
+    monkeypatch.setattr(scoring, "_BLOCK", {"cpu": 16})
+    monkeypatch.setattr(scoring, "_STRETCH", 50)
+
+    def gaps():
+        seen = halved.see(x, case[2], pool, triples.person, triples.other, triples.own)
+        parts = list(score_triples(halved, seen, x, pool, triples, torch.tensor([True, True, False, False])))
+        assert [part[0].start for part in parts][:5] == [0, 16, 32, 48, 50]
+        return joined(
+            (scores.pair.reasoning_gap, scores.placebo.input_gap, scores.weight_difference(torch.ones(4)).mT)
+            for _, scores in parts
+        )
+
+    together = gaps()
+    monkeypatch.setattr(ShapleyAttribution, "crossed", one_by_one)
+    monkeypatch.setattr(TreeGame, "margin", lambda game, x: torch.from_numpy(game.ensemble.margin(x.numpy())))
+    for one, other in zip(together, gaps(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+    assert together[0].max() > 0.01
+
+
+def one_by_one(me, contexts, them, inputs):
+    return torch.cat(
+        [me.rows(k[None]).with_inputs_of(them.rows(j[None])) for k, j in zip(contexts, inputs, strict=True)]
+    )

@@ -2,15 +2,28 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.searching import parse_constraint
 
-REFERENCES = {
+MEANS = {
     "best": {"auc": 0.8, "eo_gap": 0.01},
     "unconstrained": {"auc": 0.79, "eo_gap": 0.1, "positive_rate": 0.7, "reasoning_gap": 0.2},
 }
+REFERENCES = {
+    who: {name: np.array([mean - 0.01, mean + 0.01]) for name, mean in metrics.items()}
+    for who, metrics in MEANS.items()
+}
+
+
+def judged(text, value, spread=0.0):
+    """What a constraint makes of one candidate over two folds, whose distance from the references has this spread."""
+    constraint = parse_constraint(text)
+    around = np.array([-0.01, 0.01]) if constraint.reference else np.zeros(2)
+    values = value + around * constraint.factor + np.array([-spread, spread])
+    return constraint.judge(values[None, :], REFERENCES, test_share=1.0)
 
 
 @pytest.mark.parametrize(
@@ -33,16 +46,26 @@ REFERENCES = {
     ],
 )
 def test_a_constraint_holds_where_its_words_say(text, value, holds):
-    assert parse_constraint(text).holds(value, REFERENCES) is holds
+    assert judged(text, value).is_met.tolist() == [holds]
+
+
+@pytest.mark.parametrize(("value", "holds"), [(0.1005, True), (0.1008, True), (0.14, False), (0.05, True)])
+def test_a_limit_is_judged_with_the_noise_of_the_distance_from_it(value, holds):
+    """Two folds at -0.02 and +0.02 of the mean, test people as many as training people: a standard error of 0.0346."""
+    found = judged("eo_gap <= unconstrained", value, spread=0.02)
+    assert found.error[0] == pytest.approx(np.sqrt((1 / 2 + 1) * 2 * 0.02**2))
+    assert found.is_met.tolist() == [holds]
+    assert found.is_near.tolist() == [holds and value > 0.1]
 
 
 def test_complaints_name_the_figure_the_value_and_the_limit():
-    told = parse_constraint("auc >= best - 0.01").complaint(0.7, REFERENCES)
+    told = judged("auc >= best - 0.01", 0.7).complaint(0)
     assert told == "auc is 0.7000, below the limit of 0.7900 (`auc >= best - 0.01`)"
-    near = parse_constraint("positive_rate within 0.05 of unconstrained").complaint(0.9, REFERENCES)
+    near = judged("positive_rate within 0.05 of unconstrained", 0.9).complaint(0)
     assert near == "positive_rate is 0.9000, more than 0.05 from 0.7000 (`positive_rate within 0.05 of unconstrained`)"
-    assert "above" in parse_constraint("eo_gap <= unconstrained").complaint(0.2, REFERENCES)
-    assert "could not be estimated" in parse_constraint("air >= 0.8").complaint(math.nan, REFERENCES)
+    noisy = judged("eo_gap <= unconstrained", 0.2, spread=0.02).complaint(0)
+    assert "above the limit of 0.1000, by more than a standard error of 0.0346" in noisy
+    assert "could not be estimated" in judged("air >= 0.8", math.nan).complaint(0)
 
 
 @pytest.mark.parametrize(

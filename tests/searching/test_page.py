@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 
@@ -17,7 +18,7 @@ from evenhand.searching.tables import METRIC_WORDS
 pytestmark = pytest.mark.integration  # whole searches are trained
 
 QUICK = {"cec_weight": [1.0], "epochs": [1, 2], "hidden": [(8,)], "batch_size": [32]}
-SECTIONS = ["verdict", "question", "cost", "candidates", "reasons", "limits"]
+SECTIONS = ["verdict", "question", "cost", "candidates", "reasons", "left", "limits"]
 
 
 def sections_of(page):
@@ -47,7 +48,7 @@ def test_the_verdict_has_the_means_of_both_candidates_and_the_honest_difference(
 
 
 def test_every_candidate_and_reason_is_in_the_page(result, page):
-    reasons = page[page.index('<section id="reasons"') : page.index('<section id="limits"')]
+    reasons = page[page.index('<section id="reasons"') : page.index('<section id="left"')]
     assert reasons.count('<th scope="row"') == len(result.tried)
     first = re.search(r'<th scope="row" class="n">(\d+)</th>', reasons)[1]
     assert int(first) == result.chosen
@@ -74,7 +75,7 @@ def test_held_out_metrics_are_in_the_table_of_costs(page):
 def test_a_search_without_a_choice_says_so_and_has_no_costs(given):
     page = search_page(search(**given, space=QUICK, keep=["auc >= 0.9999"]).to_dict())
     assert "None of the 4 candidates meets the constraints." in page
-    assert sections_of(page) == [name for name in SECTIONS if name != "cost"]
+    assert sections_of(page) == [name for name in SECTIONS if name not in ("cost", "left")]
 
 
 def test_a_search_that_finds_nothing_better_says_so(given):
@@ -82,7 +83,7 @@ def test_a_search_that_finds_nothing_better_says_so(given):
     assert found.chosen == found.unconstrained
     page = search_page(found.to_dict())
     assert "The unconstrained candidate is chosen: none of 2 meets the constraints" in page
-    assert sections_of(page) == [name for name in SECTIONS if name != "cost"]
+    assert sections_of(page) == [name for name in SECTIONS if name not in ("cost", "left")]
 
 
 def test_two_folds_have_no_honest_differences_to_draw(given):
@@ -104,3 +105,12 @@ def test_every_reading_of_the_honest_difference_follows_its_interval(result):
 )
 def test_a_parameter_is_shown_in_words(value, words):
     assert shown(value) == words
+
+
+def test_what_is_left_to_gain_is_told_with_its_assumptions(result, page):
+    left = page[page.index('<section id="left"') : page.index('<section id="limits"')]
+    assert "constrained candidates of the space were tried" in left
+    for assumption in result.stopping.assumptions:
+        assert html.escape(assumption, quote=False) in left
+    bounds = result.stopping.bounds
+    assert left.count('<th scope="row"') == len(bounds)

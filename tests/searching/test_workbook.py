@@ -22,7 +22,7 @@ def rows_of(sheet):
 
 
 def test_every_part_of_the_record_has_a_sheet(workbook):
-    assert workbook.sheetnames == ["Candidates", "Cost and gain", "Folds", "Settings", "Limits"]
+    assert workbook.sheetnames == ["Candidates", "Cost and gain", "Left to gain", "Folds", "Settings", "Limits"]
 
 
 def test_a_candidate_stands_beside_its_reason(workbook, result):

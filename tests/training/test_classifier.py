@@ -1,4 +1,5 @@
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -162,6 +163,26 @@ def test_the_papers_objective_approves_everyone_on_german_credit_and_says_so(ger
         model.fit(german.X, german.y, sensitive_features=german.group)
 
 
+@pytest.mark.parametrize("encoding", ["onehot", "ordinal"])
+@pytest.mark.parametrize(("weight", "warns"), [(0.0, False), (0.1, False), (1.0, True)])
+def test_weights_that_are_about_to_collapse_the_model_are_named_half_way(german, encoding, weight, warns):
+    model = CECClassifier(
+        financial_features=german.financial_features,
+        cec_weight=weight,
+        equalized_odds_weight=weight,
+        encoding=encoding,
+        device="cpu",
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(german.X, german.y, sensitive_features=german.group)
+    said = [str(warning.message) for warning in caught if "of the labels' entropy" in str(warning.message)]
+    assert len(said) == warns
+    if warns:
+        assert said[0].startswith("After 15 of 30 epochs")
+        assert "`cec_weight`, now 1, or `equalized_odds_weight`, now 1" in said[0]
+
+
 def test_an_audit_reports_by_original_column(small):
     X, y, group, financial = small
     model = quick(financial, epochs=20, learning_rate=3e-3).fit(X, y, sensitive_features=group)
@@ -188,6 +209,16 @@ def test_a_saved_model_is_the_same_model(small, tmp_path, name):
     assert again.classes_.tolist() == model.classes_.tolist()
     np.testing.assert_array_equal(again.history_["bce"], model.history_["bce"])
     assert [p.name for p in written.parent.iterdir()] == [written.name]
+
+
+def test_the_same_training_gives_the_same_file(small, tmp_path):
+    X, y, group, financial = small
+    contents = set()
+    for run in range(2):
+        model = quick(financial).fit(X, y, sensitive_features=group)
+        for copy in range(5):  # the library that writes the file orders its header anew each time
+            contents.add(model.save(tmp_path / f"{run}-{copy}").read_bytes())
+    assert len(contents) == 1
 
 
 def test_a_saved_model_of_an_array_with_text_labels(rng, tmp_path):

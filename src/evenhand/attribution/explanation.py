@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
-__all__ = ["Explanation"]
+__all__ = ["Explanation", "SharesContexts"]
 
 
 class Explanation(Protocol):
@@ -60,4 +60,21 @@ class Explanation(Protocol):
 
     def per_deviation(self, deviation: Tensor) -> Tensor:
         """Contribution of a step of `deviation`, of shape (d,), from the baseline in each context, of shape (n, d)."""
+        ...
+
+
+@runtime_checkable
+class SharesContexts(Protocol):
+    """An explanation that may find what inputs contribute in a context once for all who ask in it."""
+
+    @property
+    def shares_contexts(self) -> bool:
+        """Whether it does, so that many are best asked for together."""
+        ...
+
+    def crossed(self, contexts: Tensor, other: Explanation, inputs: Tensor) -> Tensor:
+        """Contributions of the inputs of rows `inputs` of `other` in the contexts of rows `contexts`, of shape (n, d).
+
+        Both must be explained from the same baselines, row by row.
+        """
         ...

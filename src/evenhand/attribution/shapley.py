@@ -12,12 +12,14 @@ the context where the score is linear; more generally where it is a sum of funct
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
-__all__ = ["Contributions", "Game", "ShapleyAttribution", "shapley_attribution"]
+from evenhand.attribution.explanation import Explanation
+
+__all__ = ["Contributions", "Game", "ShapleyAttribution", "SharedGame", "shapley_attribution"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,17 @@ class Game(Protocol):
         ...
 
 
+@runtime_checkable
+class SharedGame(Game, Protocol):
+    """A game that plays a context once for all inputs that are asked for in it."""
+
+    def contributions_at(
+        self, inputs: tuple[Tensor, Tensor], context: tuple[Tensor, Tensor], baseline: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """phi(inputs | context; baseline), each given as rows and the places among them of the n asked for."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class ShapleyAttribution:
     """Shapley values of n people: an `Explanation`.
@@ -58,6 +71,9 @@ class ShapleyAttribution:
         Shapley values; their standard errors where permutations were sampled.
     is_category
         Which inputs are codes of categories, of shape (d,): no step is taken from one to another. None for none.
+    source
+        The attribution that these are rows of, and which; None for neither. What depends on a person's row alone is
+        computed once there.
     """
 
     game: Game
@@ -68,6 +84,8 @@ class ShapleyAttribution:
     baseline_logit: Tensor
     standard_error: Tensor | None
     is_category: Tensor | None = None
+    source: tuple[ShapleyAttribution, Tensor] | None = None
+    _steps: dict[bytes, Tensor] = field(default_factory=dict)
 
     @property
     def method(self) -> str:
@@ -89,14 +107,33 @@ class ShapleyAttribution:
             logit=self.logit[index].double(),
             baseline_logit=self.baseline_logit[index].double(),
             standard_error=None if self.standard_error is None else self.standard_error[index],
+            source=(self, index),
+            _steps={},
         )
 
     def with_inputs_of(self, other: Self) -> Tensor:
         """Contributions of the inputs of `other` in the contexts of these people."""
         return self.game.contributions(other.x, self.x, self.baseline).values
 
+    @property
+    def shares_contexts(self) -> bool:
+        """Whether the game plays a context once for all who ask."""
+        return isinstance(self.game, SharedGame)
+
+    def crossed(self, contexts: Tensor, other: Explanation, inputs: Tensor) -> Tensor:
+        """Contributions of the inputs of rows of `other` in the contexts of rows."""
+        assert isinstance(self.game, SharedGame)
+        assert isinstance(other, ShapleyAttribution)
+        return self.game.contributions_at((other.x, inputs), (self.x, contexts), (self.baseline, contexts))
+
     def per_deviation(self, deviation: Tensor) -> Tensor:
         """Contribution of a step of `deviation` from the baseline in each context; 0 for a category, which has none."""
+        if self.source is not None:
+            everyone, index = self.source
+            key = deviation.cpu().numpy().tobytes()
+            if key not in everyone._steps:
+                everyone._steps[key] = everyone.per_deviation(deviation)
+            return everyone._steps[key][index]
         if self.is_category is not None:
             deviation = deviation.masked_fill(self.is_category, 0.0)
         step = (self.baseline + deviation).to(self.x.dtype)

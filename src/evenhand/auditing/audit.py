@@ -15,6 +15,7 @@ from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch, exp
 from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.draws import pooled_over_draws
+from evenhand.auditing.estimating import shown_run
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.limited import limited
@@ -32,7 +33,6 @@ from evenhand.auditing.reference import AuditReference, audited_model, settled_o
 from evenhand.auditing.regressed import wanted_outcomes, with_regressions
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
-from evenhand.auditing.sampling_progress import shown_sampling
 from evenhand.auditing.scales import notes_on_scales
 from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError
@@ -222,7 +222,7 @@ def audit(
     splits = as_splits(in_row_order(by, X, "by"), len(people))
     further = wanted_outcomes(outcomes, X, people, is_wanted=regressions)
     fitted = AuditReference.of(audited, options, pool, len(people))
-    with shown_sampling(fitted, len(people) * _n_draws(people), is_shown=progress) as watched:
+    with shown_run(fitted, people, is_shown=progress) as watched:
         is_shown = progress and watched is fitted  # otherwise sampling shows how far it is
         with shown_progress("audit", _n_steps(people), is_shown=is_shown, after=PATIENCE) as advance:
             found = audit_batch(watched, people, splits, advance=advance)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from evenhand.auditing.between_groups import excesses_by_groups
 from evenhand.auditing.finished import FinishedBatches, Merged
 from evenhand.auditing.identities import person_buckets
 from evenhand.auditing.influences import Influences
@@ -21,7 +22,7 @@ from evenhand.auditing.score_gaps import ScoreGap, estimate_score_gaps
 from evenhand.auditing.triples import EvidenceSums, Triples
 from evenhand.matching.placebos import N_NEAR
 from evenhand.metrics.adjustment import holm
-from evenhand.metrics.clustering import Parts, Question, Selection, estimate_excesses
+from evenhand.metrics.clustering import Parts, Question, Selection
 from evenhand.metrics.estimate import p_two_sided
 from evenhand.metrics.excess import ExcessEstimate
 from evenhand.metrics.influence import excess_influence
@@ -286,6 +287,10 @@ class _BetweenGroups:
     second: int
     n_columns: int = 1
 
+    @property
+    def sides(self) -> tuple[int, int]:
+        return self.first, self.second
+
     def of(self, part: Triples) -> Selection:
         return _cec_of(part, _is_near(part) & _is_between(part, self.first, self.second), part.n_between)
 
@@ -324,6 +329,10 @@ class _Weights:
     @property
     def n_columns(self) -> int:
         return len(self.features)
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        return self.first, self.second
 
     def of(self, part: Triples) -> Selection:
         rows = np.flatnonzero(_is_near(part) & _is_between(part, self.first, self.second))
@@ -425,7 +434,7 @@ def estimate_evidence(
         *(_Nearest(k) for k in nearest),
         *(question for _, _, question in splits),
     ]
-    answers = iter(estimate_excesses(questions, parts, n_threads))
+    answers = iter(excesses_by_groups(questions, parts, n_groups, n_threads))
     cec, input_gap, reasoning_gap, *features = next(answers)
     balanced = next(answers)[0]
     reason_overlap, rank_overlap = map(fewer_in_common, next(answers))

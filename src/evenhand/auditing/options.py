@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -35,7 +36,7 @@ __all__ = [
     "check_value",
 ]
 
-Engine = Literal["local", "dask", "spark"]
+Engine = Literal["local", "threads", "processes", "dask", "spark"]
 Favorable = Literal["high", "low"]
 ReasonMapLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 FindingKey = Literal["score_gap", "inputs", "weighing", "excess"]
@@ -246,14 +247,25 @@ class StreamOptions:
     """How a streamed audit is cut and where it runs."""
 
     resume: bool = field(default=False, metadata=_help("Go on with the batches that are finished in the folder."))
-    batch_rows: int = field(default=25_000, metadata=_help("Most people in a batch."))
+    batch_rows: int | None = field(
+        default=None,
+        metadata=_help(
+            "Most people in a batch; by default a 128th of everyone, but at least 5,000 and at most 25,000."
+        ),
+    )
     reference_people: int = field(
         default=200_000, metadata=_help("Without --reference: people drawn at random to match in.")
     )
     evidence_people: int | None = field(
         default=None, metadata=_help("Compare only so many people with placebo pairs, drawn at random.")
     )
-    engine: Engine = field(default="local", metadata=_help("Of batches: local, or dask or spark for several machines."))
+    engine: Engine | Executor = field(
+        default="local",
+        metadata=_help(
+            "Who audits batches: local, for threads or processes of this machine, whichever is faster; threads; "
+            "processes; dask; or spark."
+        ),
+    )
     scheduler: str | None = field(
         default=None, metadata=_help("Address of a Dask scheduler, a Spark Connect server (sc://) or a Spark master.")
     )
@@ -264,9 +276,13 @@ class StreamOptions:
 
     def __post_init__(self) -> None:
         _check_counts(self, "batch_rows", "n_jobs", "evidence_people")
-        if self.engine not in ("local", "dask", "spark"):
-            raise InvalidInputError(f"{_named('engine')} must be 'local', 'dask' or 'spark', got {self.engine!r}.")
-        if self.scheduler is not None and self.engine == "local":
+        known = get_args(Engine)
+        if not isinstance(self.engine, Executor) and self.engine not in known:
+            raise InvalidInputError(
+                f"{_named('engine')} must be one of {', '.join(known)}, or in Python a `concurrent.futures.Executor`, "
+                f"got {self.engine!r}."
+            )
+        if self.scheduler is not None and self.engine not in ("dask", "spark"):
             raise InvalidInputError(
                 f'A scheduler, {self.scheduler!r}, is only used by Dask and Spark: pass `engine="dask"` (--engine '
                 'dask) or `engine="spark"` (--engine spark) with it.'

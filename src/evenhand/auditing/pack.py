@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from evenhand.exceptions import InvalidInputError, MissingExtraError
 from evenhand.inputs.fingerprints import fingerprint_file
+from evenhand.inputs.tables.read_inputs import fingerprint_input, name_of_input
 from evenhand.system.archives import MOST_BYTES, write_archive
 from evenhand.system.clock import time_of_writing
 from evenhand.system.files import json_ready, write_atomically
@@ -88,7 +89,7 @@ def write_pack(
     summary: Mapping[str, Any],
     *,
     plan: Mapping[str, Any] | None = None,
-    inputs: Mapping[str, str | os.PathLike[str]] | None = None,
+    inputs: Mapping[str, Any] | None = None,
 ) -> None:
     """Write an evidence pack, whole or not at all.
 
@@ -114,8 +115,7 @@ def write_pack(
     unknown = [role for role in inputs or () if role not in ROLES]
     if unknown:
         raise InvalidInputError(f"`inputs` must be of {', '.join(ROLES)}, got {unknown[0]!r}; correct the name.")
-    files = {role: Path(file) for role, file in (inputs or {}).items()}
-    facts = _facts(summary, files, is_command=plan is not None)
+    facts = _facts(summary, inputs or {}, is_command=plan is not None)
     with TemporaryDirectory() as folder:
         left_out = write_files(Path(folder), writers)
         entries: dict[str, bytes | Path] = {file.name: file for file in Path(folder).iterdir()}
@@ -129,7 +129,7 @@ def write_pack(
             write_archive(temporary, entries)
 
 
-def _facts(summary: Mapping[str, Any], files: Mapping[str, Path], *, is_command: bool) -> dict[str, Any]:
+def _facts(summary: Mapping[str, Any], files: Mapping[str, Any], *, is_command: bool) -> dict[str, Any]:
     """What a reader must know before the audit is run again."""
     data = summary["data"]
     return {
@@ -138,7 +138,7 @@ def _facts(summary: Mapping[str, Any], files: Mapping[str, Path], *, is_command:
         "made_with": "evenhand audit" if is_command else "Python",
         "versions": {**summary["versions"], "system": f"{platform.system()} {platform.machine()}"},
         "inputs": {
-            role: {"name": file.resolve().name, "sha256": fingerprint_file(file)} for role, file in files.items()
+            role: {"name": name_of_input(file), "sha256": fingerprint_input(file)} for role, file in files.items()
         },
         "people": {name: data[name] for name in ("n_people", "fingerprint", "column_prints", "hashes")},
     }

@@ -13,7 +13,7 @@ from evenhand.matching.placebos import N_NEAR
 from evenhand.models.sampling_plan import is_sampled, questions, seconds_per_question, watched
 from evenhand.system.progress import progress
 
-__all__ = ["announce_sampling", "shown_sampling"]
+__all__ = ["announce_sampling", "sampling_seconds", "shown_sampling"]
 
 _WORTH_SAYING = 2.0  # seconds
 _STEPS = 100
@@ -28,9 +28,7 @@ def announce_sampling(reference: AuditReference, n_people: int) -> bool:
     """
     if not is_sampled(reference.explainer):
         return False
-    pool = reference.pool
-    each = seconds_per_question(reference.explainer, pool.x, pool.cells)
-    seconds = each * n_questions(reference, n_people)
+    seconds = sampling_seconds(reference, n_people)
     if seconds < _WORTH_SAYING:
         return False
     words = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
@@ -42,6 +40,12 @@ def announce_sampling(reference: AuditReference, n_people: int) -> bool:
         soft_wrap=True,
     )
     return True
+
+
+def sampling_seconds(reference: AuditReference, n_people: int) -> float:
+    """About how long a sampled model is asked about so many people."""
+    each = seconds_per_question(reference.explainer, reference.pool.x, reference.pool.cells)
+    return each * n_questions(reference, n_people)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.auditing.between_groups import ByGroups
 from evenhand.auditing.influences import gap_key, input_key
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.triples import Triples
@@ -127,10 +128,12 @@ def estimate_score_gaps(
     controls = FinanceControls.of(reference.matcher.points)
     found: list[ScoreGap] = []
     influences: dict[str, NDArray[np.float64]] = {}
+    by_groups = ByGroups.of(triples, len(names))
     for place, held_against in enumerate(order):
         for group in order[place + 1 :]:
-            estimated = group_gap(triples.parts, controls, group, held_against, buckets, decisions=[len(features) + 2])
-            found.append(_between(reference, triples, estimated, features, group, held_against))
+            some = by_groups.between(group, held_against)
+            estimated = group_gap(some.parts, controls, group, held_against, buckets, decisions=[len(features) + 2])
+            found.append(_between(reference, some, estimated, features, group, held_against))
             keys = _keys(features, names[group], names[held_against])
             if len(estimated.influence):
                 influences |= dict(zip(keys, estimated.influence.T, strict=True))

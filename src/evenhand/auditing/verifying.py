@@ -16,6 +16,7 @@ from evenhand.auditing.pack import AUDIT, FACTS, MANIFEST, PACK_SCHEMA, PLAN
 from evenhand.auditing.summary import SCHEMA, library_versions
 from evenhand.exceptions import ArchiveError, InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_file
+from evenhand.inputs.tables.read_inputs import fingerprint_input, name_of_input
 from evenhand.system.archives import Archive, open_archive
 from evenhand.system.files import json_ready
 
@@ -137,7 +138,7 @@ def verify_pack(
     path: str | os.PathLike[str],
     audit: _Audit | str | os.PathLike[str] | None = None,
     *,
-    inputs: Mapping[str, str | os.PathLike[str]] | None = None,
+    inputs: Mapping[str, Any] | None = None,
     tolerance: float = TOLERANCE,
 ) -> Verification:
     """Check an evidence pack, and compare an audit that was run again with it.
@@ -181,7 +182,7 @@ def compare_with_pack(
     pack: Pack,
     audit: _Audit | str | os.PathLike[str] | None,
     *,
-    inputs: Mapping[str, str | os.PathLike[str]] | None = None,
+    inputs: Mapping[str, Any] | None = None,
     tolerance: float = TOLERANCE,
 ) -> Verification:
     """What `verify_pack` finds about a pack that was read."""
@@ -278,18 +279,18 @@ def _is_whole(found: Mapping[str, Any]) -> bool:
 # --- what differs ---
 
 
-def _inputs(pack: Pack, given: Mapping[str, str | os.PathLike[str]]) -> tuple[str, ...]:
+def _inputs(pack: Pack, given: Mapping[str, Any]) -> tuple[str, ...]:
     said = []
     for role, file in given.items():
         packed = pack.facts["inputs"].get(role)
         if packed is None:
-            said.append(f"The audit of the pack read no {role} file, and {Path(file).name} was given.")
+            said.append(f"The audit of the pack read no {role} file, and {name_of_input(file)} was given.")
             continue
-        found = fingerprint_file(Path(file))
+        found = fingerprint_input(file)
         if found != packed["sha256"]:
             said.append(
                 f"The {role} file differs: that of the pack, {packed['name']}, has the SHA-256 "
-                f"{packed['sha256'][:16]}..., and {Path(file).name} has {found[:16]}...."
+                f"{packed['sha256'][:16]}..., and {name_of_input(file)} has {found[:16]}...."
             )
     return tuple(said)
 

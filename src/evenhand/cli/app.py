@@ -13,6 +13,7 @@ from evenhand.cli.auditing import audit, demo
 from evenhand.cli.checking import check
 from evenhand.cli.comparing import compare, monitor
 from evenhand.cli.datasets import data_app
+from evenhand.cli.interrupts import INTERRUPTED, said_when_interrupted
 from evenhand.cli.messages import with_options
 from evenhand.cli.research import calibrate, power, reproduce
 from evenhand.cli.searching import search
@@ -33,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (check, audit, verify, demo, compare, monitor, train, search, reproduce, calibrate, power):
-    app.command()(command)
+    app.command()(said_when_interrupted(command))
 app.add_typer(data_app, name="data")
 
 
@@ -43,6 +44,14 @@ def version() -> None:
     from evenhand._version import __version__
 
     typer.echo(__version__)
+
+
+@app.command()
+def versions() -> None:
+    """Print the versions of evenhand, Python and the libraries it uses, for reports of problems."""
+    from evenhand.system.versions import show_versions
+
+    show_versions()
 
 
 def main() -> NoReturn:
@@ -56,15 +65,14 @@ def main() -> NoReturn:
     except typer.Exit as done:
         code = done.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        code = 130
+        typer.echo("Interrupted.", err=True)
+        code = INTERRUPTED
     except Exception as error:  # wrong options: the parser's own messages
         if not hasattr(error, "format_message"):
             traceback.print_exc()
             typer.echo("This is a fault of evenhand: please report it with the lines above.", err=True)
             sys.exit(_FAULT)
         _fail(error.format_message())
-    if code == 130:
-        typer.echo("Interrupted; what was finished is kept.", err=True)
     sys.exit(code if isinstance(code, int) else 0)
 
 

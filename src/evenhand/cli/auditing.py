@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenhand.auditing.options import StreamOptions
 from evenhand.cli.options import FILES, AuditPlan, check_given, options_of, settings_in
+from evenhand.cli.sources import TableArgument, is_streamed, named_table, read_in
 from evenhand.exceptions import InvalidInputError
+from evenhand.system.memory import quick_imports
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
@@ -24,13 +26,8 @@ __all__ = ["audit", "check_roles", "demo", "show_and_write", "show_left_out"]
 
 @options_of(AuditPlan)
 def audit(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="File of CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS, one row per applicant; or a Spark table."
-        ),
-    ],
     plan: AuditPlan,
+    data: TableArgument = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("audit"),
     config: Annotated[Path | None, typer.Option(help="TOML file with the options below; options win.")] = None,
 ) -> None:
@@ -41,21 +38,24 @@ def audit(
       evenhand audit cards.csv --label outcome --group sex \\
           --financial LIMIT_BAL,BILL_AMT1,PAY_AMT1,PAY_0 --out report
     """
-    from evenhand.cli.gates import crossed_gates, parse_gate
-    from evenhand.cli.jobs import audit_table, stream_table
-
     begun = time.perf_counter()
-    check_roles(plan, is_streamed=plan.stream or data.is_dir())
+    with quick_imports():
+        from evenhand.cli.gates import crossed_gates, parse_gate
+        from evenhand.cli.jobs import audit_table, stream_table
+    in_batches = is_streamed(data, plan)
+    check_roles(plan, is_streamed=in_batches)
     gates = [parse_gate(text) for text in plan.fail_on]
     _check_outputs(plan)
-    if plan.stream or data.is_dir():
-        result = stream_table(data, plan, out)
+    plan = replace(plan, stream=in_batches)
+    if in_batches:
+        people = named_table(data, plan, out)
+        result = stream_table(people, plan, out)
     else:
         _check_in_memory(plan)
-        result = audit_table(data, plan)
+        people = named_table(data, plan)
+        result = audit_table(people, plan)
     crossed = crossed_gates(gates, result.to_dict())
-    audited = data if data.exists() else out / "rows"  # where those of a Spark table are written
-    show_and_write(result, out, _further_outputs(result, audited, plan))
+    show_and_write(result, out, _further_outputs(result, read_in(people, out), plan))
     typer.echo(f"Run time: {time.perf_counter() - begun:.1f} s")
     for sentence in crossed:
         typer.echo(f"Gate: {sentence}", err=True)
@@ -92,7 +92,11 @@ def _check_outputs(plan: AuditPlan) -> None:
         open_word(plan.template)
 
 
-def _further_outputs(result: AuditResult, data: Path, plan: AuditPlan) -> dict[str, Callable[[Path], None]]:
+def _further_outputs(
+    result: AuditResult,
+    data: Any,  # noqa: ANN401 - a path, or a table that is open
+    plan: AuditPlan,
+) -> dict[str, Callable[[Path], None]]:
     """What is written only if asked for, by the name of the file."""
     found: dict[str, Callable[[Path], None]] = {}
     if plan.memo:
@@ -100,7 +104,7 @@ def _further_outputs(result: AuditResult, data: Path, plan: AuditPlan) -> dict[s
     if plan.pack:
         files = {"data": data, **{name: getattr(plan, name) for name in FILES}}
         inputs = {role: file for role, file in files.items() if file is not None}
-        settings = settings_in(replace(plan, stream=plan.stream or data.is_dir()))
+        settings = settings_in(plan)
         found["pack.zip"] = lambda path: result.to_pack(path, plan=settings, inputs=inputs, template=plan.template)
     return found
 
@@ -127,7 +131,8 @@ def demo(
     Example:
       evenhand demo --out demo
     """
-    from evenhand.cli.jobs import audit_demo
+    with quick_imports():
+        from evenhand.cli.jobs import audit_demo
 
     typer.echo(
         "Credit cards in Taiwan: a plain network that does not see the sex, trained on 8,400 people and audited on "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
@@ -9,14 +10,15 @@ from typing import Annotated
 import typer
 
 from evenhand.cli.options import CheckPlan, options_of
+from evenhand.cli.sources import TableArgument, named_table
 
 __all__ = ["check"]
 
 
 @options_of(CheckPlan)
 def check(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS file; a row each.")],
     plan: CheckPlan,
+    data: TableArgument = None,
     out: Annotated[Path, typer.Option(help="Folder for the page and for audit.toml.")] = Path("check"),
 ) -> None:
     """Look at a table before it is audited: columns, groups, and a configuration to edit.
@@ -32,10 +34,13 @@ def check(
     from evenhand.auditing.checking import check as look
     from evenhand.inputs.read_options import ReadOptions
     from evenhand.inputs.tables import read_table
+    from evenhand.inputs.tables.addresses import shown
+    from evenhand.inputs.tables.read_inputs import name_of_input
     from evenhand.system.progress import PATIENCE, progress
 
     with progress("check", 2, after=PATIENCE) as advance:
-        table = read_table(data, ReadOptions(**{f.name: getattr(plan, f.name) for f in fields(ReadOptions)}))
+        people = named_table(data, plan)
+        table = read_table(people, ReadOptions(**{f.name: getattr(plan, f.name) for f in fields(ReadOptions)}))
         advance("read")
         found = look(
             table,
@@ -44,10 +49,11 @@ def check(
             financial_features=plan.financial_features or None,
             drop=plan.drop,
             positive_label=plan.positive_label,
-            source=data.name,
+            source=name_of_input(people),
         )
         advance("looked at")
     Console().print(found)
     page = found.to_html(out / "check.html")
     config = found.write_config(out / "audit.toml")
-    typer.echo(f"\nWritten: {page}\nEdit {config}, then run: evenhand audit {data} --config {config}")
+    source = f"--sql {shlex.quote(plan.sql)}" if plan.sql is not None else shown(data or "")
+    typer.echo(f"\nWritten: {page}\nEdit {config}, then run: evenhand audit {source} --config {config}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -73,7 +72,7 @@ class ReadColumns:
 
 
 def read_given(
-    path: Path,
+    path: Any,  # noqa: ANN401 - what `open_table` takes
     plan: AuditPlan,
     applicants: Callable[[AuditPlan, list[str] | None], tuple[Rows, tuple[str, ...]]],
 ) -> tuple[Rows, ReadColumns, tuple[str, ...]]:
@@ -108,18 +107,19 @@ def read_given(
     frame = typed(raw, columns.needed or names[:1], reading).table.to_pandas()
     read = ReadColumns(columns, frame)
     if beside is not None:
-        read = ReadColumns(columns, frame, beside.frame, beside.ids, base, repr(str(plan.attributions_file)))
+        read = ReadColumns(columns, frame, beside.frame, beside.ids, base, beside.where)
     return people, read, (*notes, *_left_out(inputs, names, plan, columns))
 
 
 @dataclass(frozen=True, eq=False)
 class _SecondFile:
-    """Attributions of a second file by feature, and its columns of ids and of the base value."""
+    """Attributions of a second file by feature, its columns of ids and of the base value, and its name."""
 
     frame: pd.DataFrame
     features: tuple[str, ...]
     ids: str | None
     base_values: str | None
+    where: str
 
     @classmethod
     def of(cls, plan: AuditPlan, reading: ReadOptions) -> _SecondFile:
@@ -133,7 +133,7 @@ class _SecondFile:
         beside = [name for name in (ids, base) if name is not None]
         named = attribution_columns(plan.attributions or ("*",), [name for name in names if name not in beside])
         table = typed(raw, [*named.values(), *beside], reading).table.to_pandas()
-        return cls(table.set_axis([*named, *beside], axis=1), tuple(named), ids, base)
+        return cls(table.set_axis([*named, *beside], axis=1), tuple(named), ids, base, raw.where)
 
 
 def _inputs(features: Sequence[str], names: Sequence[str], plan: AuditPlan) -> list[str]:

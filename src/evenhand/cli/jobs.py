@@ -14,29 +14,27 @@ import pandas as pd
 from evenhand import load_model
 from evenhand.auditing.audit import audit
 from evenhand.auditing.direction import notes_on_label
-from evenhand.auditing.given import audit_given
 from evenhand.auditing.options import AuditOptions, AuditSettings, GivenOptions, RoleOptions, StreamOptions
-from evenhand.auditing.streaming import audit_stream
 from evenhand.cli.given import read_given
 from evenhand.cli.options import AuditPlan, TablePlan
-from evenhand.datasets import load_dataset
+from evenhand.cli.sources import opened_table
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.checking.unfit import without_unfit
-from evenhand.inputs.fingerprints import fingerprint_file
 from evenhand.inputs.group_probabilities import GroupProbabilities
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.roles import Columns, Rows
 from evenhand.inputs.splitting import sample_people, split_people
 from evenhand.inputs.tables import open_table, typed
+from evenhand.inputs.tables.read_inputs import fingerprint_input
 from evenhand.inputs.validation import as_groups, as_labels
 from evenhand.models.input_columns import input_columns
 from evenhand.system.progress import PATIENCE, progress
-from evenhand.training.classifier import CECClassifier
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
     from evenhand.searching import SearchResult
+    from evenhand.training.classifier import CECClassifier
 
 __all__ = ["audit_demo", "audit_table", "is_without_model", "search_table", "stream_table", "train_table"]
 
@@ -47,6 +45,8 @@ _DEMO_PEOPLE = 12_000  # of 30,000, for an answer within seconds
 
 def audit_demo(random_state: int = 0) -> AuditResult:
     """A plain network on Taiwan's credit cards, which does not see the sex, audited on held-out people."""
+    from evenhand.datasets import load_dataset
+
     data = load_dataset("taiwan")
     drawn = sample_people(data.y, as_groups(data.group, len(data)).codes, _DEMO_PEOPLE, random_state)
     return _fit_and_audit(
@@ -58,8 +58,8 @@ def audit_demo(random_state: int = 0) -> AuditResult:
     )
 
 
-def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
-    """Audit the applicants of a file.
+def audit_table(path: Any, plan: AuditPlan) -> AuditResult:  # noqa: ANN401 - what `open_table` takes
+    """Audit the applicants of a table.
 
     Without a model, and without scores or decisions in its place, a plain network is fitted on 70 % of the people and
     audited on the rest, matched in the 70 %.
@@ -74,6 +74,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
         advance("people")
     people = _drawn(everyone, plan.random_state) if plan.quick else everyone
     assert people.table is not None
+    reference = None if plan.reference is None else opened_table(plan.reference, plan)
     by = pd.DataFrame(people.by) if people.by else None
     if fitted is None:
         if plan.reference is not None:
@@ -92,7 +93,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
         )
     else:
         columns = [str(name) for name in people.table.columns]
-        pool = None if plan.reference is None else _applicants(Path(plan.reference), plan, columns, is_checked=True)[0]
+        pool = None if reference is None else _applicants(reference, plan, columns, is_checked=True)[0]
         result = audit(
             fitted,
             people.table,
@@ -110,7 +111,7 @@ def audit_table(path: Path, plan: AuditPlan) -> AuditResult:
             progress=True,
             **_audit_options(plan),
         )
-    files = {"data file": path, "model file": plan.model, "reference file": plan.reference}
+    files = {"data file": path, "model file": plan.model, "reference file": reference}
     return _finished(result, people, len(everyone), notes, files)
 
 
@@ -119,10 +120,12 @@ def _finished(
     people: Rows,
     n_everyone: int,
     notes: Sequence[str],
-    files: Mapping[str, Path | str | None],
+    files: Mapping[str, Any],
 ) -> AuditResult:
     """The result with the files it is from, the rows that were left out of them, and what was said of them."""
-    hashes = {what: fingerprint_file(file) for what, file in files.items() if file is not None}
+    hashes = {what: fingerprint_input(file) for what, file in files.items() if file is not None}
+    versions = {what.replace(" file", " version"): getattr(file, "version", "") for what, file in files.items()}
+    hashes |= {what: version for what, version in versions.items() if version}
     provenance = replace(result.provenance, exclusions=people.exclusions, hashes={**result.provenance.hashes, **hashes})
     looked = (
         f"A quick look at {len(people):,} of {n_everyone:,} people, drawn at random with the shares of label and "
@@ -147,8 +150,10 @@ def is_without_model(plan: AuditPlan) -> bool:
     return plan.model is None and (bool(given) or plan.decisions is not None)
 
 
-def _audit_given_table(path: Path, plan: AuditPlan) -> AuditResult:
+def _audit_given_table(path: Any, plan: AuditPlan) -> AuditResult:  # noqa: ANN401 - what `open_table` takes
     """Audit the scores, decisions and attributions that a file holds."""
+    from evenhand.auditing.given import audit_given
+
     if plan.reference is not None:
         raise InvalidInputError("--reference goes with --model: without a model, people are matched among themselves.")
     if not plan.evidence:
@@ -194,8 +199,10 @@ def _drawn(everyone: Rows, random_state: int) -> Rows:
     return everyone.drawn(rows, "not drawn for a quick look")
 
 
-def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
+def stream_table(path: Any, plan: AuditPlan, out: Path) -> AuditResult:  # noqa: ANN401 - what `open_table` takes
     """Audit a model file on the applicants of files of any size, in batches: see `evenhand.audit_stream`."""
+    from evenhand.auditing.streaming import audit_stream
+
     if plan.quick:
         raise InvalidInputError("--quick draws people of a table in memory: leave it or --stream out.")
     if is_without_model(plan):
@@ -226,7 +233,7 @@ def stream_table(path: Path, plan: AuditPlan, out: Path) -> AuditResult:
 
 
 def search_table(
-    path: Path,
+    path: Any,  # noqa: ANN401 - what `open_table` takes
     plan: TablePlan,
     **settings: Any,  # noqa: ANN401 - passed on to `search`
 ) -> tuple[SearchResult, list[str]]:
@@ -246,11 +253,13 @@ def search_table(
 
 
 def train_table(
-    path: Path,
+    path: Any,  # noqa: ANN401 - what `open_table` takes
     plan: TablePlan,
     **settings: Any,  # noqa: ANN401 - passed on to `CECClassifier`
 ) -> tuple[CECClassifier, list[str]]:
     """A classifier fitted on the applicants of a file, and what was left out or read otherwise than it is written."""
+    from evenhand.training.classifier import CECClassifier
+
     people, notes = _applicants(path, plan)
     model = CECClassifier(financial_features=list(plan.financial_features), progress=True, **settings)
     return model.fit(people.table, people.labels, sensitive_features=_names(people)), [*notes, *_left_out(people)]
@@ -274,7 +283,11 @@ def _audit_options(plan: AuditPlan) -> dict[str, Any]:
 
 
 def _applicants(
-    path: Path, plan: AuditPlan | TablePlan, features: list[str] | None = None, *, is_checked: bool = False
+    path: Any,  # noqa: ANN401 - what `open_table` takes
+    plan: AuditPlan | TablePlan,
+    features: list[str] | None = None,
+    *,
+    is_checked: bool = False,
 ) -> tuple[Rows, tuple[str, ...]]:
     """The people of a file; what was read otherwise than it is written, and columns that are no inputs.
 
@@ -302,9 +315,9 @@ def _applicants(
         inputs = file.table.select(list(columns.features)).to_pandas()
         columns, left_out = without_unfit(columns, inputs, asked=asked, is_named=features is not None)
         notes += left_out
-    rows = columns.rows_of(file.table, repr(str(path)))
+    rows = columns.rows_of(file.table, raw.where)
     if rows.table is None:
-        raise InvalidInputError(f"{str(path)!r} has no row with a label and a group.")
+        raise InvalidInputError(f"{raw.where} has no row with a label and a group.")
     absent = 1 if columns.favorable == "low" else 0
     if columns.positive_label is not None and (rows.labels == absent).all():
         labels = file.table.column(columns.label).drop_null().unique().to_pylist()
@@ -354,6 +367,8 @@ def _fit_and_audit(
     outcomes: pd.DataFrame | None = None,
     sample_weight: np.ndarray[Any, Any] | None = None,
 ) -> AuditResult:
+    from evenhand.training.classifier import CECClassifier
+
     ReasonMap.of(options.get("reason_map"), [str(name) for name in X.columns])  # refused before a network is fitted
     is_probable = isinstance(group, GroupProbabilities)
     labels, groups = as_labels(y, len(X)), group.likeliest if is_probable else as_groups(group, len(X))

@@ -60,7 +60,20 @@ def _same(plan: type, name: str) -> Any:  # noqa: ANN401 - a field of any type
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckPlan(ReadOptions):
+class QueryOptions:
+    """A query in place of a table."""
+
+    sql: str | None = field(
+        default=None,
+        metadata={
+            "help": 'Query of DuckDB that selects the people, in place of a table, such as "select * from '
+            "'loans/*.parquet' where year = 2024\". It reads files of this machine and changes nothing."
+        },
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckPlan(ReadOptions, QueryOptions):
     """What is known of the columns before a table is checked."""
 
     label: str = _same(RoleOptions, "label")
@@ -71,14 +84,14 @@ class CheckPlan(ReadOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TablePlan(ReadOptions, RoleOptions):
+class TablePlan(ReadOptions, QueryOptions, RoleOptions):
     """What every command on a table of applicants can be told about its columns and its cells."""
 
     financial_features: tuple[str, ...] = _same(AuditOptions, "financial_features")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditPlan(ReadOptions, StreamOptions, GivenOptions, RegressionOptions, AuditOptions, RoleOptions):
+class AuditPlan(ReadOptions, QueryOptions, StreamOptions, GivenOptions, RegressionOptions, AuditOptions, RoleOptions):
     """Everything `evenhand audit` can be told, by options or by a TOML file."""
 
     by: tuple[str, ...] = field(default=(), metadata={"help": "Columns within whose values the excess is wanted: a,b."})
@@ -94,7 +107,7 @@ class AuditPlan(ReadOptions, StreamOptions, GivenOptions, RegressionOptions, Aud
         default=False, metadata={"help": "Open a pickled model: it can run any code, so know where it is from."}
     )
     reference: str | None = field(
-        default=None, metadata={"help": "File of the people to match in, usually the training data."}
+        default=None, metadata={"help": "Table of the people to match in, usually the training data."}
     )
     stream: bool = field(
         default=False, metadata={"help": "Read the people in batches, for any number of them; folders always are."}
@@ -222,7 +235,7 @@ def _limits_in(texts: list[str]) -> dict[str, float]:
     return found
 
 
-_OF_THE_RUN = ("memo", "template", "pack", "resume", "engine", "scheduler", "n_jobs", "device", "trust_pickle")
+_OF_THE_RUN = ("sql", "memo", "template", "pack", "resume", "engine", "scheduler", "n_jobs", "device", "trust_pickle")
 FILES = ("model", "reference", "attributions_file")
 """Options that name a file, beside the people."""
 
@@ -234,6 +247,7 @@ def settings_in(plan: AuditPlan) -> dict[str, Any]:
     lie; how and where the audit ran, and whether a file was trusted, are for whoever runs it again to say.
     """
     from evenhand.inputs.reason_maps import read_reason_map
+    from evenhand.inputs.tables.read_inputs import name_of_input
 
     only_streamed = () if plan.stream else tuple(option.name for option in fields(StreamOptions))
     found = {option.name: getattr(plan, option.name) for option in fields(plan)}
@@ -241,7 +255,7 @@ def settings_in(plan: AuditPlan) -> dict[str, Any]:
     threshold = plan.decision_threshold
     found["decision_threshold"] = asdict(threshold) if is_dataclass(threshold) else threshold
     return {
-        name: Path(value).resolve().name if name in FILES else value
+        name: name_of_input(value) if name in FILES else value
         for name, value in found.items()
         if value not in (None, (), {}) and name not in (*_OF_THE_RUN, *only_streamed)
     }

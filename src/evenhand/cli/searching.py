@@ -8,16 +8,15 @@ from typing import Annotated
 import typer
 
 from evenhand.cli.options import TablePlan, check_given, options_of
+from evenhand.cli.sources import TableArgument, named_table
 
 __all__ = ["search"]
 
 
 @options_of(TablePlan)
 def search(
-    data: Annotated[
-        Path, typer.Argument(help="File of CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS, one row per applicant.")
-    ],
     plan: TablePlan,
+    data: TableArgument = None,
     out: Annotated[Path, typer.Option(help="Folder for the page, the workbook, the model and its audit.")] = Path(
         "search"
     ),
@@ -41,6 +40,10 @@ def search(
     ] = 0.0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
+    stop_gain: Annotated[
+        float | None,
+        typer.Option(help="Stop once one further candidate gains at most this of --minimize, on average."),
+    ] = None,
 ) -> None:
     """Search for a model as useful as today's whose reasoning is more alike between groups.
 
@@ -57,11 +60,12 @@ def search(
     from evenhand.cli.auditing import show_and_write
     from evenhand.cli.jobs import search_table
     from evenhand.exceptions import MissingExtraError
+    from evenhand.searching.page import left_to_gain
 
     check_given(plan, "label", "group", "financial_features")
     options = {"keep": keep, "minimize": minimize}
     found, notes = search_table(
-        data,
+        named_table(data, plan),
         plan,
         n_candidates=candidates,
         folds=folds,
@@ -71,11 +75,14 @@ def search(
         checkpoint=out / "store",
         device=device,
         random_state=random_state,
+        stop_gain=stop_gain,
         **{name: value for name, value in options.items() if value is not None},
     )
     for note in notes:
         typer.echo(note)
     typer.echo(repr(found))
+    if found.stopping.bounds:
+        typer.echo(left_to_gain(found.to_dict()))
     found.to_json(out / "search.json")
     found.to_excel(out / "search.xlsx")
     found.to_html(out / "search.html")

@@ -8,16 +8,15 @@ from typing import Annotated
 import typer
 
 from evenhand.cli.options import TablePlan, check_given, options_of
+from evenhand.cli.sources import TableArgument, named_table
 
 __all__ = ["train"]
 
 
 @options_of(TablePlan)
 def train(
-    data: Annotated[
-        Path, typer.Argument(help="File of CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS, one row per applicant.")
-    ],
     plan: TablePlan,
+    data: TableArgument = None,
     out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("model"),
     cec_weight: Annotated[float, typer.Option(help="Weight of explanation consistency; 0 for none.")] = 1.0,
     equalized_odds_weight: Annotated[float, typer.Option(help="Weight of equalized odds; 0 for none.")] = 1.0,
@@ -40,7 +39,7 @@ def train(
 
     check_given(plan, "label", "group", "financial_features")
     model, notes = train_table(
-        data,
+        named_table(data, plan),
         plan,
         cec_weight=cec_weight,
         equalized_odds_weight=equalized_odds_weight,

@@ -12,6 +12,7 @@ import typer
 from evenhand.auditing.options import StreamOptions
 from evenhand.cli.auditing import check_roles
 from evenhand.cli.options import FILES, AuditPlan, plan_from_toml
+from evenhand.cli.sources import is_streamed, named_table, opened_table
 from evenhand.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -24,13 +25,14 @@ __all__ = ["verify"]
 def verify(
     pack: Annotated[Path, typer.Argument(help="Evidence pack of `evenhand audit --pack`, a zip file.")],
     data: Annotated[
-        Path | None, typer.Option(help="The applicants; without them the files of the pack are checked, and no more.")
+        str | None, typer.Option(help="The applicants; without them the files of the pack are checked, and no more.")
     ] = None,
     model: Annotated[Path | None, typer.Option(help="The model, if the audit was given one.")] = None,
-    reference: Annotated[Path | None, typer.Option(help="The people to match in, if the audit was given any.")] = None,
+    reference: Annotated[str | None, typer.Option(help="The people to match in, if the audit was given any.")] = None,
     attributions_file: Annotated[
-        Path | None, typer.Option(help="The file of attributions, if the audit was given one.")
+        str | None, typer.Option(help="The file of attributions, if the audit was given one.")
     ] = None,
+    sql: Annotated[str | None, typer.Option(help="The query, if the audit was given one in place of a table.")] = None,
     config: Annotated[
         Path | None, typer.Option(help="TOML file with the settings, in place of those of the pack.")
     ] = None,
@@ -54,13 +56,18 @@ def verify(
       evenhand verify packed/pack.zip --data cards.csv
     """
     from evenhand.auditing.verifying import compare_with_pack, read_pack
+    from evenhand.inputs.tables import is_near
 
     read = read_pack(pack)
     given = {"data": data, "model": model, "reference": reference, "attributions_file": attributions_file}
-    files = {role: file for role, file in given.items() if file is not None}
-    absent = [file for file in (*files.values(), config) if file is not None and not file.exists()]
+    files: dict[str, Any] = {role: file for role, file in given.items() if file is not None}
+    absent = [
+        file for file in (*files.values(), config) if file is not None and is_near(file) and not Path(file).exists()
+    ]
     if absent:
         raise InvalidInputError(f"There is no file {str(absent[0])!r}.")
+    if sql is not None:
+        files["data"] = named_table(data, AuditPlan(sql=sql))
     why = _cannot_run(read, files, has_config=config is not None)
     with TemporaryDirectory() as folder:
         result = None if why else _run_again(read, files, config, Path(folder), trust_pickle=trust_pickle)
@@ -71,7 +78,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def _cannot_run(pack: Pack, files: dict[str, Path], *, has_config: bool) -> str:
+def _cannot_run(pack: Pack, files: dict[str, Any], *, has_config: bool) -> str:
     """Why the audit cannot be run again, and what to give; empty if it can."""
     needed = {role: file["name"] for role, file in pack.facts["inputs"].items()}
     missing = [f"--{role.replace('_', '-')} {name}" for role, name in needed.items() if role not in files]
@@ -83,7 +90,7 @@ def _cannot_run(pack: Pack, files: dict[str, Path], *, has_config: bool) -> str:
 
 
 def _run_again(
-    pack: Pack, files: dict[str, Path], config: Path | None, folder: Path, *, trust_pickle: bool
+    pack: Pack, files: dict[str, Any], config: Path | None, folder: Path, *, trust_pickle: bool
 ) -> AuditResult:
     from evenhand.cli.jobs import audit_table, stream_table
 
@@ -91,16 +98,16 @@ def _run_again(
         config = folder / "audit.toml"
         config.write_text(pack.plan, encoding="utf-8")
     plan = plan_from_toml(config, AuditPlan)
-    is_streamed = plan.stream or files["data"].is_dir()
-    check_roles(plan, is_streamed=is_streamed)
+    data = files["data"]
+    in_batches = is_streamed(data, plan) if isinstance(data, str) else plan.stream
+    check_roles(plan, is_streamed=in_batches)
     # What a pack says never chooses a file, trusts one, or reaches another machine.
     own: dict[str, Any] = {name: str(files[name]) if name in files else None for name in FILES}
     kept = ("batch_rows", "reference_people", "evidence_people")
     here: dict[str, Any] = {option.name: option.default for option in fields(StreamOptions) if option.name not in kept}
-    plan = replace(plan, **own, **here, trust_pickle=trust_pickle, template=None, memo=False, pack=False)
-    if is_streamed:
-        return stream_table(files["data"], plan, folder / "audit")
-    return audit_table(files["data"], plan)
+    plan = replace(plan, **own, **here, sql=None, trust_pickle=trust_pickle, template=None, memo=False, pack=False)
+    people = opened_table(data, plan) if isinstance(data, str) else data
+    return stream_table(people, plan, folder / "audit") if in_batches else audit_table(people, plan)
 
 
 def _printable(text: str) -> str:

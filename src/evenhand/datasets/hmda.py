@@ -27,8 +27,8 @@ from platformdirs import user_cache_dir
 from pyarrow import csv as arrow_csv
 
 from evenhand.datasets.dataset import Dataset
-from evenhand.datasets.download import download_file, progress_bar
 from evenhand.exceptions import DataFileError, DownloadError, InvalidInputError
+from evenhand.system.download import download_file, progress_bar
 
 __all__ = [
     "HMDA_CATEGORIES",

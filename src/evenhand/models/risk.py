@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.attribution import Explanation
+from evenhand.attribution.explanation import Explanation, SharesContexts
 from evenhand.attribution.gradients import Method
 from evenhand.models.protocol import AuditedModel
 
@@ -60,6 +60,15 @@ class _Turned:
 
     def per_deviation(self, deviation: Tensor) -> Tensor:
         return -self.risk.per_deviation(deviation)
+
+    @property
+    def shares_contexts(self) -> bool:
+        return isinstance(self.risk, SharesContexts) and self.risk.shares_contexts
+
+    def crossed(self, contexts: Tensor, other: Explanation, inputs: Tensor) -> Tensor:
+        assert isinstance(self.risk, SharesContexts)
+        assert isinstance(other, _Turned)
+        return -self.risk.crossed(contexts, other.risk, inputs)
 
 
 class RiskModel(AuditedModel):

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.attribution import Explanation
+from evenhand.attribution.explanation import Explanation, SharesContexts
 from evenhand.matching.placebos import PlaceboPairs
 from evenhand.metrics.cec import NEGLIGIBLE_NORM, PairScores, cec_scores
 from evenhand.models.explaining import Explainer, HalvedExplainer, Seen, SeenTriples
@@ -27,8 +27,13 @@ Ints = NDArray[np.int64]
 # Pairs or triples of all models that are scored at once: bounds memory whatever the number of people.
 _BLOCK = {"cpu": 16_384, "cuda": 262_144}
 
+# Triples whose people are seen in the contexts of each other at once, where a context is shared by all who ask.
+_STRETCH = 131_072
 
-def score_explained_pairs(me: Explanation, them: Explanation, join: Tensor | None = None) -> PairScores:
+
+def score_explained_pairs(
+    me: Explanation, them: Explanation, join: Tensor | None = None, crossed: tuple[Tensor, Tensor] | None = None
+) -> PairScores:
     """Score people and their matches, explained from the same baselines, row by row.
 
     Parameters
@@ -37,6 +42,8 @@ def score_explained_pairs(me: Explanation, them: Explanation, join: Tensor | Non
         Explanations of the people and of their matches.
     join
         Sums inputs into the table's columns, in the type of the explanations; None where they are the same.
+    crossed
+        What the match's inputs contribute in the person's context, and the other way round, where that is known.
 
     Examples
     --------
@@ -46,7 +53,7 @@ def score_explained_pairs(me: Explanation, them: Explanation, join: Tensor | Non
     >>> score_explained_pairs(me, them).reasoning_gap.item()  # a linear model weighs alike
     0.0
     """
-    parts = (me.values, them.values, me.with_inputs_of(them), them.with_inputs_of(me))
+    parts = (me.values, them.values, *(crossed or (me.with_inputs_of(them), them.with_inputs_of(me))))
     return PairScores(*(parts if join is None else (part @ join for part in parts)))
 
 
@@ -150,7 +157,7 @@ def score_triples(
     person, other, placebo, cell = (
         torch.as_tensor(rows, device=device) for rows in (triples.person, triples.other, triples.own, seen.cells)
     )
-    for block in _blocks(len(triples), seen.person.attribution):
+    for block, (with_match, with_placebo) in _crossed_blocks(seen):
         me, them, like_me = seen.person[block], seen.match[block], seen.placebo[block]
         mine = x[person[block]]
         everyone = torch.arange(len(mine), device=device)
@@ -158,7 +165,8 @@ def score_triples(
             explainer.explainer.explain(torch.where(is_financial, pool[rows[block]], mine), cell[block]).rows(everyone)
             for rows in (other, placebo)
         )
-        pair, null = score_explained_pairs(me, them, join), score_explained_pairs(me, like_me, join)
+        pair = score_explained_pairs(me, them, join, with_match)
+        null = score_explained_pairs(me, like_me, join, with_placebo)
         yield (
             block,
             TripleScores(
@@ -185,6 +193,50 @@ def joined(blocks: Iterable[tuple[Tensor, ...]]) -> list[Tensor]:
     [1.0, 1.0, 1.0]
     """
     return [torch.cat(parts, -1) for parts in zip(*blocks, strict=True)]
+
+
+Crossed = tuple[Tensor, Tensor] | None  # inputs of the match in the context of the person, and the other way round
+
+
+def _crossed_blocks(seen: SeenTriples) -> Iterator[tuple[slice, tuple[Crossed, Crossed]]]:
+    """Blocks of triples, and for match and placebo what is known of their inputs in the context of the other.
+
+    Nothing is known where that costs as much for one as for many; otherwise it is found for many blocks at a time.
+    """
+    own, n = seen.person.attribution, len(seen.cells)
+    if not (isinstance(own, SharesContexts) and own.shares_contexts):
+        yield from ((block, (None, None)) for block in _blocks(n, own))
+        return
+    for start in range(0, n, _STRETCH):
+        stretch = slice(start, min(start + _STRETCH, n))
+        of_match, of_placebo, in_match, in_placebo = _crosswise(seen, stretch)
+        for block in _blocks(stretch.stop - start, own):
+            known = ((of_match[block], in_match[block]), (of_placebo[block], in_placebo[block]))
+            yield slice(start + block.start, start + block.stop), known
+
+
+def _crosswise(seen: SeenTriples, part: slice) -> list[Tensor]:
+    """Inputs of match and placebo in the context of the person, and inputs of the person in the contexts of both."""
+    pairs = [
+        (seen.person, seen.match),
+        (seen.person, seen.placebo),
+        (seen.match, seen.person),
+        (seen.placebo, seen.person),
+    ]
+    found: dict[int, Tensor] = {}
+    while len(found) < len(pairs):
+        # Whatever is about the same explanations is asked for together.
+        here, there = next(pair for k, pair in enumerate(pairs) if k not in found)
+        alike = [
+            k
+            for k, (context, inputs) in enumerate(pairs)
+            if context.attribution is here.attribution and inputs.attribution is there.attribution
+        ]
+        contexts, inputs = (torch.cat([pairs[k][side].position[part] for k in alike]) for side in (0, 1))
+        assert isinstance(here.attribution, SharesContexts)
+        crossed = here.attribution.crossed(contexts, there.attribution, inputs)
+        found.update(zip(alike, crossed.chunk(len(alike)), strict=True))
+    return [found[k] for k in range(len(pairs))]
 
 
 def _gap(pair: PairScores, moved: Explanation, join: Tensor | None) -> Tensor:

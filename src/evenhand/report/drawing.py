@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import altair as alt
 import vl_convert
+from altair.utils import schemapi
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.report.formatting import is_number, shortened
@@ -38,6 +40,7 @@ __all__ = [
     "specification",
     "svg_of",
     "tooltips",
+    "unchecked",
 ]
 
 Row = dict[str, Any]
@@ -63,6 +66,15 @@ def specification(chart: Any, palette: Palette | None = None) -> dict[str, Any]:
     if palette is not None:
         plain["config"] = theme(palette)
     return plain
+
+
+def unchecked() -> AbstractContextManager[None]:
+    """Charts that are built inside are not held against the schema at every step, a quarter of the time of a page.
+
+    The same charts are when one of them is asked for, as tests do.
+    """
+    found: AbstractContextManager[None] = schemapi.debug_mode(False)
+    return found
 
 
 def svg_of(plain: dict[str, Any]) -> str:

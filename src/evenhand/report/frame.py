@@ -12,10 +12,10 @@ from importlib.resources import files
 from typing import Any
 
 import jinja2
-import vl_convert
 from markupsafe import Markup
 
 from evenhand._version import __version__
+from evenhand.report.chart_library import chart_library
 from evenhand.report.drawing import specification
 from evenhand.report.tables import Table, shown
 from evenhand.report.theme import DARK, LIGHT, VARIABLES, css_variables, theme
@@ -159,7 +159,7 @@ def render(kind: str, title: str, sections: Sequence[Section], *, pairs: Mapping
     (True, True)
     """
     drawn = {panel.name: panel.specification for section in sections for panel in section.panels if panel.specification}
-    library = _chart_library() if drawn else ""
+    library = chart_library() if drawn else ""
     script = _template_text("page.js") + ("" if pairs is None else "\n" + _template_text("explorer.js"))
     allowed = " ".join(policy_hash(code) for code in (library, script) if code)
     policy = (
@@ -233,14 +233,6 @@ def _colors() -> str:
         f":root[data-theme=dark]{{{dark}}}"
         "}"
     )
-
-
-@cache
-def _chart_library() -> str:
-    """Vega, Vega-Lite and Vega-Embed in one script; it comes with the converter, so nothing is fetched."""
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    # Inside a page these two would end or comment out the script; within JavaScript strings the escape is the same.
-    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def _template_text(name: str) -> str:

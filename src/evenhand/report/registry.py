@@ -18,7 +18,7 @@ from evenhand.report import (
     reason_tables,
     regressions,
 )
-from evenhand.report.drawing import NothingToDrawError
+from evenhand.report.drawing import NothingToDrawError, unchecked
 from evenhand.report.formatting import decimal, estimate_interval, interval, is_number, listed, percent, shortened
 from evenhand.report.frame import Panel, panel_of
 from evenhand.report.scope import is_shown, lacking
@@ -75,7 +75,8 @@ class AuditChart:
         """The chart on a page, or why there is nothing to draw."""
         table = self.table(summary)
         try:
-            chart = self.draw(summary)
+            with unchecked():
+                chart = self.draw(summary)
         except NothingToDrawError as nothing:
             return panel_of(self.name, self.title, "", str(nothing), table, is_wide=self.is_wide)
         caption = self.caption if isinstance(self.caption, str) else self.caption(summary)

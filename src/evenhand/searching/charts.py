@@ -10,7 +10,7 @@ import altair as alt
 from evenhand.report.drawing import WIDTH, chart_of
 from evenhand.report.theme import VARIABLES
 
-__all__ = ["gain_chart", "plane_chart"]
+__all__ = ["gain_chart", "plane_chart", "stopping_chart"]
 
 Row = dict[str, Any]
 
@@ -99,6 +99,37 @@ def gain_chart(rows: Sequence[Row], axis: str) -> alt.LayerChart:
     )
     description = f"How much better the chosen candidate is in {len(rows)} metrics of {axis}, with intervals."
     return _finished(alt.layer(zero, line, point), description, _STEP * len(rows))
+
+
+def stopping_chart(rows: Sequence[Row], words: str) -> alt.LayerChart:
+    """The best value found, and what one further candidate gains at most, against the number of draws.
+
+    Parameters
+    ----------
+    rows
+        With ``n_draws``, ``value``, and ``line``, which says which of the two it is.
+    words
+        Of the metric.
+    """
+    names = list(dict.fromkeys(row["line"] for row in rows))
+    colors = alt.Scale(domain=names, range=[VARIABLES.regimes[2], VARIABLES.regimes[1]])
+    line = (
+        chart_of(rows)
+        .mark_line(interpolate="step-after", strokeWidth=2)
+        .encode(
+            x=alt.X("n_draws:Q", title="Candidates drawn", scale=alt.Scale(type="log", nice=False)),
+            y=alt.Y("value:Q", title=words[:1].upper() + words[1:]),
+            color=alt.Color("line:N", scale=colors, legend=alt.Legend()),
+            strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names), legend=alt.Legend()),
+            tooltip=[
+                alt.Tooltip("n_draws:Q", title="candidates drawn"),
+                "line:N",
+                alt.Tooltip("value:Q", title=words, format=".4f"),
+            ],
+        )
+    )
+    description = f"Best {words} found so far, and the most that one further candidate gains, by candidates drawn."
+    return _finished(alt.layer(line), description, _HEIGHT)
 
 
 def _finished(chart: alt.LayerChart | alt.FacetChart, description: str, height: float) -> alt.LayerChart:

@@ -9,11 +9,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.report.formatting import listed
 from evenhand.searching.comparing import Difference, mean_interval, paired_difference
-from evenhand.searching.constraints import Constraint
+from evenhand.searching.constraints import Constraint, Judgement
 from evenhand.searching.metrics import DIRECTIONS
 
-__all__ = ["Choice", "ChoiceRule", "honest_differences", "reasons_of"]
+__all__ = ["Choice", "ChoiceRule", "Metrics", "honest_differences", "reasons_of"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Metrics: TypeAlias = Mapping[str, Floats]
@@ -32,11 +33,14 @@ class Choice:
         Number of the most accurate unconstrained candidate.
     complaints
         For each candidate, the constraints it does not meet, in words.
+    near
+        For each candidate, the metrics that meet their constraint only within noise.
     """
 
     chosen: int | None
     unconstrained: int
     complaints: tuple[tuple[str, ...], ...]
+    near: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -46,45 +50,66 @@ class ChoiceRule:
     Attributes
     ----------
     constraints
-        What must hold of the means over folds.
+        What must hold of the means over folds, within their noise.
     minimize
         The metric. A gap or excess below 0 counts as 0, since an estimate below 0 is noise; of equal candidates the one
         with the highest AUC is chosen, and then the first.
     is_unconstrained
         Which candidates nothing but accuracy was asked of.
+    test_share
+        Test people over training people in a fold.
     """
 
     constraints: tuple[Constraint, ...]
     minimize: str
     is_unconstrained: NDArray[np.bool_]
+    test_share: float
 
     def choose(self, metrics: Metrics, folds: Sequence[int] | None = None) -> Choice:
         """Choose by the means over some folds, or all."""
         part = slice(None) if folds is None else list(folds)
-        means = {name: values[:, part].mean(1) for name, values in metrics.items()}
-        unconstrained = _best(np.where(self.is_unconstrained, means["auc"], np.nan), 1)
+        metrics = {name: values[:, part] for name, values in metrics.items()}
+        unconstrained = self.unconstrained(metrics)
+        judged = self._judged(metrics, np.ones_like(self.is_unconstrained))
+        numbers = range(len(self.is_unconstrained))
+        complaints = tuple(tuple(of.complaint(k) for of in judged if not of.is_met[k]) for k in numbers)
+        near = tuple(tuple(of.constraint.metric for of in judged if of.is_near[k]) for k in numbers)
+        means = metrics[self.minimize].mean(1)
+        is_kept = np.array([not of_one for of_one in complaints]) & np.isfinite(means)
+        if not is_kept.any():
+            return Choice(None, unconstrained, complaints, near)
+        accuracy = np.nan_to_num(metrics["auc"].mean(1))
+        order = np.lexsort((-accuracy, np.where(is_kept, self.goal(means), np.inf)))  # of equals the first
+        return Choice(int(order[0]), unconstrained, complaints, near)
+
+    def unconstrained(self, metrics: Metrics) -> int:
+        """Number of the most accurate unconstrained candidate."""
+        return _best(np.where(self.is_unconstrained, metrics["auc"].mean(1), np.nan), 1)
+
+    def draws(self, metrics: Metrics) -> Floats:
+        """What is minimized, of each candidate; infinite for one that does not meet the constraints.
+
+        So that one candidate's value does not depend on another's, ``best`` here is the best unconstrained candidate.
+        """
+        judged = self._judged(metrics, self.is_unconstrained)
+        means = metrics[self.minimize].mean(1)
+        is_kept = np.isfinite(means)
+        for of in judged:
+            is_kept &= of.is_met
+        return np.where(is_kept, self.goal(means), np.inf)
+
+    def _judged(self, metrics: Metrics, is_among: NDArray[np.bool_]) -> list[Judgement]:
+        """What each constraint makes of the candidates, with ``best`` the best of some of them."""
+        unconstrained = self.unconstrained(metrics)
         references = {
-            "unconstrained": {name: float(values[unconstrained]) for name, values in means.items()},
+            "unconstrained": {name: values[unconstrained] for name, values in metrics.items()},
             "best": {
-                name: float(values[_best(values, DIRECTIONS[name])])
-                for name, values in means.items()
+                name: values[_best(np.where(is_among, values.mean(1), np.nan), DIRECTIONS[name])]
+                for name, values in metrics.items()
                 if DIRECTIONS[name]
             },
         }
-        complaints = tuple(
-            tuple(
-                c.complaint(float(means[c.metric][k]), references)
-                for c in self.constraints
-                if not c.holds(float(means[c.metric][k]), references)
-            )
-            for k in range(len(means["auc"]))
-        )
-        is_kept = np.array([not of_one for of_one in complaints]) & np.isfinite(means[self.minimize])
-        if not is_kept.any():
-            return Choice(None, unconstrained, complaints)
-        target = self.goal(means[self.minimize])
-        order = np.lexsort((np.arange(len(target)), -np.nan_to_num(means["auc"]), np.where(is_kept, target, np.inf)))
-        return Choice(int(order[0]), unconstrained, complaints)
+        return [c.judge(metrics[c.metric], references, self.test_share) for c in self.constraints]
 
     def goal(self, means: Floats) -> Floats:
         """What is minimized, from the means of the metric."""
@@ -92,7 +117,7 @@ class ChoiceRule:
         return np.maximum(means, 0.0) if direction < 0 else -means
 
 
-def reasons_of(choice: Choice, metrics: Metrics, rule: ChoiceRule, test_share: float) -> tuple[str, ...]:
+def reasons_of(choice: Choice, metrics: Metrics, rule: ChoiceRule) -> tuple[str, ...]:
     """Why each candidate was chosen or passed over, in words."""
     metric = rule.minimize
     values = metrics[metric]
@@ -103,16 +128,21 @@ def reasons_of(choice: Choice, metrics: Metrics, rule: ChoiceRule, test_share: f
         elif complaints:
             reasons.append("; ".join(complaints))
         elif k == choice.chosen:
-            reasons.append(f"chosen: meets every constraint, with the lowest {metric}, {values[k].mean():.4f}")
+            reasons.append(f"chosen: {_meets(choice, k)}, with the lowest {metric}, {values[k].mean():.4f}")
         else:
             assert choice.chosen is not None
-            more = paired_difference(values[k], values[choice.chosen], test_share)
-            reasons.append(_passed_over(metric, more, metrics, k, choice.chosen))
+            more = paired_difference(values[k], values[choice.chosen], rule.test_share)
+            reasons.append(f"{_meets(choice, k)}; {_passed_over(metric, more, metrics, k, choice.chosen)}")
     return tuple(reasons)
 
 
+def _meets(choice: Choice, k: int) -> str:
+    near = list(choice.near[k])
+    return f"meets every constraint, {listed(near)} within noise of the limit" if near else "meets every constraint"
+
+
 def _passed_over(metric: str, more: Difference, metrics: Metrics, k: int, chosen: int) -> str:
-    told = f"meets every constraint; its {metric} differs from the chosen one's by {more.value:+.4f}"
+    told = f"its {metric} differs from the chosen one's by {more.value:+.4f}"
     if not np.isfinite(more.ci_low):
         return told
     interval = f"{told} (95 % interval {more.ci_low:+.4f} to {more.ci_high:+.4f})"
@@ -122,7 +152,7 @@ def _passed_over(metric: str, more: Difference, metrics: Metrics, k: int, chosen
     return f"{interval}, which is within noise; it has {higher} AUC, {metrics['auc'][k].mean():.4f}"
 
 
-def honest_differences(metrics: Metrics, rule: ChoiceRule, test_share: float) -> dict[str, Difference]:
+def honest_differences(metrics: Metrics, rule: ChoiceRule) -> dict[str, Difference]:
     """Chosen minus unconstrained by metric, with each fold judged by a choice that did not see it.
 
     The best of many looks better than it is. So for each fold the choice is made anew by the others, and only this
@@ -137,7 +167,7 @@ def honest_differences(metrics: Metrics, rule: ChoiceRule, test_share: float) ->
         chosen = choice.unconstrained if choice.chosen is None else choice.chosen
         for name, values in metrics.items():
             found[name][fold] = values[chosen, fold] - values[choice.unconstrained, fold]
-    return {name: mean_interval(values, test_share) for name, values in found.items()}
+    return {name: mean_interval(values, rule.test_share) for name, values in found.items()}
 
 
 def _best(values: Floats, direction: int) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-__all__ = ["Difference", "front", "mean_interval", "paired_difference", "worse_beyond_noise"]
+__all__ = ["Difference", "front", "mean_interval", "paired_difference", "standard_error", "worse_beyond_noise"]
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -117,10 +117,21 @@ def front(metrics: dict[str, tuple[Floats, int]], test_share: float) -> NDArray[
     return np.asarray(is_known & ~is_dominated)
 
 
-def _half_width(differences: Floats, test_share: float) -> Floats:
-    """Half the corrected interval of each row's mean."""
+def standard_error(differences: Floats, test_share: float) -> Floats:
+    """Corrected standard error of each row's mean over folds, of shape (n,) from (n, folds); infinite for one fold.
+
+    Examples
+    --------
+    >>> standard_error(np.array([[0.1, 0.2, 0.3], [0.2, 0.2, 0.2]]), test_share=0.5).round(4).tolist()
+    [0.0913, 0.0]
+    """
     k = differences.shape[1]
     if k < 2:
         return np.full(len(differences), np.inf)
-    error = np.sqrt((1 / k + test_share) * differences.var(axis=1, ddof=1))
-    return np.asarray(stats.t.ppf((1 + CONFIDENCE) / 2, k - 1) * error)
+    return np.asarray(np.sqrt((1 / k + test_share) * differences.var(axis=1, ddof=1)))
+
+
+def _half_width(differences: Floats, test_share: float) -> Floats:
+    """Half the corrected interval of each row's mean."""
+    k = differences.shape[1]
+    return np.asarray(stats.t.ppf((1 + CONFIDENCE) / 2, max(1, k - 1)) * standard_error(differences, test_share))

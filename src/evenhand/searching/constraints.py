@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
-import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import did_you_mean
+from evenhand.searching.comparing import standard_error
 from evenhand.searching.metrics import DIRECTIONS
 
-__all__ = ["Constraint", "check_metric", "parse_constraint"]
+__all__ = ["Constraint", "Judgement", "check_metric", "parse_constraint"]
 
-_OPERATORS: dict[str, Callable[[float, float], bool]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
+Floats: TypeAlias = NDArray[np.float64]
+References: TypeAlias = Mapping[str, Mapping[str, Floats]]
+"""For each reference, every metric by name, of shape (n_folds,)."""
+
+_ROUNDING = 1e-12
 _REFERENCES = ("best", "unconstrained")
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _COMPARES = re.compile(rf"\s*(\w+)\s*(>=|<=|>|<)\s*(?:({_NUMBER})|(\w+)\s*(?:([-+*])\s*({_NUMBER}))?)\s*")
@@ -53,29 +56,68 @@ class Constraint:
     shift: float
     margin: float = 0.0
 
-    def limit(self, references: Mapping[str, Mapping[str, float]]) -> float:
-        """The limit, given each reference's metrics."""
-        base = 0.0 if self.reference is None else references[self.reference][self.metric]
-        return self.factor * base + self.shift
+    def judge(self, values: Floats, references: References, test_share: float) -> Judgement:
+        """Which candidates meet it, given their metric and those of the references in each fold.
 
-    def holds(self, value: float, references: Mapping[str, Mapping[str, float]]) -> bool:
-        """Whether a metric meets it; a metric that could not be estimated does not."""
-        limit = self.limit(references)
-        if math.isnan(value) or math.isnan(limit):
-            return False
+        A candidate misses a limit where its mean over folds lies beyond it by more than one standard error of the
+        difference, with Nadeau and Bengio's correction: fold-to-fold noise alone should not pass a candidate over.
+
+        Parameters
+        ----------
+        values
+            The metric, of shape (n_candidates, n_folds).
+        references
+            Every metric of each reference, of shape (n_folds,).
+        test_share
+            Test people over training people in a fold.
+        """
+        base = np.zeros(values.shape[1]) if self.reference is None else references[self.reference][self.metric]
+        limits = self.factor * base + self.shift
+        distance = values - limits
+        off = distance.mean(1)
+        error = standard_error(distance, test_share) if values.shape[1] > 1 else np.zeros(len(values))
         if self.comparison == "within":
-            return abs(value - limit) <= self.margin
-        return _OPERATORS[self.comparison](value, limit)
+            missed = np.abs(off) - self.margin
+        else:
+            missed = -off if self.comparison.startswith(">") else off
+        is_strict = self.comparison in ("<", ">")
+        is_met = missed < -_ROUNDING if is_strict else missed <= _ROUNDING
+        is_near = ~is_met & (missed < error)
+        return Judgement(self, values.mean(1), float(limits.mean()), error, is_met | is_near, is_near)
 
-    def complaint(self, value: float, references: Mapping[str, Mapping[str, float]]) -> str:
-        """Why a metric does not meet it, in words."""
-        limit = self.limit(references)
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What a constraint makes of candidates.
+
+    Attributes
+    ----------
+    constraint
+        The constraint.
+    value, error
+        Mean of each candidate's metric, and the standard error of its distance from the limit.
+    limit
+        The limit, or the middle of what is allowed.
+    is_met, is_near
+        Whether each candidate meets it; whether it does only within noise.
+    """
+
+    constraint: Constraint
+    value: Floats
+    limit: float
+    error: Floats
+    is_met: NDArray[np.bool_]
+    is_near: NDArray[np.bool_]
+
+    def complaint(self, k: int) -> str:
+        """Why candidate `k` does not meet it, in words."""
+        asked, value = self.constraint, float(self.value[k])
         if math.isnan(value):
-            return f"{self.metric} could not be estimated, and `{self.text}` was asked"
-        if self.comparison == "within":
-            return f"{self.metric} is {value:.4f}, more than {self.margin:g} from {limit:.4f} (`{self.text}`)"
-        side = "below" if self.comparison.startswith(">") else "above"
-        return f"{self.metric} is {value:.4f}, {side} the limit of {limit:.4f} (`{self.text}`)"
+            return f"{asked.metric} could not be estimated, and `{asked.text}` was asked"
+        noise = f", by more than a standard error of {self.error[k]:.4f}" if self.error[k] > 0 else ""
+        side = f"{'below' if asked.comparison.startswith('>') else 'above'} the limit of"
+        side = f"more than {asked.margin:g} from" if asked.comparison == "within" else side
+        return f"{asked.metric} is {value:.4f}, {side} {self.limit:.4f}{noise} (`{asked.text}`)"
 
 
 def parse_constraint(text: str) -> Constraint:
@@ -94,8 +136,9 @@ def parse_constraint(text: str) -> Constraint:
     Examples
     --------
     >>> constraint = parse_constraint("auc >= best - 0.01")
-    >>> constraint.holds(0.795, {"best": {"auc": 0.80}})
-    True
+    >>> best, tried = np.array([0.80, 0.82]), np.array([[0.79, 0.81], [0.76, 0.78]])
+    >>> constraint.judge(tried, {"best": {"auc": best}}, test_share=1.0).is_met.tolist()
+    [True, False]
     >>> parse_constraint("positive_rate within 0.05 of unconstrained").margin
     0.05
     """

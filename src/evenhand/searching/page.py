@@ -9,9 +9,9 @@ from typing import Any
 from evenhand.report.formatting import count, decimal, interval, percent
 from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
 from evenhand.report.tables import Column, Record, Table
-from evenhand.searching.charts import gain_chart, plane_chart
+from evenhand.searching.charts import gain_chart, plane_chart, stopping_chart
 from evenhand.searching.metrics import AXES, DIRECTIONS
-from evenhand.searching.tables import METRIC_WORDS, candidate_table, capital, gain_table, kind_of
+from evenhand.searching.tables import METRIC_WORDS, candidate_table, capital, gain_table, kind_of, stopping_table
 
 __all__ = ["search_page"]
 
@@ -40,6 +40,7 @@ def search_page(data: Data) -> str:
         Section("question", "What was searched for", points=_question(data)),
         Section("candidates", "Candidates tried", (_front_words(data),), panels=[_plane(data)]),
         Section("reasons", "Why each was passed over", tables=[candidate_table(data, is_ranked=True)]),
+        *_left_to_gain(data),
         Section("limits", "Limits", data["limits"]),
     ]
     if data["chosen"] not in (None, data["unconstrained"]):
@@ -194,6 +195,47 @@ def _plane(data: Data) -> Panel:
     caption = "Means over folds; a full point is on the front, an empty one is dominated."
     chart = plane_chart(known, words) if known else "No candidate has metrics."
     return panel_of("plane", f"AUC and {words}", caption, chart, table)
+
+
+def _left_to_gain(data: Data) -> list[Section]:
+    """How much candidates that were not tried could still gain; nothing where too few were drawn to say."""
+    stopping, words = data["stopping"], METRIC_WORDS[data["minimize"]]
+    if not stopping["bounds"]:
+        return []
+    rows = [
+        {"n_draws": bound["n_draws"], "line": line, "value": bound[key]}
+        for line, key in (("best found so far", "best"), ("gain of one further candidate, at most", "gain_of_1"))
+        for bound in stopping["bounds"]
+    ]
+    caption = f"Lines hold at every moment at once with a probability of at least {percent(1 - stopping['delta'], 0)}."
+    table = stopping_table(stopping, words)
+    panel = panel_of("left", "What further candidates could gain", caption, stopping_chart(rows, words), table)
+    return [
+        Section("left", "What is left to gain", (left_to_gain(data),), panels=[panel], points=_assumed(stopping)),
+    ]
+
+
+def _assumed(stopping: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((f"Assumption {k}", text) for k, text in enumerate(stopping["assumptions"], start=1))
+
+
+def left_to_gain(data: Data) -> str:
+    """What the bound on further candidates says, in a sentence or two."""
+    stopping, last = data["stopping"], data["stopping"]["bounds"][-1]
+    if stopping["is_whole_space"] and not stopping["n_left"]:
+        return (
+            f"All {count(stopping['n_draws'])} constrained candidates of the space were tried: within it, nothing is "
+            "left to gain. The curve shows how much could have been left after fewer."
+        )
+    told = (
+        f"After {count(last['n_draws'])} random candidates, at most {percent(last['share_better'])} of those that this "
+        f"search could draw are better than the best found, and one further candidate lowers the "
+        f"{METRIC_WORDS[data['minimize']]} by at most {decimal(last['gain_of_1'], 4)} on average "
+        f"({percent(1 - stopping['delta'], 0)} confidence)."
+    )
+    if stopping["n_left"]:
+        return f"{told} The search stopped there: {count(stopping['n_left'])} candidates were not tried."
+    return told
 
 
 def _status(candidate: Record) -> str:

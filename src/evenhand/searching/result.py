@@ -20,6 +20,7 @@ from evenhand.inputs.validation import check_columns
 from evenhand.searching.choosing import Choice, ChoiceRule, honest_differences, reasons_of
 from evenhand.searching.comparing import Difference, front, mean_interval, paired_difference
 from evenhand.searching.constraints import check_metric
+from evenhand.searching.draws import Stopping
 from evenhand.searching.metrics import AXES, DIRECTIONS
 from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.space import Candidate, Family, in_a_cell
@@ -54,6 +55,8 @@ class SearchResult:
         where no one was.
     fit
         Trains a candidate on all people searched on.
+    stopping
+        How much candidates that were not tried could still gain.
 
     Examples
     --------
@@ -75,11 +78,12 @@ class SearchResult:
     people: SearchPeople
     confirmed: Mapping[str, Mapping[str, float]]
     fit: Callable[[Candidate], Any]
+    stopping: Stopping
 
     @property
     def test_share(self) -> float:
         """Test people over training people in a fold."""
-        return 1 / (self.settings.folds - 1)
+        return self.rule.test_share
 
     @cached_property
     def choice(self) -> Choice:
@@ -99,7 +103,7 @@ class SearchResult:
     @cached_property
     def reasons(self) -> tuple[str, ...]:
         """Why each candidate was chosen or passed over."""
-        told = reasons_of(self.choice, self.metrics, self.rule, self.test_share)
+        told = reasons_of(self.choice, self.metrics, self.rule)
         return tuple(self.notes.get(k, reason) for k, reason in enumerate(told))
 
     @cached_property
@@ -131,7 +135,7 @@ class SearchResult:
         they are the ones to quote.
         """
         chosen = self._need_chosen()
-        honest = honest_differences(self.metrics, self.rule, self.test_share)
+        honest = honest_differences(self.metrics, self.rule)
         rows = []
         for axis, names in AXES.items():
             for name in names:
@@ -258,6 +262,7 @@ class SearchResult:
             "candidates": [_record(self, candidate) for candidate in self.tried],
             "cost_and_gain": _records(self.cost_and_gain) if has_choice else [],
             "confirmed": {who: dict(metrics) for who, metrics in self.confirmed.items()},
+            "stopping": self.stopping.to_dict(),
             "limits": list(self.limits),
         }
 

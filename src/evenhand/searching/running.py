@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from evenhand.inputs.encoding import Encoding
 from evenhand.inputs.fingerprints import fingerprint_plain
 from evenhand.searching.choosing import ChoiceRule
 from evenhand.searching.constraints import check_metric, parse_constraint
+from evenhand.searching.draws import Stopping, StopRule
 from evenhand.searching.metrics import DIRECTIONS
 from evenhand.searching.networks import NetworkFamily
 from evenhand.searching.people import EvaluationSettings, SearchPeople
@@ -66,6 +67,9 @@ def search(
     checkpoint: str | os.PathLike[str] | None = None,
     random_state: int = 0,
     progress: bool = False,
+    stop_gain: float | None = None,
+    stop_delta: float = StopRule.delta,
+    stop_floor: float | None = None,
 ) -> SearchResult:
     """Search for a model as useful as the unconstrained one whose reasoning is more alike between groups.
 
@@ -111,6 +115,14 @@ def search(
         Decides folds, draws and seeds.
     progress
         Whether to show progress.
+    stop_gain
+        Stop before all candidates are tried, once one further candidate gains at most this of `minimize` in
+        expectation. The bound on the gain is in the result either way, as `stopping`.
+    stop_delta
+        Probability that this bound is wrong at any moment of the search.
+    stop_floor
+        The best value of `minimize` that you take for possible; None for 0 (1 where more is better). A floor nearer to
+        what is found makes the bound tighter.
 
     Raises
     ------
@@ -146,14 +158,28 @@ def search(
     compared = people.compared_folds(settings, has_training_triples=uses_placebo)
     runs = _family(family, people, compared, settings, where)
     run = fingerprint_plain([__version__, people.digest, asdict(settings), family, where.type])
-    scored = _run_blocks(runs, candidates, BlockStore(checkpoint, run), settings, progress)
-    metrics, notes = _collated(scored, candidates, settings)
-    if all(k in notes for k in range(len(candidates))):
+    stop = StopRule(stop_gain, stop_delta, stop_floor)
+    test_share = 1 / (folds - 1)
+    is_plain = np.array([c.is_unconstrained for c in candidates])
+
+    def judged(scored: Sequence[Scored], n_tried: int) -> tuple[ChoiceRule, dict[str, np.ndarray], dict[int, str]]:
+        metrics, notes = _collated(scored, candidates[:n_tried], settings)
+        return ChoiceRule(constraints, minimize, is_plain[:n_tried], test_share), metrics, notes
+
+    def stopping(scored: Sequence[Scored], n_tried: int) -> Stopping:
+        rule, metrics, _ = judged(scored, n_tried)
+        return Stopping.of(stop, rule, metrics, len(candidates) - n_tried, is_whole_space=n_candidates is None)
+
+    scored, n_tried = _run_rounds(runs, candidates, BlockStore(checkpoint, run), settings, stop, stopping, progress)
+    tried = candidates[:n_tried]
+    rule, metrics, notes = judged(scored, n_tried)
+    if all(k in notes for k in range(n_tried)):
         raise InvalidInputError(f"No candidate could be trained: {next(iter(notes.values()))}.")
-    rule = ChoiceRule(constraints, minimize, np.array([c.is_unconstrained for c in candidates]))
     fit = _Fit(family, people, settings, str(where))
-    confirmed = _confirmed(rule, metrics, candidates, people, settings, fit)
-    return SearchResult(metrics, candidates, notes, rule, settings, family, people, confirmed, fit)
+    confirmed = _confirmed(rule, metrics, tried, people, settings, fit)
+    return SearchResult(
+        metrics, tried, notes, rule, settings, family, people, confirmed, fit, stopping(scored, n_tried)
+    )
 
 
 def _uses_placebo(candidate: Candidate) -> bool:
@@ -172,23 +198,37 @@ def _family(
     return NetworkFamily(people, people.encoder(settings.encoding), compared, settings, device)
 
 
-def _run_blocks(
-    runs: _Runs, candidates: Sequence[Candidate], store: BlockStore, settings: EvaluationSettings, is_shown: bool
-) -> list[Scored]:
-    """Results of every block: those kept, and those run now and kept."""
+def _run_rounds(
+    runs: _Runs,
+    candidates: Sequence[Candidate],
+    store: BlockStore,
+    settings: EvaluationSettings,
+    stop: StopRule,
+    stopping: Callable[[Sequence[Scored], int], Stopping],
+    is_shown: bool,
+) -> tuple[list[Scored], int]:
+    """Results of every block, those kept and those run now and kept, until the search may stop; candidates tried."""
     per_candidate = settings.folds * settings.seeds
     found: list[Scored] = []
+    n_tried, bound = 0, ""
     with shown_progress("models", len(candidates) * per_candidate, is_shown=is_shown) as advance:
-        for block in runs.blocks(candidates):
-            name = fingerprint_plain([candidate.key for candidate in block])
-            results = store.read(name)
-            if results is None:
-                results = runs.run(block)
-                store.write(name, results)
-            found += results
-            for row in results:
-                advance(f"auc {row.metrics.get('auc', float('nan')):.3f}")
-    return found
+        for candidates_of_round in stop.rounds(candidates):
+            for block in runs.blocks(candidates_of_round):
+                name = fingerprint_plain([candidate.key for candidate in block])
+                results = store.read(name)
+                if results is None:
+                    results = runs.run(block)
+                    store.write(name, results)
+                found += results
+                for row in results:
+                    advance(f"auc {row.metrics.get('auc', float('nan')):.3f}{bound}")
+            n_tried += len(candidates_of_round)
+            known = stopping(found, n_tried) if stop.gain is not None else None
+            if known is not None and known.bounds:
+                bound = f", a further candidate gains at most {known.bounds[-1].gain():.2g}"
+                if stop.is_reached(known):
+                    break
+    return found, n_tried
 
 
 def _collated(

@@ -118,7 +118,7 @@ def default_space(family: Family) -> dict[str, Sequence[Any]]:
 def candidates_of(
     family: Family, space: Space | None, n_candidates: int | None, random_state: int
 ) -> tuple[Candidate, ...]:
-    """The candidates of a search, the unconstrained ones first.
+    """The candidates of a search, the unconstrained ones first, the others in random order.
 
     Unconstrained candidates are always tried, with every value that the space gives to the other parameters: a model
     that is compared with an untuned one gains from tuning alone.
@@ -156,6 +156,8 @@ segments, cec_every 1'
     others = {name: options for name, options in values.items() if name not in plain}
     unconstrained = _drawn({**others, **_unused_of(family, plain)}, _MOST_PLAIN, rng)
     constrained = [p for p in _drawn(values, n_candidates, rng) if not _is_plain(family, p)]
+    # Those tried first are a random draw from all, on which the bound on further gains relies.
+    constrained = [constrained[k] for k in rng.permutation(len(constrained))]
     chosen: dict[str, Candidate] = {}
     for parameters in [*unconstrained, *constrained]:
         full = _canonical({**_DEFAULTS[family], **parameters})

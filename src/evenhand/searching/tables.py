@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from evenhand.report.tables import Column, Highlight, Kind, Record, Table, estimate
+from evenhand.searching.draws import FURTHER
 from evenhand.searching.metrics import DIRECTIONS
 from evenhand.searching.space import in_a_cell
 
-__all__ = ["METRIC_WORDS", "candidate_table", "capital", "gain_table", "kind_of", "workbook_tables"]
+__all__ = ["METRIC_WORDS", "candidate_table", "capital", "gain_table", "kind_of", "stopping_table", "workbook_tables"]
 
 METRIC_WORDS = {
     "auc": "AUC",
@@ -108,6 +109,17 @@ def fold_table(data: Mapping[str, Any]) -> Table:
     return Table("Folds", "Every metric in every fold, means over seeds.", columns, records)
 
 
+def stopping_table(stopping: Mapping[str, Any], words: str) -> Table:
+    """After how many draws how much was left to gain, at most."""
+    columns = (
+        Column("candidates drawn", "whole", "n_draws"),
+        Column(f"best {words}", "number", "best"),
+        Column("share of candidates that are better, at most", "share", "share_better"),
+        *(Column(f"gain of {'one' if n == 1 else n} further, at most", "number", f"gain_of_{n}") for n in FURTHER),
+    )
+    return Table("Left to gain", "What further candidates could gain", columns, tuple(stopping["bounds"]))
+
+
 def setting_table(data: Mapping[str, Any]) -> Table:
     """How the search was made."""
     people = data["people"]
@@ -132,7 +144,9 @@ def limit_table(data: Mapping[str, Any]) -> Table:
 
 
 def workbook_tables(data: Mapping[str, Any]) -> list[Table]:
-    """The sheets of the workbook: candidates with their reasons, cost and gain, every fold, settings and limits."""
+    """The sheets of the workbook: candidates, cost and gain, what is left, every fold, settings and limits."""
     gains = data["cost_and_gain"]
     cost_and_gain = [gain_table(gains)] if gains else []
-    return [candidate_table(data), *cost_and_gain, fold_table(data), setting_table(data), limit_table(data)]
+    stopping = data["stopping"]
+    left = [stopping_table(stopping, METRIC_WORDS[data["minimize"]])] if stopping["bounds"] else []
+    return [candidate_table(data), *cost_and_gain, *left, fold_table(data), setting_table(data), limit_table(data)]

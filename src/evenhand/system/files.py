@@ -2,17 +2,94 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import math
 import os
+import platform
+import re
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["json_ready", "write_atomically", "write_text"]
+__all__ = [
+    "PrivateFolder",
+    "Room",
+    "json_ready",
+    "remove_stale",
+    "temporary_path",
+    "write_atomically",
+    "write_text",
+]
+
+_TEMPORARY = re.compile(r"\..*\.(?P<machine>[0-9a-f]{8})-(?P<process>[0-9]+)-[0-9a-f]{8}(\.[^.]*)?")
+_STALE_SECONDS = 24 * 3600  # without a change, after which no one on a different machine still writes a file
+
+_SPARE = 1 << 28  # bytes that are left free for whatever else the system does
+
+
+class PrivateFolder:
+    """A folder that only this user can read, removed with the object, at the latest when Python ends.
+
+    Examples
+    --------
+    >>> folder = PrivateFolder()
+    >>> path = folder.path
+    >>> path.is_dir(), oct(path.stat().st_mode)[-3:]
+    (True, '700')
+    >>> del folder
+    >>> path.exists()
+    False
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="evenhand-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Room:
+    """What may be written to a folder without filling its disk.
+
+    Attributes
+    ----------
+    folder
+        Where.
+    n_bytes
+        How much, when it was asked.
+    """
+
+    folder: Path
+    n_bytes: int
+
+    @classmethod
+    def of(cls, folder: Path) -> Room:
+        """The room in a folder: what is free, less 256 MB."""
+        return cls(folder, max(shutil.disk_usage(folder).free - _SPARE, 0))
+
+    def check(self, needed: int) -> None:
+        """Refuse what is too large.
+
+        Raises
+        ------
+        OSError
+            If more bytes are needed than there is room for.
+        """
+        if needed > self.n_bytes:
+            raise OSError(
+                errno.ENOSPC,
+                f"it has {needed:,} bytes or more, and the disk of {str(self.folder)!r} has room for {self.n_bytes:,}",
+            )
 
 
 @contextmanager
@@ -30,13 +107,68 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.stem}.{secrets.token_hex(8)}{target.suffix}")
+    temporary = temporary_path(target)
     temporary.touch(exist_ok=False)  # with the permissions of any new file, unlike those of `tempfile`
     try:
         yield temporary
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def temporary_path(path: Path) -> Path:
+    """A hidden name beside `path` that nobody has and that says which process of which machine it belongs to."""
+    return path.with_name(f".{path.stem}.{_machine()}-{os.getpid()}-{secrets.token_hex(4)}{path.suffix}")
+
+
+def remove_stale(folders: Iterable[Path]) -> None:
+    """Remove temporary files whose process was killed; those of processes that run stay.
+
+    Whether a process of a different machine runs cannot be asked: its files go once nobody has written to them for a
+    day.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with write_atomically(folder / "score.txt") as temporary:
+    ...     remove_stale([folder])
+    ...     temporary.exists()
+    True
+    """
+    for folder in folders:
+        for path in folder.glob(".*"):
+            named = _TEMPORARY.fullmatch(path.name)
+            if named is None:
+                continue
+            with suppress(OSError):  # gone already, or not ours to remove
+                is_here = named["machine"] == _machine() and os.name == "posix"
+                if not _runs(int(named["process"])) if is_here else _is_old(path):
+                    path.unlink()
+
+
+@cache
+def _machine() -> str:
+    """Where process numbers have the same meaning: the machine, and on Linux the container."""
+    try:
+        space = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        space = 0
+    return hashlib.sha256(f"{platform.node()} {space}".encode()).hexdigest()[:8]
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):  # somebody else's; no number of a process
+        return True
+    return True
+
+
+def _is_old(path: Path) -> bool:
+    return time.time() - path.stat().st_mtime > _STALE_SECONDS
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:

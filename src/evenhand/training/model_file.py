@@ -11,7 +11,6 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from evenhand._version import __version__
@@ -19,6 +18,7 @@ from evenhand.exceptions import ModelFileError
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.system.files import write_atomically
 from evenhand.training.network import empty_network
+from evenhand.training.tensor_file import tensor_bytes
 
 __all__ = ["FILE_NAME", "read_model", "write_model"]
 
@@ -55,12 +55,12 @@ def write_model(path: str | os.PathLike[str], model: FittedClassifier) -> Path:
     target = Path(path)
     if target.suffix != ".safetensors":
         target = target / FILE_NAME
-    tensors = {name: value.contiguous() for name, value in model.network_.state_dict().items()}
+    tensors = dict(model.network_.state_dict())
     tensors |= {f"history.{name}": torch.from_numpy(values.copy()) for name, values in model.history_.items()}
     content = _content(model)
     header = {"format": _FORMAT, "version": str(_VERSION), "content": content, "sha256": _digest(tensors, content)}
     with write_atomically(target) as temporary:
-        temporary.write_bytes(save(tensors, header))
+        temporary.write_bytes(tensor_bytes(tensors, header))
     return target
 
 

@@ -41,8 +41,8 @@ class TrainingSettings:
     n_steps, method
         How attributions are integrated in the CEC term. ``method="midpoint", n_steps=32`` is the paper's.
     cec_every
-        The CEC term is computed on every so many-th batch, and weighs that many times as much there. It needs four
-        times the arithmetic of the rest of a step; its gradient stays unbiased.
+        The CEC term is computed in one of this many batches, and weighs that many times as much there: faster, noisier;
+        its gradient stays unbiased.
     patience
         Stop a member after this many epochs without improvement of `monitor` on validation data, and give it the
         weights of its best epoch; None trains all epochs and keeps the last.

@@ -23,7 +23,7 @@ def main(source, out, *flags):
         out=out,
         batch_rows=200,
         resume="resume" in flags,
-        **({"engine": "spark", "scheduler": "local[2]"} if "spark" in flags else {}),
+        engine=next((name for name in ("processes", "spark") if name in flags), "local"),
     )
 
 

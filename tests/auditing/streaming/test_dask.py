@@ -165,7 +165,7 @@ def test_a_batch_that_is_refused_on_a_worker_is_refused_here(tmp_path, model, pe
 
 
 def test_no_scheduler_at_the_address(tmp_path, model, people, streamed, monkeypatch):
-    monkeypatch.setattr(engines, "_CONNECT_SECONDS", "1s")
+    monkeypatch.setattr("evenhand.auditing.streaming.engines.dask._CONNECT_SECONDS", "1s")
     with pytest.raises(InvalidInputError, match=r"No Dask scheduler answers at 'tcp://127\.0\.0\.1:1'"):
         streamed(model, people, tmp_path, engine="dask", scheduler="tcp://127.0.0.1:1")
 

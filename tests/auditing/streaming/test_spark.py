@@ -12,9 +12,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +27,9 @@ import psutil
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from evenhand.auditing.streaming import audit_stream, spark_engine, spark_tables, stream
+from evenhand.auditing.streaming import audit_stream, spark_tables
+from evenhand.auditing.streaming.engines.spark_tasks import Landmarks
+from evenhand.auditing.streaming.engines.work import BatchWork
 from evenhand.exceptions import DataFileError, InvalidInputError, StreamError
 
 FINANCIAL = ["f0", "f1", "f2"]
@@ -49,16 +53,22 @@ def port():
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory, port):
+def home():
+    """A private folder for Spark, which no different run of the tests removes."""
+    with tempfile.TemporaryDirectory(prefix="evenhand-spark-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def spark(home, port):
     """A cluster of two executors that also serves Spark Connect."""
     if shutil.which("java") is None:
         pytest.skip("Java is not installed; install a runtime of Java 17")
     pyspark = pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
     from pyspark.sql import SparkSession
 
-    home = tmp_path_factory.mktemp("spark")  # executors write their logs to a folder of it
     for path in Path(pyspark.__file__).parent.iterdir():
-        (home / path.name).symlink_to(path)
+        (home / path.name).symlink_to(path)  # executors write their logs to a folder beside
     with pytest.MonkeyPatch.context() as patched:
         for name, value in {"HOME": str(home), "LOCAL_IP": "127.0.0.1"}.items():
             patched.setenv(f"SPARK_{name}", value)
@@ -69,6 +79,7 @@ def spark(tmp_path_factory, port):
             "ui.enabled": "false",
             "log.level": "OFF",
             "ui.showConsoleProgress": "false",
+            "local.dir": str(home / "scratch"),
             "sql.shuffle.partitions": "2",
             "sql.warehouse.dir": str(home / "tables"),
             "plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
@@ -85,8 +96,8 @@ def spark(tmp_path_factory, port):
 @pytest.fixture
 def unseen(monkeypatch):
     """Executors that find a different file under the path they are given, as on a machine with files of its own."""
-    look = spark_engine.looking_for
-    monkeypatch.setattr(spark_engine, "looking_for", lambda token, content, files: look(token, "another", files))
+    found = Landmarks.of
+    monkeypatch.setattr(Landmarks, "of", lambda work, token: replace(found(work, token), content="different"))
 
 
 def _same(first, second):
@@ -115,7 +126,7 @@ def test_executors_find_what_threads_find_to_the_last_bit(places, people, networ
     local = streamed(model, people, Path("threads"))
     with monkeypatch.context() as patched:
         for name in ("rows", "keep"):
-            patched.setattr(spark_engine.BatchWork, name, None)
+            patched.setattr(BatchWork, name, None)
         found = streamed(model, people, Path("spark"), engine="spark")
     _same(found, local)
     _only_files_of_an_audit(places[0])
@@ -186,26 +197,16 @@ def test_a_batch_that_is_refused_by_an_executor_is_refused_here(tmp_path, model,
 
 
 @pytest.mark.usefixtures("spark")
-def test_an_interrupted_audit_begins_no_further_batch_and_goes_on_where_it_was(
-    places, model, applicants, streamed, monkeypatch
-):
-    table, settings = applicants(3000), {"batch_rows": 100}
-
-    def interrupt():
-        raise KeyboardInterrupt
-
-    def run(work, batches, _advance, session):
-        spark_engine.run_on_spark(work, batches, interrupt, session)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(stream, "run_on_spark", run)
-        patched.setattr(spark_engine, "_POLL_SECONDS", 0.01)
-        with pytest.raises(KeyboardInterrupt):
-            streamed(model, table, places[0], engine="spark", **settings)
-    n_finished = len(list((places[0] / "audit" / "batches").glob("??????.npz")))
-    assert 0 < n_finished < 30
-    found = streamed(model, table, places[0], engine="spark", resume=True, **settings)
-    _same(found, streamed(model, table, places[1], **settings))
+def test_batches_that_are_missing_are_audited_and_no_others(places, model, people, streamed):
+    whole = streamed(model, people, places[1])
+    shutil.copytree(places[1] / "audit", places[0] / "audit")
+    batches = places[0] / "audit" / "batches"
+    for number in (2, 5):
+        (batches / f"00000{number}.npz").unlink()
+    before = (batches / "000001.npz").stat().st_mtime_ns
+    _same(streamed(model, people, places[0], engine="spark", resume=True), whole)
+    assert (batches / "000001.npz").stat().st_mtime_ns == before
+    assert json.loads((places[0] / "audit" / "engine.json").read_text()) == {"batches": 2, "engine": "Spark"}
 
 
 def _table(spark, folder, table):
@@ -222,7 +223,6 @@ def test_a_table_of_spark_is_numbered_by_ids_and_audited_as_files_are(tmp_path, 
     found = audit_stream(model, frame, out=tmp_path / "spark", engine="spark", **settings)
     _same(found, audit_stream(model, tmp_path / "spark" / "rows", out=tmp_path / "threads", **settings))
     written = pd.read_parquet(tmp_path / "spark" / "rows")
-    assert "further" not in written
     pd.testing.assert_frame_equal(written[FEATURES], people[FEATURES])
     assert found.pairs["person_id"].equals(people["number"].iloc[found.pairs["person"]].reset_index(drop=True))
 
@@ -236,8 +236,8 @@ def test_an_audit_of_a_table_goes_on_with_the_rows_it_was_begun_with(tmp_path, s
     assert repr(resumed) == repr(whole)
     with pytest.raises(InvalidInputError, match=r"`out` already holds an audit.*; pass `resume=True`"):
         audit_stream(model, frame, **arguments)
-    with pytest.raises(InvalidInputError, match=r"`out` already holds an audit, .*, of different rows or columns"):
-        audit_stream(model, frame, resume=True, by=["branch"], **arguments)
+    with pytest.raises(InvalidInputError, match=r"`out` already holds an audit, .*, of a table with different columns or ids"):
+        audit_stream(model, frame, resume=True, ids="branch", **arguments)
 
 
 def test_a_folder_that_is_not_that_of_the_executors_is_told(tmp_path, spark, model, people, monkeypatch):
@@ -247,11 +247,16 @@ def test_a_folder_that_is_not_that_of_the_executors_is_told(tmp_path, spark, mod
         audit_stream(model, _table(spark, tmp_path, people), out=tmp_path / "audit", engine="spark", **ROLES)
 
 
-def test_tables_and_folders_that_spark_does_not_find(tmp_path, spark, model, people):
+@pytest.mark.usefixtures("spark")
+def test_a_table_that_spark_does_not_find(tmp_path, model):
     with pytest.raises(DataFileError, match=r"There is no file and no Spark table 'lending\.loans' \(\[TABLE_OR_VIEW"):
         audit_stream(model, "lending.loans", out=tmp_path / "audit", engine="spark", **ROLES)
-    with pytest.raises(InvalidInputError, match='A Spark DataFrame is audited by Spark: pass `engine="spark"`, too'):
-        audit_stream(model, _table(spark, tmp_path, people), out=tmp_path / "audit", **ROLES)
+
+
+def test_an_engine_of_this_machine_reads_a_table_of_spark_as_arrow(tmp_path, spark, model, people):
+    frame = _table(spark, tmp_path, people)
+    found = audit_stream(model, frame, out=tmp_path / "audit", evidence=False, **ROLES)
+    assert found.provenance.n_people == len(people)
 
 
 def _wait_for_a_batch(process, folder):

@@ -10,6 +10,7 @@ from evenhand.exceptions import DataFileError
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.tables import read_table
 from evenhand.inputs.tables.csv_files import CsvFile
+from evenhand.inputs.tables.data_files import LocalFile
 from evenhand.inputs.tables.typed_columns import MISSING_WORDS
 
 
@@ -199,7 +200,7 @@ def test_a_cell_far_down_decides_the_type_as_one_at_the_top_does(path, read, las
 
 def test_a_file_that_is_read_again_gives_the_same_rows_and_notes(path):
     path.write_text("Loans of 2024,\nincome,sex\n1,f\n,\n2,m\n")
-    file = CsvFile(path, ReadOptions())
+    file = CsvFile(LocalFile.at(path), ReadOptions())
     first = pa.concat_tables(file.pieces(["sex", "income"]))
     notes = file.notes
     again = pa.concat_tables(file.pieces(["income"]))

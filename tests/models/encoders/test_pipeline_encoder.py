@@ -1,5 +1,7 @@
 """Pipelines: which column each encoded input comes from, and attributions back to the columns."""
 
+from inspect import signature
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -32,6 +34,11 @@ from evenhand.models.encoders.column_sources import column_sources, part_that_mi
 from evenhand.models.encoders.pipeline_encoder import PipelineEncoder, dense, pipeline_encoder
 from evenhand.models.protocol import EncodesTables
 
+# scikit-learn 1.7 asks for a choice that earlier versions do not know.
+QUIET = (
+    {"quantile_method": "averaged_inverted_cdf"} if "quantile_method" in signature(KBinsDiscretizer).parameters else {}
+)
+
 
 def preprocessing():
     numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
@@ -43,7 +50,7 @@ TRANSFORMERS = {
     "imputer": SimpleImputer(),
     "indicator": SimpleImputer(add_indicator=True),
     "missing": make_union(SimpleImputer(), MissingIndicator()),
-    "bins": make_pipeline(SimpleImputer(), KBinsDiscretizer(4, quantile_method="averaged_inverted_cdf")),
+    "bins": make_pipeline(SimpleImputer(), KBinsDiscretizer(4, **QUIET)),
     "codes": make_pipeline(SimpleImputer(), KBinsDiscretizer(3, encode="ordinal", strategy="uniform")),
     "splines": make_pipeline(SimpleImputer(), SplineTransformer(4)),
     "ufunc": FunctionTransformer(np.exp),
@@ -181,7 +188,7 @@ def test_a_pipeline_is_audited_by_the_tables_columns(classifier, attribution, mi
 
 def test_a_scorecard_of_bins_is_exact_and_additive(numbers):
     X, y, group = numbers
-    bins = KBinsDiscretizer(5, quantile_method="averaged_inverted_cdf")
+    bins = KBinsDiscretizer(5, **QUIET)
     model = make_pipeline(bins, LogisticRegression()).fit(X, y)
     result = eh.audit(model, X, y, sensitive_features=group, financial_features=["income"])
     assert result.settings["attribution"] == "linear"

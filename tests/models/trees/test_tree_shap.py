@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from evenhand.attribution.sampled import Mixtures
 from evenhand.exceptions import InvalidInputError, MissingExtraError
-from evenhand.models.trees import Tree, TreeEnsemble, contributions
-from evenhand.models.trees.tree_shap import leaf_weights
+from evenhand.models.trees import Tree, TreeEnsemble, contributions, grouped, tree_shap
+from evenhand.models.trees.coded_trees import order_shares
+from evenhand.models.trees.grouped import NumberedRows
 
 TOLERANCE = 1e-9
 
@@ -115,13 +116,23 @@ def test_margin_is_the_base_plus_the_leaves_reached(seed, n_features, depth, n_t
     np.testing.assert_allclose(ensemble_of(trees, n_features).margin(z), expected, atol=TOLERANCE)
 
 
+def both_ways(ensemble, z, w, b):
+    """Contributions of people who go down the trees together, and one by one."""
+    yield contributions(ensemble, z, w, b)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree_shap, "GROUPED_NODES", 0)
+        assert not tree_shap.is_grouped(ensemble)
+        yield contributions(ensemble, z, w, b)
+
+
 @cases
 def test_contributions_of_a_row_in_its_own_context_are_its_shapley_values(seed, n_features, depth, n_trees):
     trees, z, _, b = random_case(seed, n_features, depth, n_trees)
     expected = [
         brute_force(lambda x: sum(plain_value(t, x) for t in trees), *rows) for rows in zip(z, z, b, strict=True)
     ]
-    np.testing.assert_allclose(contributions(ensemble_of(trees, n_features), z, z, b), expected, atol=TOLERANCE)
+    for found in both_ways(ensemble_of(trees, n_features), z, z, b):
+        np.testing.assert_allclose(found, expected, atol=TOLERANCE)
 
 
 @cases
@@ -130,7 +141,8 @@ def test_contributions_in_the_context_of_another_row_follow_the_definition(seed,
     expected = [
         brute_force(lambda x: sum(plain_value(t, x) for t in trees), *rows) for rows in zip(z, w, b, strict=True)
     ]
-    np.testing.assert_allclose(contributions(ensemble_of(trees, n_features), z, w, b), expected, atol=TOLERANCE)
+    for found in both_ways(ensemble_of(trees, n_features), z, w, b):
+        np.testing.assert_allclose(found, expected, atol=TOLERANCE)
 
 
 @cases
@@ -142,15 +154,45 @@ def test_contributions_sum_to_the_margin_less_the_one_of_the_baseline(seed, n_fe
 
 
 @cases
-def test_both_kernels_agree_where_inputs_are_their_own_context(seed, n_features, depth, n_trees):
-    from evenhand.models.trees import kernel
+def test_people_in_groups_and_alone_get_the_same(seed, n_features, depth, n_trees):
+    trees, z, w, b = random_case(seed, n_features, depth, n_trees, n=40)
+    together, alone = both_ways(ensemble_of(trees, n_features), z, w, b[np.arange(40) % 3])
+    np.testing.assert_allclose(together, alone, atol=TOLERANCE)
 
-    trees, z, _, b = random_case(seed, n_features, depth, n_trees, n=20)
+
+@cases
+def test_one_step_in_every_context_is_what_it_is_among_others(seed, n_features, depth, n_trees):
+    trees, z, w, b = random_case(seed, n_features, depth, n_trees, n=20)
     ensemble = ensemble_of(trees, n_features)
-    weights = leaf_weights(min(ensemble.max_depth, n_features))
-    out = np.zeros_like(z)
-    kernel.add_input_contributions(ensemble.nodes, ensemble.in_set, ensemble.roots, weights, z, z, b, out)
-    np.testing.assert_allclose(contributions(ensemble, z, z, b), out, atol=TOLERANCE)
+    step, base = np.tile(z[0], (20, 1)), np.tile(b[0], (20, 1))
+    alone = contributions(ensemble, step, w, base)  # one input for all, of which less has to be walked
+    among_others = contributions(ensemble, np.vstack([step, z]), np.vstack([w, w]), np.vstack([base, base]))
+    np.testing.assert_array_equal(alone, among_others[:20])
+
+
+@cases
+def test_inputs_in_their_own_context_have_their_shapley_values_to_the_last_digit(seed, n_features, depth, n_trees):
+    trees, z, w, b = random_case(seed, n_features, depth, n_trees, n=20)
+    ensemble = ensemble_of(trees, n_features)
+    crossed = contributions(ensemble, np.vstack([z, z]), np.vstack([z, w]), np.vstack([b, b]))
+    np.testing.assert_array_equal(crossed[:20], contributions(ensemble, z, z, b))
+
+
+@cases
+def test_margins_in_groups_are_those_of_single_walks_to_the_last_digit(seed, n_features, depth, n_trees):
+    trees, z, _, _ = random_case(seed, n_features, depth, n_trees, n=20)
+    ensemble = ensemble_of(trees, n_features)
+    np.testing.assert_array_equal(tree_shap.distinct_margins(ensemble, z), ensemble.margin(z))
+
+
+@pytest.mark.parametrize("grouped_nodes", [0, 255])
+def test_rows_by_number_are_those_rows(rng, monkeypatch, grouped_nodes):
+    monkeypatch.setattr(tree_shap, "GROUPED_NODES", grouped_nodes)
+    ensemble = ensemble_of([random_tree(rng, 4, 5) for _ in range(3)], 4)
+    rows = rng.choice([-1.0, 0.0, 1.0, 2.0, np.nan], size=(30, 4))
+    z, w, b = rng.integers(0, 30, size=(3, 200))
+    numbered = tree_shap.numbered_contributions(ensemble, *(NumberedRows(rows, each) for each in (z, w, b)))
+    np.testing.assert_array_equal(numbered, contributions(ensemble, rows[z], rows[w], rows[b]))
 
 
 def test_a_deep_tree_of_many_features_is_complete(rng):
@@ -169,13 +211,15 @@ def test_a_deep_tree_of_many_features_is_complete(rng):
     np.testing.assert_allclose(total, ensemble.margin(z) - ensemble.margin(b), atol=TOLERANCE)
 
 
-def test_threads_and_blocks_change_nothing(rng):
+def test_threads_and_blocks_change_nothing(rng, monkeypatch):
     trees = [random_tree(rng, 4, 5) for _ in range(5)]
     ensemble = ensemble_of(trees, 4)
     z, w, b = rng.integers(-1, 4, size=(3, 700, 4)).astype(float)
-    one, two = (contributions(ensemble, z, w, b, n_threads=n) for n in (1, 2))
-    np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(one[650:], contributions(ensemble, z[650:], w[650:], b[650:]))
+    monkeypatch.setattr(grouped, "GROUP", 16)
+    for context in (z, w):
+        one, three = (contributions(ensemble, z, context, b, n_threads=n) for n in (1, 3))
+        np.testing.assert_array_equal(one, three)
+        np.testing.assert_array_equal(one[650:], contributions(ensemble, z[650:], context[650:], b[650:]))
     np.testing.assert_array_equal(ensemble.margin(z, n_threads=1), ensemble.margin(z, n_threads=2))
 
 
@@ -256,11 +300,12 @@ def test_code_without_a_place_on_disk_is_compiled_all_the_same():
 
 
 def test_weights_are_shares_of_orders():
-    weights = leaf_weights(40)
+    shares = order_shares(40)
     u, v = np.meshgrid(np.arange(41), np.arange(41), indexing="ij")
     from scipy.special import beta
 
-    np.testing.assert_allclose(weights, beta(u + 1, v + 1), rtol=1e-12)
+    np.testing.assert_allclose(shares[1:], beta(u + 1, v + 1), rtol=1e-12)
+    assert not shares[0].any()
 
 
 @pytest.mark.integration

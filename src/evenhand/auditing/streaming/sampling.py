@@ -135,12 +135,12 @@ def _check_cells(cells: dict[tuple[int, str], _Lowest], source: Source, columns:
     groups, labels = sorted({group for _, group in cells}), sorted({label for label, _ in cells})
     if len(groups) < 2:
         raise InvalidInputError(
-            f"{str(source.path)!r} holds only the group{'s' if not groups else ''} {groups}; at least two groups are "
+            f"{source.name!r} holds only the group{'s' if not groups else ''} {groups}; at least two groups are "
             "needed to compare."
         )
     if labels == [0] and columns.positive_label is not None:
         raise InvalidInputError(
-            f"--positive-label {columns.positive_label!r} does not occur in the label of {str(source.path)!r}."
+            f"--positive-label {columns.positive_label!r} does not occur in the label of {source.name!r}."
         )
     if len(labels) < 2:
-        raise InvalidInputError(f"{str(source.path)!r} holds only the label {labels[0]}; both 0 and 1 are needed.")
+        raise InvalidInputError(f"{source.name!r} holds only the label {labels[0]}; both 0 and 1 are needed.")

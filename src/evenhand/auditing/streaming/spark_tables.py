@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from evenhand.auditing.options import StreamOptions
+from evenhand.auditing.streaming.engines.spark_sessions import is_spark_frame, reason, spark_session
 from evenhand.auditing.streaming.manifest import is_begun
-from evenhand.auditing.streaming.spark_sessions import is_spark_frame, reason
+from evenhand.auditing.streaming.source import rows_in_batch
 from evenhand.auditing.streaming.store import Store
-from evenhand.exceptions import DataFileError, InvalidInputError, InvalidTypeError, StreamError
-from evenhand.inputs.roles import Columns
+from evenhand.exceptions import DataFileError, InvalidInputError, StreamError
 from evenhand.inputs.tables.arrow_files import ParquetFiles
+from evenhand.inputs.tables.data_files import LocalFile
+from evenhand.inputs.tables.files import is_near
 from evenhand.system.optional import optional_module
 
-__all__ = ["ROWS", "spark_frame", "written_rows"]
+__all__ = ["ROWS", "at_rest"]
 
 ROWS = "rows"
 """Folder of the rows of a Spark table, within that of the audit."""
@@ -24,32 +28,51 @@ ROWS = "rows"
 _NOTE = "rows.json"
 
 
-def spark_frame(source: Any, session: Any) -> Any:  # noqa: ANN401
-    """The Spark DataFrame that a source is or names; None where it is files.
+def at_rest(
+    source: Any,  # noqa: ANN401 - whatever `audit_stream` takes
+    how: StreamOptions,
+    store: Store,
+    ids: str | None,
+) -> Any:  # noqa: ANN401
+    """A Spark table as files that Spark has written to the folder of the audit; any other source as it is.
 
-    Parameters
-    ----------
-    source
-        A DataFrame, a path, or the name of a table.
-    session
-        The Spark session; None for an engine that is not Spark.
+    They are written once. An audit that goes on is of the rows that it was begun with. Rows are in the order of the
+    ids, if there are any, else in the order in which Spark gives them.
 
     Raises
     ------
-    InvalidInputError
-        If a DataFrame comes without Spark.
     DataFileError
-        If there is neither a file nor a table of the name.
+        If there is neither a file nor a table of the name, or the table has no rows.
+    InvalidInputError
+        If the folder holds an audit of different columns.
+    StreamError
+        If Spark cannot write, or the folder is not the same one for Spark and for this process.
     """
-    if is_spark_frame(source):
-        if session is None:
-            raise InvalidInputError('A Spark DataFrame is audited by Spark: pass `engine="spark"`, too.')
+    frame = _frame(source, how.scheduler) if how.engine == "spark" else None
+    if frame is None:
         return source
-    if not isinstance(source, (str, os.PathLike)):
-        kinds = "the path of a file or folder, or a Spark DataFrame"
-        raise InvalidTypeError(f"`source` must be {kinds}, got {type(source).__name__}; `evenhand.audit` takes tables.")
-    if session is None or "://" in os.fspath(source) or Path(source).exists():
+    folder = store.folder.absolute() / ROWS
+    asked = {"columns": [list(column) for column in frame.dtypes], "ids": ids}
+    if not is_begun(store):
+        n_rows = _write(frame, ids, folder, rows_in_batch(sys.maxsize, how.batch_rows))
+        _check_written(n_rows, folder)
+        store.write_json(_NOTE, asked)
+    elif store.read_json(_NOTE) != asked:
+        raise InvalidInputError(
+            f"`out` already holds an audit, {str(store.folder)!r}, of a table with different columns or ids; name a "
+            "different folder."
+        )
+    return ParquetFiles.at(LocalFile.at(folder))
+
+
+def _frame(source: Any, scheduler: str | None) -> Any:  # noqa: ANN401
+    """The Spark DataFrame that a source is or names; None where it is something else."""
+    if is_spark_frame(source):
+        return source
+    is_name = isinstance(source, (str, os.PathLike)) and is_near(source) and not Path(source).exists()
+    if not is_name:
         return None
+    session = spark_session(scheduler)
     try:
         frame = session.table(os.fspath(source))
         frame.schema  # noqa: B018 - asks the server, which is told nothing before
@@ -58,30 +81,8 @@ def spark_frame(source: Any, session: Any) -> Any:  # noqa: ANN401
     return frame
 
 
-def written_rows(frame: Any, columns: Columns, store: Store, batch_rows: int) -> ParquetFiles:  # noqa: ANN401
-    """The columns that an audit needs of a Spark table, written by Spark to the folder of the audit.
-
-    They are written once. An audit that goes on is of the rows that it was begun with. Rows are in the order of the
-    ids, if there are any, else in the order in which Spark gives them.
-
-    Raises
-    ------
-    InvalidInputError
-        If the folder holds an audit of different columns.
-    StreamError
-        If Spark cannot write, or the folder is not the same one for Spark and for this process.
-    """
-    asked = {"columns": columns.needed, "ids": columns.ids}
-    folder = store.folder.absolute() / ROWS
-    if is_begun(store):
-        note = store.read_json(_NOTE)
-        if note is None or {name: note[name] for name in asked} != asked:
-            raise InvalidInputError(
-                f"`out` already holds an audit, {str(store.folder)!r}, of different rows or columns; name another "
-                "folder."
-            )
-        return ParquetFiles.at(folder)
-    n_rows = _write(frame, columns, folder, batch_rows)
+def _check_written(n_rows: int, folder: Path) -> None:
+    """Refuse rows that are not there for this process, and a table that has none."""
     n_seen = sum(pq.read_metadata(file).num_rows for file in folder.rglob("*.parquet"))
     if n_seen != n_rows:
         raise StreamError(
@@ -91,21 +92,17 @@ def written_rows(frame: Any, columns: Columns, store: Store, batch_rows: int) ->
         )
     if not n_rows:
         raise DataFileError("The Spark table has no rows.")
-    store.write_json(_NOTE, {**asked, "n_rows": n_rows})
-    return ParquetFiles.at(folder)
 
 
-def _write(frame: Any, columns: Columns, folder: Path, batch_rows: int) -> int:  # noqa: ANN401
-    """Write columns of a table, and return the number of rows as Spark counts them."""
+def _write(frame: Any, ids: str | None, folder: Path, rows_in_file: int) -> int:  # noqa: ANN401
+    """Write a table, and return the number of rows as Spark counts them."""
     sql = optional_module("pyspark.sql", "`engine='spark'`", "PySpark", "spark")
     functions = optional_module("pyspark.sql.functions", "`engine='spark'`", "PySpark", "spark")
     counted = sql.Observation()
-    rows = frame.select([functions.col(_quoted(name)) for name in columns.needed])
-    if columns.ids is not None:
-        rows = rows.orderBy(functions.col(_quoted(columns.ids)))
+    rows = frame if ids is None else frame.orderBy(functions.col(_quoted(ids)))
     rows = rows.observe(counted, functions.count(functions.lit(1)).alias("n"))
     try:
-        rows.write.mode("overwrite").option("maxRecordsPerFile", batch_rows).parquet(_address(folder))
+        rows.write.mode("overwrite").option("maxRecordsPerFile", rows_in_file).parquet(_address(folder))
         return int(counted.get["n"])
     except Exception as error:  # of PySpark, Java and gRPC alike
         raise StreamError(f"Spark could not write the rows to {str(folder)!r} ({reason(error)}).") from error

@@ -20,7 +20,7 @@ from evenhand.auditing.finished import BatchOutput, BatchRecord, PairNulls
 from evenhand.auditing.streaming import codec
 from evenhand.auditing.streaming.triple_files import RowFile, Slice, by_smallest_row, encode_index, encode_triples
 from evenhand.exceptions import InvalidInputError, StreamError
-from evenhand.system.files import write_atomically
+from evenhand.system.files import remove_stale, write_atomically
 
 __all__ = ["BatchFiles", "Store", "encode_batch", "writing"]
 
@@ -127,6 +127,27 @@ class Store:
 
     folder: Path
 
+    @classmethod
+    def prepared(cls, folder: Path) -> Store:
+        """A folder that can be written, without what killed processes left half-written in it.
+
+        Raises
+        ------
+        InvalidInputError
+            If it is a file, or nothing can be written in it.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with write_atomically(folder / ".writable") as temporary:
+                temporary.write_text("", encoding="utf-8")
+            (folder / ".writable").unlink()
+            remove_stale([folder, *(path for path in folder.iterdir() if path.is_dir())])
+        except OSError as error:
+            raise InvalidInputError(
+                f"`out` must be a folder that can be written, got {str(folder)!r}: {error.strerror or error}."
+            ) from error
+        return cls(folder)
+
     def _file(self, number: int, ending: str) -> Path:
         return self.folder / _name(number, ending)
 
@@ -232,21 +253,3 @@ class Store:
         except ValueError as error:
             raise StreamError(f"{str(path)!r} is damaged ({error}); begin again in another folder.") from error
         return found
-
-    def check_writable(self) -> None:
-        """Refuse a folder that cannot be written.
-
-        Raises
-        ------
-        InvalidInputError
-            If it is a file, or nothing can be written in it.
-        """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with write_atomically(self.folder / ".writable") as temporary:
-                temporary.write_text("", encoding="utf-8")
-            (self.folder / ".writable").unlink()
-        except OSError as error:
-            raise InvalidInputError(
-                f"`out` must be a folder that can be written, got {str(self.folder)!r}: {error.strerror or error}."
-            ) from error

@@ -59,7 +59,7 @@ class StoredPairs:
             none = np.zeros((0, self.reference.settings.n_reasons), dtype=np.int64)
             return ExplainedPairs(match_values, match_values, nothing, nothing, none, none)
         rows = np.unique(pairs["person"].to_numpy(dtype=np.int64))
-        where, names = repr(str(self.people.path)), self.reference.pool.groups.names
+        where, names = repr(self.people.name), self.reference.pool.groups.names
         found_rows = self.columns.rows_of(read_rows(self.people, rows, self.columns.needed), where)
         people = people_of(found_rows, self.reference.model, names, where)
         found = audit_batch(replace(self.reference, evidence=None), people, {})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
 from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.direction import check_direction, notes_on_label
+from evenhand.auditing.estimating import RunSize, announce_run
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
@@ -31,32 +32,31 @@ from evenhand.auditing.people import (
 )
 from evenhand.auditing.reference import AuditReference, audited_model, settled_options
 from evenhand.auditing.result import AuditResult
-from evenhand.auditing.sampling_progress import announce_sampling
 from evenhand.auditing.scales import notes_on_scales
 from evenhand.auditing.streaming.batch_audit import BatchContext
-from evenhand.auditing.streaming.engines import BatchWork, run_on_dask, run_on_threads
 from evenhand.auditing.streaming.manifest import check_resumable, model_probe
+from evenhand.auditing.streaming.reference_table import reference_table
+from evenhand.auditing.streaming.running import n_workers, run_batches
 from evenhand.auditing.streaming.sampling import hash_limit, lowest_rows, read_rows, sample_reference
-from evenhand.auditing.streaming.source import Source, fingerprint, open_source
-from evenhand.auditing.streaming.spark_engine import remove_spark_files, run_on_spark
-from evenhand.auditing.streaming.spark_sessions import is_spark_frame, spark_session
-from evenhand.auditing.streaming.spark_tables import spark_frame, written_rows
+from evenhand.auditing.streaming.source import Source, open_source, rows_in_batch
+from evenhand.auditing.streaming.spark_tables import at_rest
 from evenhand.auditing.streaming.store import Store, writing
 from evenhand.auditing.streaming.stored_batches import StoredBatches
 from evenhand.auditing.streaming.stored_pairs import StoredPairs, save_sample
-from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError
+from evenhand.exceptions import InvalidInputError, InvalidTypeError, StreamError
 from evenhand.inputs.checking.unfit import CHECKED_ROWS, unasked, without_unfit
 from evenhand.inputs.fingerprints import fingerprint_plain, fingerprint_table
 from evenhand.inputs.group_names import check_group_names
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.roles import Columns
 from evenhand.inputs.tables import open_table, typed
+from evenhand.inputs.tables.addresses import shown
 from evenhand.inputs.validation import check_columns
 from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.input_columns import input_columns
 from evenhand.system.memory import return_freed_memory
 from evenhand.system.progress import progress as shown_progress
-from evenhand.system.threads import n_cores, one_blas_thread, one_torch_thread
+from evenhand.system.threads import one_blas_thread, one_torch_thread
 
 __all__ = ["audit_stream"]
 
@@ -67,17 +67,17 @@ _MOST_KNOWN_VALUES = 20_000_000  # attributions of the reference kept in memory:
 
 def audit_stream(
     model: Any,  # noqa: ANN401 - any model that `evenhand.audit` takes
-    source: str | os.PathLike[str] | Any,  # noqa: ANN401 - files, or a DataFrame of Spark
+    source: Any,  # noqa: ANN401 - a path, an address, or anything that gives Arrow data
     *,
     label: str,
     group: str | Sequence[str],
     financial_features: Sequence[str],
     out: str | os.PathLike[str],
-    reference: str | os.PathLike[str] | Any = None,  # noqa: ANN401 - a path or any table
+    reference: Any = None,  # noqa: ANN401 - as `source`
     reference_people: int = StreamOptions.reference_people,
-    batch_rows: int = StreamOptions.batch_rows,
+    batch_rows: int | None = StreamOptions.batch_rows,
     resume: bool = StreamOptions.resume,
-    engine: Engine = StreamOptions.engine,
+    engine: Engine | Executor = StreamOptions.engine,
     scheduler: str | None = StreamOptions.scheduler,
     n_jobs: int | None = StreamOptions.n_jobs,
     device: str | None = StreamOptions.device,
@@ -117,9 +117,9 @@ def audit_stream(
     model
         As in `evenhand.audit`.
     source
-        A file of any kind that `evenhand.read_table` takes, or a folder of Parquet files. The order of the rows numbers
-        people. With ``engine="spark"`` also a DataFrame of Spark, or the name of a table, whose rows are first written
-        to `out`.
+        A file, folder, address or table of any kind that `evenhand.read_table` takes. The order of the rows numbers
+        people. What is not Parquet is written down as Parquet in `out` once. With ``engine="spark"`` also the name of a
+        Spark table, or a DataFrame, whose rows Spark writes to ``out/rows`` in the order of `ids`.
     label, group
         Columns of the outcome, and of the protected attribute; several are intersected.
     financial_features
@@ -132,16 +132,21 @@ def audit_stream(
     reference_people
         How many are drawn; all, where the source has no more. Of every label and group at least 500 are.
     batch_rows
-        Most people in a batch: more need more memory.
+        Most people in a batch: more need more memory. By default a 128th of everyone, but at least 5,000 and at most
+        25,000.
     resume
         Go on with what is in `out`. The source, the model and the settings must be the same.
     engine
-        ``"local"``, or ``"dask"`` or ``"spark"`` for several processes or machines.
+        Who audits the batches: ``"local"`` for threads of this process, or for processes of this machine once a first
+        batch shows that they are faster; ``"threads"`` or ``"processes"`` for one of them; ``"dask"`` or ``"spark"``
+        for a cluster; or any `concurrent.futures.Executor`, whose workers must see `source` and `out` under the same
+        paths and which is left running. The result is the same to the last bit.
     scheduler
         Address of a Dask scheduler; None for processes on this machine. Of Spark, where a session is started if none is
         active: ``"sc://host:15002"`` for a Spark Connect server, or a master such as ``"local[4]"``.
     n_jobs
-        Batches audited at the same time on this machine; by default one for each core.
+        Batches audited at the same time on this machine; by default one for each core. An executor has a number of
+        workers already.
     device
         Where a torch model computes, such as ``"cuda"``; None for where it is.
     progress
@@ -189,7 +194,8 @@ def audit_stream(
     MissingExtraError
         If Dask or PySpark is the `engine` and not installed.
     StreamError
-        If files cannot be written, or the cluster is lost; what was finished is kept.
+        If files cannot be written, a worker or the cluster is lost, or the model cannot be sent to the workers; what
+        was finished is kept.
 
     Examples
     --------
@@ -207,7 +213,7 @@ def audit_stream(
     if isinstance(model, (str, os.PathLike)):
         raise InvalidTypeError(
             f"`audit_stream` takes the model first and the people second, audit_stream(model, source, ...), got the "
-            f"path {os.fspath(model)!r} as the model; `evenhand.load_model` reads a model from a file."
+            f"path {shown(os.fspath(model))!r} as the model; `evenhand.load_model` reads a model from a file."
         )
     options = AuditOptions(
         **vars(settings or AuditSettings()),
@@ -232,11 +238,9 @@ def audit_stream(
         n_jobs=n_jobs,
         device=device,
     )
-    store = Store(Path(out))
-    store.check_writable()
+    store = Store.prepared(Path(out))
     reading = reading or ReadOptions()
-    spark = spark_session(source, scheduler) if engine == "spark" else None
-    raw = _opened(source, reading, spark)
+    raw = open_table(at_rest(source, how, store, ids), reading, folder=store.folder)
     named = input_columns(model) if features is None else features
     columns = Columns.among(
         raw.schema.names,
@@ -255,7 +259,12 @@ def audit_stream(
         decisions=decisions,
         ids=ids,
     )
-    content, people = _people(raw, columns, reading, batch_rows, store)
+    content, version = raw.fingerprint(), {"source version": raw.version} if raw.version else {}
+    spool = fingerprint_plain([content, asdict(reading), columns.needed])
+    file = typed(raw, columns.needed, reading)
+    with writing(store.folder, "nothing was audited yet"):
+        people = open_source(file, batch_rows, store.folder / f"source-{spool}.parquet")
+    how = replace(how, batch_rows=rows_in_batch(people.n_rows, batch_rows))
     asked = (*financial_features, *keep_inputs, *(features or ()))
     first = _first_rows(people, unasked(columns, asked))
     columns, left_out = without_unfit(columns, first, asked=asked, is_named=named is not None)
@@ -268,35 +277,30 @@ def audit_stream(
         source=content,
         reference=plan.reference_hash,
         model=model_probe(plan.context.reference.model, plan.context.reference),
-        settings=_decisive(plan.context.reference.settings, columns, reading, how, has_reference=reference is not None),
+        settings={
+            **_decisive(plan.context.reference.settings, columns, reading, how, has_reference=reference is not None),
+            **version,
+        },
     )
     if progress:
-        announce_sampling(plan.context.reference, people.n_rows)
-    _run(plan.context, people, store, how, progress, spark)
+        _announce(plan, people, store, how)
+    run_batches(plan.context, people, store, how, progress)
     return_freed_memory()
-    return _finished(plan, people, store, content, how, progress, left_out)
+    return _finished(plan, people, store, {"source files": content, **version}, how, progress, left_out)
 
 
-def _opened(source: Any, reading: ReadOptions, spark: Any) -> Any:  # noqa: ANN401
-    """A table with names of columns: files, or a DataFrame of a Spark session."""
-    frame = spark_frame(source, spark)
-    return open_table(source, reading) if frame is None else frame
-
-
-def _people(
-    opened: Any,  # noqa: ANN401
-    columns: Columns,
-    reading: ReadOptions,
-    batch_rows: int,
-    store: Store,
-) -> tuple[str, Source]:
-    """SHA-256 of the source, and its rows in batches; those of a Spark table are written down first."""
-    raw = written_rows(opened, columns, store, batch_rows) if is_spark_frame(opened) else opened
-    content = fingerprint(raw.path)
-    spool = fingerprint_plain([content, asdict(reading), columns.needed])
-    file = typed(raw, columns.needed, reading)
-    with writing(store.folder, "nothing was audited yet"):
-        return content, open_source(file, batch_rows, store.folder / f"source-{spool}.parquet")
+def _announce(plan: _Plan, people: Source, store: Store, how: StreamOptions) -> None:
+    """Say how long the batches that are not finished will take."""
+    fitted = plan.context.reference
+    n_left = sum(batch.n_rows for batch in people.batches if not store.is_finished(batch.number))
+    is_known = fitted.explainer.known is not None
+    compared = min(1.0, (how.evidence_people or people.n_rows) / people.n_rows)
+    in_batch = rows_in_batch(people.n_rows, how.batch_rows)
+    announce_run(
+        fitted,
+        RunSize(n_left, in_batch=in_batch, n_workers=n_workers(how), compared=compared),
+        (lambda reference: _with_known(reference, people.n_rows)) if is_known else (lambda reference: reference),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -380,7 +384,7 @@ def _finished(
     plan: _Plan,
     people: Source,
     store: Store,
-    content: str,
+    prints: Mapping[str, str],
     how: StreamOptions,
     is_shown: bool,
     left_out: tuple[str, ...],
@@ -388,7 +392,7 @@ def _finished(
     """The result of batches that are all finished; `left_out` says what a reader must know of the columns."""
     context, n = plan.context, len(people.batches)
     pool = context.reference.pool
-    batches = StoredBatches(store.folder, [batch.number for batch in people.batches], _n_workers(how))
+    batches = StoredBatches(store.folder, [batch.number for batch in people.batches], n_workers(how))
     with (
         one_blas_thread(),
         writing(store.folder, f"all {n} batches are kept: free space and go on with `resume=True` (--resume)"),
@@ -396,7 +400,7 @@ def _finished(
     ):
         merged = merge_batches(batches)
         if merged is None:
-            raise StreamError(f"{str(people.path)!r} has no row with a label and a group; no one can be audited.")
+            raise StreamError(f"{people.name!r} has no row with a label and a group; no one can be audited.")
         check_counted(merged.sums.weights[:, 1], context.columns.sample_weight)
         is_drawn = plan.is_separate or len(pool) < int(merged.sums.n_people.sum())
         result = assemble(
@@ -406,7 +410,7 @@ def _finished(
             StoredPairs(store, merged.numbers, people, context.columns, context.reference),
             n_reference=len(pool) if is_drawn else None,
             notes=plan.notes,
-            hashes={"source files": content, **({"reference": reference_hash(pool)} if is_drawn else {})},
+            hashes={**prints, **({"reference": reference_hash(pool)} if is_drawn else {})},
             stream={
                 "n_batches": n,
                 "batch_rows": how.batch_rows,
@@ -422,40 +426,6 @@ def _finished(
         advance("sample of pairs")
         result.to_json(store.folder / "audit.json")
     return result
-
-
-def _n_workers(how: StreamOptions) -> int:
-    return n_cores() if how.n_jobs is None else how.n_jobs
-
-
-def _run(
-    context: BatchContext,
-    source: Source,
-    store: Store,
-    how: StreamOptions,
-    is_shown: bool,
-    spark: Any,  # noqa: ANN401 - a session, or None
-) -> None:
-    """Audit the batches that are not finished yet."""
-    if spark is not None:
-        remove_spark_files(store.folder)
-    left = [batch for batch in source.batches if not store.is_finished(batch.number)]
-    if not left:
-        return
-    n = len(source.batches)
-    work = BatchWork(context, source, store)
-    with shown_progress("batches", n, is_shown=is_shown, done=n - len(left)) as advance:
-        try:
-            if how.engine == "dask":
-                run_on_dask(work, left, lambda: advance(""), how.scheduler, _n_workers(how))
-            elif how.engine == "spark":
-                run_on_spark(work, left, lambda: advance(""), spark)
-            else:
-                run_on_threads(work, left, lambda: advance(""), _n_workers(how))
-        except EvenhandError as error:
-            n_done = sum(store.is_finished(batch.number) for batch in source.batches)
-            kept = f"{n_done} of {n} batches are finished and kept in {str(store.folder)!r}."
-            raise type(error)(f"{str(error).rstrip('.')}. {kept}") from error
 
 
 def _first_rows(source: Source, columns: list[str]) -> pd.DataFrame:
@@ -477,29 +447,8 @@ def _reference_rows(
     if reference is None:
         sampled = sample_reference(source, columns, n_people, random_state + _REFERENCE_SEED)
         return sampled.rows, read_rows(source, sampled.rows, columns.needed), sampled.how
-    table = _reference_table(reference, columns.needed, reading)
+    table = reference_table(reference, columns.needed, reading)
     return None, table, f"{len(table):,} people given as the reference"
-
-
-def _reference_table(reference: Any, columns: list[str], reading: ReadOptions) -> pa.Table:  # noqa: ANN401
-    """Columns of the reference, which is a file or a table."""
-    who = "The reference must have the columns of the source, which"
-    if isinstance(reference, (str, os.PathLike)):
-        raw = open_table(reference, reading)
-        return typed(raw, check_columns(columns, raw.schema.names, who), reading).table
-    table = reference if isinstance(reference, pa.Table) else _arrow_table(reference)
-    return table.select(check_columns(columns, table.column_names, who))
-
-
-def _arrow_table(reference: Any) -> pa.Table:  # noqa: ANN401
-
-    try:
-        return nw.from_native(reference, eager_only=True).to_arrow()
-    except TypeError:
-        raise InvalidTypeError(
-            f"`reference` must be the path of a file or a pandas, polars or pyarrow table, got "
-            f"{type(reference).__name__}."
-        ) from None
 
 
 def _with_known(reference: AuditReference, n_rows: int) -> AuditReference:

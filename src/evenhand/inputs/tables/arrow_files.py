@@ -2,22 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import ipc
 
 from evenhand.exceptions import DataFileError
+from evenhand.inputs.tables.data_files import DataFile, LocalFile, fingerprint_files
 from evenhand.inputs.tables.kinds import drift, kinds_of
+from evenhand.inputs.tables.partitions import partition_values
 from evenhand.inputs.tables.raw import check_names, reading
+from evenhand.system.parallel import in_order
 
-__all__ = ["ArrowFile", "ParquetFiles"]
+__all__ = ["ArrowFile", "ParquetFile", "ParquetFiles", "parquet_below"]
 
 _ROWS = 1 << 17
+_REQUESTS = 16  # at once to a store, of which each waits most of its time
+_NOT_DATA = (".", "_")  # beginnings of names of what writers leave beside the data
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """A Parquet file and the columns that the names of its folders hold.
+
+    Attributes
+    ----------
+    file
+        Its bytes.
+    partition
+        Names and types of the columns in the names of folders.
+    values
+        Of these columns.
+    known_sizes
+        Rows of each row group; None where they were not read yet.
+    """
+
+    file: DataFile
+    partition: pa.Schema = field(default_factory=lambda: pa.schema([]), repr=False)
+    values: Mapping[str, object] = field(default_factory=dict)
+    known_sizes: tuple[int, ...] | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        return self.file.name
+
+    def absolute(self) -> ParquetFile:
+        """The same file for a process in a different folder."""
+        return replace(self, file=self.file.absolute())
+
+    def looked_at(self) -> tuple[ParquetFile, pa.Schema]:
+        """The file with the sizes of its row groups, and names and types of all columns."""
+        with reading(repr(self.name)), self.file.open() as source, pq.ParquetFile(source) as parquet:
+            own, footer = parquet.schema_arrow, parquet.metadata
+            sizes = tuple(footer.row_group(k).num_rows for k in range(footer.num_row_groups))
+        missing = [column for column in self.partition if column.name not in own.names]
+        return replace(self, known_sizes=sizes), pa.schema([*own, *missing])
+
+    @property
+    def row_group_sizes(self) -> tuple[int, ...]:
+        """Rows of each row group."""
+        sizes = self.looked_at()[0].known_sizes if self.known_sizes is None else self.known_sizes
+        assert sizes is not None
+        return sizes
+
+    def read_groups(self, row_groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        """Some columns of whole row groups."""
+        with self._opened(columns) as (parquet, own):
+            return self._with_partition(
+                parquet.read_row_groups(list(row_groups), columns=own, use_threads=False), columns
+            )
+
+    def pieces(
+        self, columns: Sequence[str], row_groups: Sequence[int] | None = None, rows: int = _ROWS
+    ) -> Iterator[pa.Table]:
+        """Some columns of all rows, or of some row groups, in parts."""
+        with self._opened(columns) as (parquet, own):
+            groups = range(parquet.metadata.num_row_groups) if row_groups is None else row_groups
+            for batch in parquet.iter_batches(rows, row_groups=list(groups), columns=own, use_threads=False):
+                yield self._with_partition(pa.Table.from_batches([batch]), columns)
+
+    @contextmanager
+    def _opened(self, columns: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
+        """The file, and which of the columns it holds itself; some column, to count rows, where it holds none."""
+        with self.file.open() as source, pq.ParquetFile(source, pre_buffer=not self.file.is_near) as parquet:
+            names = parquet.schema_arrow.names
+            yield parquet, [name for name in columns if name in names] or names[:1]
+
+    def _with_partition(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
+        """Columns of a part of the file; those that it does not hold are in the names of its folders."""
+        found = {}
+        for name in columns:
+            if name in table.column_names:
+                found[name] = table.column(name)
+            else:
+                value = pa.scalar(self.values.get(name), self.partition.field(name).type)
+                found[name] = pa.chunked_array([pa.repeat(value, len(table))])
+        return pa.table(found)
 
 
 @dataclass(frozen=True)
@@ -26,71 +111,102 @@ class ParquetFiles:
 
     Attributes
     ----------
-    path
+    name
         What the user named.
     files
         In the order of their names.
     schema
         Of the first.
+    version
+        Of the table that was written down in them, in words; empty for files as they are.
+    content
+        SHA-256 of that table; empty where the files are it.
     """
 
-    path: Path
-    files: tuple[Path, ...]
+    name: str
+    files: tuple[ParquetFile, ...]
     schema: pa.Schema
+    version: str = ""
+    content: str = ""
     is_declared = True
     notes: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def at(cls, path: Path) -> ParquetFiles:
-        """The file at a path, or those of a folder.
+    def of(cls, name: str, files: Sequence[DataFile], paths: Sequence[str]) -> ParquetFiles:
+        """The table that some files are.
+
+        Parameters
+        ----------
+        name
+            Of the table.
+        files
+            In order.
+        paths
+            Of the files, below the folder of the table: columns may be in the names of folders.
+
+        Raises
+        ------
+        DataFileError
+            If a file cannot be read, or its columns are not those of the first.
+        """
+        partition, values = partition_values(paths, repr(name))
+        parts = [ParquetFile(file, partition, found) for file, found in zip(files, values, strict=True)]
+        n_threads = 1 if all(file.is_near for file in files) else _REQUESTS
+        found = list(in_order(ParquetFile.looked_at, parts, n_threads))
+        first, expected = found[0]
+        for part, schema in found:
+            check_names(schema.names, part.name)
+            differences = drift(kinds_of(expected), kinds_of(schema))
+            if differences:
+                raise DataFileError(
+                    f"{part.name!r} has other columns than {first.name!r}: {differences}; every file must have "
+                    "the same."
+                )
+        return cls(name, tuple(part for part, _ in found), expected)
+
+    @classmethod
+    def at(cls, file: LocalFile) -> ParquetFiles:
+        """The file, or those of the folder, on this machine.
 
         Raises
         ------
         DataFileError
             If there is none, one cannot be read, or its columns are not those of the first.
         """
-        files: tuple[Path, ...] = (path,)
-        if path.is_dir():
-            files = tuple(sorted(p for p in path.rglob("*.parquet") if not p.name.startswith((".", "_"))))
-            if not files:
-                raise DataFileError(f"The folder {str(path)!r} has no Parquet files.")
-        schemas = []
-        for file in files:
-            with reading(repr(str(file))):
-                schemas.append(pq.read_schema(file))
-            check_names(schemas[-1].names, file)
-            differences = drift(kinds_of(schemas[0]), kinds_of(schemas[-1]))
-            if differences:
-                raise DataFileError(
-                    f"{str(file)!r} has other columns than {str(files[0])!r}: {differences}; every file must have "
-                    "the same."
-                )
-        return cls(path, files, schemas[0])
+        if not file.path.is_dir():
+            return cls.of(file.name, [file], [file.path.name])
+        found = {path.relative_to(file.path).as_posix(): path for path in file.path.rglob("*.parquet")}
+        paths = parquet_below(found, file.name)
+        return cls.of(file.name, [LocalFile.at(found[path]) for path in paths], paths)
 
     @property
     def where(self) -> str:
-        """The file, for messages."""
-        return repr(str(self.path))
+        """The table, for messages."""
+        return repr(self.name)
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all rows."""
-        for path in self.files:
-            with reading(repr(str(path))), pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(_ROWS, columns=list(columns), use_threads=False):
-                    yield pa.Table.from_batches([batch]).select(list(columns))
+        for file in self.files:
+            with reading(repr(file.name)):
+                yield from file.pieces(columns)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the table or of the files: their bytes, or what their store says of their versions."""
+        return self.content or fingerprint_files(part.file for part in self.files)
 
 
 @dataclass(frozen=True)
 class ArrowFile:
     """An Arrow file, also called Feather: a `RawTable`."""
 
-    path: Path
+    file: LocalFile
     schema: pa.Schema
     is_declared = True
+    version = ""
     notes: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def at(cls, path: Path) -> ArrowFile:
+    def at(cls, file: LocalFile) -> ArrowFile:
         """The file at a path.
 
         Raises
@@ -98,19 +214,52 @@ class ArrowFile:
         DataFileError
             If it cannot be read.
         """
-        with reading(repr(str(path))), pa.memory_map(str(path)) as source:
+        with reading(file.where), file.open() as source:
             schema = ipc.open_file(source).schema
-        check_names(schema.names, path)
-        return cls(path, schema)
+        check_names(schema.names, file.name)
+        return cls(file, schema)
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        return self.file.name
 
     @property
     def where(self) -> str:
         """The file, for messages."""
-        return repr(str(self.path))
+        return self.file.where
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all rows."""
-        with reading(self.where), pa.memory_map(str(self.path)) as source:
+        with reading(self.where), self.file.open() as source:
             file = ipc.open_file(source)
             for place in range(file.num_record_batches):
                 yield pa.Table.from_batches([file.get_batch(place)]).select(list(columns))
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the file."""
+        return fingerprint_files([self.file])
+
+
+def parquet_below(paths: Iterable[str], name: str) -> list[str]:
+    """Those of the files below a folder that are data, in the order of their names.
+
+    Raises
+    ------
+    DataFileError
+        If there are none.
+    """
+    found = sorted((path for path in paths if _is_data(path)), key=lambda path: path.split("/"))
+    if not found:
+        raise DataFileError(f"The folder {name!r} has no Parquet files.")
+    return found
+
+
+def _is_data(path: str) -> bool:
+    """Whether a file is no trace of a writer: neither its name nor that of a folder begins with a dot or a line."""
+    parts = path.split("/")
+    return (
+        path.endswith(".parquet")
+        and not any(part.startswith(_NOT_DATA) and "=" not in part for part in parts[:-1])
+        and not parts[-1].startswith(_NOT_DATA)
+    )

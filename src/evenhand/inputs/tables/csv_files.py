@@ -1,4 +1,8 @@
-"""CSV files as columns of text, read strictly: every row has the cells of the header, every byte is a character."""
+"""CSV files as columns of text, read strictly: every row has the cells of the header, every byte is a character.
+
+pyarrow's parser reads the rows, and tells of rows of uneven length by calling back. The standard library's looks at the
+first lines, for separator and header, and once a file is refused finds the lines to name; it reads no value.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ import csv
 import gzip
 import io
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from pathlib import Path
+from contextlib import contextmanager
+from itertools import chain, islice
 from typing import IO, Any
 
 import pyarrow as pa
@@ -17,6 +21,7 @@ from pyarrow import csv as arrow_csv
 
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.read_options import ReadOptions
+from evenhand.inputs.tables.data_files import LocalFile, fingerprint_files
 from evenhand.inputs.tables.raw import check_names, header_row, named, reading
 
 __all__ = ["CsvFile"]
@@ -25,6 +30,7 @@ _SEPARATORS = ",;\t|"
 _BLOCK = 32 << 20
 _HEAD, _HEAD_ROWS = 1 << 20, 50
 _SHOWN_LINES = 5
+_END = "\0"  # a line that no file has, as a character of code 0 is refused
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -33,8 +39,8 @@ class CsvFile:
 
     Parameters
     ----------
-    path
-        Of the file.
+    file
+        On this machine.
     options
         Its encoding is used.
 
@@ -45,22 +51,23 @@ class CsvFile:
     """
 
     is_declared = False
+    version = ""
 
-    def __init__(self, path: Path, options: ReadOptions) -> None:
-        self.path = path
+    def __init__(self, file: LocalFile, options: ReadOptions) -> None:
+        self.file = file
         # A mark of byte order is no part of the first name.
         given = options.encoding
         self.encoding = "utf-8-sig" if given is None or codecs.lookup(given).name == "utf-8" else given
-        with reading(self.where), self._open() as file:
-            head = file.read(_HEAD).decode()
-        self.separator, rows, lines = _sniffed(head, self.path)
+        with reading(self.where), self._open() as text:
+            head = text.read(_HEAD).decode()
+        self.separator, rows, lines = _sniffed(head, self.where)
         place = header_row(rows)
         header = rows[place]
         self._lines_before = lines[place]
         self._width = len(header)
         self._n_unnamed = _n_trailing_blanks(header)
         names = named(header[: self._width - self._n_unnamed])
-        check_names(names, path)
+        check_names(names, file.name)
         self.schema = pa.schema([(name, pa.string()) for name in names])
         self._titles = [" ".join(filter(None, (cell.strip() for cell in row))) for row in rows[:place] if any(row)]
         self._n_empty = 0
@@ -69,7 +76,16 @@ class CsvFile:
     @property
     def where(self) -> str:
         """The file, for messages."""
-        return repr(str(self.path))
+        return self.file.where
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        return self.file.name
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the file."""
+        return fingerprint_files([self.file])
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -115,8 +131,8 @@ class CsvFile:
 
     def _open(self) -> _Utf8:
         """The file's characters as UTF-8."""
-        opener: Any = gzip.open if self.path.name.lower().endswith(".gz") else open
-        return _Utf8(opener(self.path, "rb"), self.encoding, self.path)
+        opener: Any = gzip.open if self.file.path.name.lower().endswith(".gz") else open
+        return _Utf8(opener(self.file.path, "rb"), self.encoding, self.where)
 
     def _parsed(self, file: _Utf8, on_ragged: Any) -> Iterator[pa.Table]:  # noqa: ANN401 - called with an `InvalidRow`
         places = [str(place) for place in range(self._width)]
@@ -125,6 +141,7 @@ class CsvFile:
             _skip_line(rest)
         if not rest.peek(1):
             return
+        n_rows = 0
         try:
             reader = arrow_csv.open_csv(
                 pa.PythonFile(rest, mode="r"),
@@ -140,12 +157,12 @@ class CsvFile:
             with reader:
                 for batch in reader:
                     yield pa.Table.from_batches([batch]).rename_columns(names)
+                    n_rows += len(batch)
         except pa.ArrowInvalid as error:
-            if "straddles" not in str(error):
-                raise
+            # Cells are text, bytes are characters and uneven rows are called back: what is left is a row without end.
             raise DataFileError(
-                f"{self.where} has a row of more than {_BLOCK >> 20} MB: a quotation mark may be open that is never "
-                "closed."
+                f"{self.where} cannot be read after {n_rows:,} rows: the next one has more than {_BLOCK >> 20} MB, as "
+                "a quotation mark may be open that is never closed."
             ) from error
 
     def _check_unnamed(self, piece: pa.Table) -> None:
@@ -173,32 +190,44 @@ class CsvFile:
 
     def _check_quotes(self) -> None:
         """Refuse a file that ends within quotation marks: they may have swallowed rows."""
-        last = 0
-        try:
-            for last, _ in self._rows(strict=True):  # noqa: B007 - the last one is wanted
-                pass
-        except csv.Error as error:
-            if "unexpected end" in str(error):
-                raise DataFileError(
-                    f"{self.where} has a quotation mark that is never closed, after line {last}; close it."
-                ) from error
+        line, row = 0, [_END]
+        for line, row in self._rows(_END):  # noqa: B007 - the last one is wanted
+            pass
+        if row != [_END]:
+            raise DataFileError(
+                f"{self.where} has a quotation mark that is never closed, after line {line - 1}; close it."
+            )
 
-    def _rows(self, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-        """Line number and cells of each row, slowly."""
-        with self._open() as file, io.TextIOWrapper(io.BufferedReader(file), "utf-8", newline="") as text:
-            reader = csv.reader(text, delimiter=self.separator, strict=strict)
+    def _rows(self, *after: str) -> Iterator[tuple[int, list[str]]]:
+        """Line number and cells of each row, slowly, and then of further lines."""
+        with (
+            self._open() as file,
+            io.TextIOWrapper(io.BufferedReader(file), "utf-8", newline="") as text,
+            _cells_of_any_length(),
+        ):
+            reader = csv.reader(chain(text, after), delimiter=self.separator)
             line = 1
             for row in reader:
                 yield line, row
                 line = reader.line_num + 1
 
 
+@contextmanager
+def _cells_of_any_length() -> Iterator[None]:
+    """Let the standard library's parser read cells that are as long as a block."""
+    before = csv.field_size_limit(2 * _BLOCK)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
 class _Utf8(io.RawIOBase):
     """Bytes of a file in any encoding as UTF-8, refused where they are no characters; quotation marks are counted."""
 
-    def __init__(self, file: IO[bytes], encoding: str, path: Path) -> None:
+    def __init__(self, file: IO[bytes], encoding: str, where: str) -> None:
         self.n_quotes = 0
-        self._file, self._path, self._encoding = file, path, encoding
+        self._file, self._where, self._encoding = file, where, encoding
         self._decoder = codecs.getincrementaldecoder(encoding)()
         self._n_lines = 1
         self._left = b""
@@ -234,7 +263,7 @@ class _Utf8(io.RawIOBase):
         if "\0" in text:
             line = self._n_lines + text[: text.index("\0")].count("\n")
             raise DataFileError(
-                f"{str(self._path)!r} holds a character of code 0 in line {line}, which is no text; the file is "
+                f"{self._where} holds a character of code 0 in line {line}, which is no text; the file is "
                 "damaged, or in another encoding, to be named with --encoding."
             )
         self._n_lines += text.count("\n")
@@ -246,13 +275,13 @@ class _Utf8(io.RawIOBase):
     def _on_encoding(self, line: int, likely: str) -> str:
         if self._encoding == "utf-8-sig":
             return (
-                f"{str(self._path)!r} is not UTF-8 text (line {line}); save it as UTF-8 (in a spreadsheet: 'CSV "
+                f"{self._where} is not UTF-8 text (line {line}); save it as UTF-8 (in a spreadsheet: 'CSV "
                 f"UTF-8'), or name its encoding, for example --encoding {likely}."
             )
-        return f"{str(self._path)!r} is no text in {self._encoding!r} (line {line}); name another with --encoding."
+        return f"{self._where} is no text in {self._encoding!r} (line {line}); name another with --encoding."
 
 
-def _sniffed(head: str, path: Path) -> tuple[str, list[list[str]], list[int]]:
+def _sniffed(head: str, where: str) -> tuple[str, list[list[str]], list[int]]:
     """The separator, the first rows, and the line with which each ends.
 
     The separator is one that the header has, with which most rows are as wide as the header. Of several, it is the one
@@ -274,7 +303,7 @@ def _sniffed(head: str, path: Path) -> tuple[str, list[list[str]], list[int]]:
             is_even = 2 * sum(len(row) == width for row in below) >= len(below)
             found.append(((width > 1, is_even, -place, width), (separator, rows, lines)))
     if not found:
-        raise DataFileError(f"{str(path)!r} is empty.")
+        raise DataFileError(f"{where} is empty.")
     return max(found, key=lambda one: one[0])[1]
 
 

@@ -8,33 +8,45 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from pyarrow.fs import FileSystem
 
 from evenhand.exceptions import DataFileError, EvenhandWarning
 from evenhand.inputs.read_options import ReadOptions
-from evenhand.inputs.tables.arrow_files import ArrowFile, ParquetFiles
+from evenhand.inputs.tables.addresses import Address
+from evenhand.inputs.tables.arrow_files import ArrowFile, ParquetFiles, parquet_below
+from evenhand.inputs.tables.arrow_streams import StreamedTable, streamed, written_down
 from evenhand.inputs.tables.csv_files import CsvFile
+from evenhand.inputs.tables.data_files import LocalFile
+from evenhand.inputs.tables.delta_tables import delta_table
+from evenhand.inputs.tables.iceberg_tables import iceberg_table
+from evenhand.inputs.tables.lake_names import LakeName
 from evenhand.inputs.tables.raw import RawTable
 from evenhand.inputs.tables.statistics_files import READERS, StatisticsFile
+from evenhand.inputs.tables.stores import Store
 from evenhand.inputs.tables.typed_columns import TypedColumns
+from evenhand.inputs.tables.web_files import WebFile, downloaded
 from evenhand.inputs.tables.workbooks import Workbook
 
-__all__ = ["ENDINGS", "TypedFile", "open_table", "read_table", "typed"]
+__all__ = ["ENDINGS", "TypedFile", "is_folder", "is_near", "open_table", "read_table", "typed"]
 
-_OPENERS: dict[str, Callable[[Path, ReadOptions], RawTable]] = {
+_OPENERS: dict[str, Callable[[LocalFile, ReadOptions], RawTable]] = {
     ".csv": CsvFile,
     ".csv.gz": CsvFile,
-    ".parquet": lambda path, _: ParquetFiles.at(path),
-    ".arrow": lambda path, _: ArrowFile.at(path),
-    ".feather": lambda path, _: ArrowFile.at(path),
+    ".parquet": lambda file, _: ParquetFiles.at(file),
+    ".arrow": lambda file, _: ArrowFile.at(file),
+    ".feather": lambda file, _: ArrowFile.at(file),
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), Workbook),
-    **dict.fromkeys(READERS, lambda path, _: StatisticsFile(path)),
+    **dict.fromkeys(READERS, lambda file, _: StatisticsFile(file)),
 }
 
 ENDINGS = tuple(_OPENERS)
 """Of files that are read."""
+
+_WEB = ("http", "https")
 
 
 @dataclass(frozen=True)
@@ -76,8 +88,22 @@ class TypedFile:
         return table.combine_chunks()
 
 
-def open_table(path: str | os.PathLike[str], reading: ReadOptions | None = None) -> RawTable:
-    """A file, or a folder of Parquet files, as it is written: its columns are named, its rows not read yet.
+def open_table(
+    source: Any,  # noqa: ANN401 - a path, an address, or anything that gives Arrow data
+    reading: ReadOptions | None = None,
+    *,
+    folder: Path | None = None,
+) -> RawTable:
+    """A table as it is written: its columns are named, its rows not read yet, or written down once.
+
+    Parameters
+    ----------
+    source
+        As in `read_table`; or a table that is open already.
+    reading
+        What the file does not say of itself.
+    folder
+        Where rows are written down that can be read only once; None for a private folder.
 
     Raises
     ------
@@ -86,19 +112,112 @@ def open_table(path: str | os.PathLike[str], reading: ReadOptions | None = None)
     MissingExtraError
         If a library that reads it is not installed.
     """
-    file = Path(path)
-    if file.is_dir():
+    if isinstance(source, (CsvFile, Workbook, StatisticsFile, ArrowFile, ParquetFiles)):
+        return source
+    if isinstance(source, StreamedTable):
+        return written_down(source, folder)
+    if not isinstance(source, (str, os.PathLike)):
+        return written_down(streamed(source), folder)
+    options, text = reading or ReadOptions(), os.fspath(source)
+    lake = _lake(text)
+    if lake is not None:
+        return written_down(delta_table(lake) if lake.kind == "delta" else iceberg_table(lake), folder)
+    address = _address(text)
+    if address is None:
+        return _on_this_machine(LocalFile.at(_path(text)), options)
+    return _from_web(address, options) if address.scheme in _WEB else _from_store(Store.at(address), options)
+
+
+def is_folder(source: str | os.PathLike[str]) -> bool:
+    """Whether a path or an address is that of a folder of files, and not of a Delta table.
+
+    Raises
+    ------
+    DataFileError
+        If an address leads nowhere.
+    """
+    text = os.fspath(source)
+    if _lake(text) is not None:
+        return False
+    address = _address(text)
+    if address is None:
+        return _path(text).is_dir()
+    return address.scheme not in _WEB and Store.at(address).is_folder
+
+
+def is_near(source: str | os.PathLike[str]) -> bool:
+    """Whether a text is the path of files of this machine, to be read as they are.
+
+    Examples
+    --------
+    >>> is_near("loans.csv"), is_near("s3://bank/loans.csv"), is_near("delta:loans")
+    (True, False, False)
+    """
+    text = os.fspath(source)
+    return _lake(text) is None and Address.of(text) is None
+
+
+def _lake(text: str) -> LakeName | None:
+    """The Delta or Iceberg table that a text names, also by the folder of a Delta table.
+
+    Its files alone are not the table: among them are rows that were deleted.
+    """
+    is_delta = Address.of(text) is None and Path(text, "_delta_log").is_dir()
+    return LakeName("delta", text) if is_delta else LakeName.of(text)
+
+
+def _address(text: str) -> Address | None:
+    """The address that a text is; None for a path of this machine, also as file://."""
+    address = Address.of(text)
+    return None if address is not None and address.scheme == "file" else address
+
+
+def _path(text: str) -> Path:
+    address = Address.of(text)
+    return Path(text) if address is None else Path(FileSystem.from_uri(text)[1])
+
+
+def _on_this_machine(file: LocalFile, options: ReadOptions) -> RawTable:
+    if file.path.is_dir():
         return ParquetFiles.at(file)
-    if not file.is_file():
-        raise DataFileError(f"There is no file {str(file)!r}.")
-    name = file.name.lower()
-    ending = next((ending for ending in ENDINGS if name.endswith(ending)), None)
+    if not file.path.is_file():
+        raise DataFileError(f"There is no file {file.where}.")
+    return _opener(file.path.name, file.name)(file, options)
+
+
+def _from_store(store: Store, options: ReadOptions) -> RawTable:
+    """A table in a store: Parquet is read where it is, everything else copied."""
+    name = store.address.name
+    if store.is_folder:
+        found = {store.relative(file): file for file in store.files()}
+        if any(path.startswith("_delta_log/") for path in found):
+            raise DataFileError(f"{name!r} is a Delta table, not a folder of files: write delta:{name}.")
+        paths = parquet_below(found, name)
+        return ParquetFiles.of(name, [found[path] for path in paths], paths)
+    opener = _opener(store.path, name)
+    if store.path.lower().endswith(".parquet"):
+        return ParquetFiles.of(name, store.files(), [store.path.rpartition("/")[2]])
+    return opener(store.copied(), options)
+
+
+def _from_web(address: Address, options: ReadOptions) -> RawTable:
+    """A file on a web server: Parquet is read where it is, if the server has ranges, everything else downloaded."""
+    opener = _opener(address.last_part, address.name)
+    file = WebFile.at(address) if address.last_part.lower().endswith(".parquet") else None
+    if file is not None:
+        return ParquetFiles.of(address.name, [file], [address.last_part])
+    return opener(downloaded(address), options)
+
+
+def _opener(file: str, name: str) -> Callable[[LocalFile, ReadOptions], RawTable]:
+    """What opens a file, by how its name ends."""
+    ending = next((ending for ending in ENDINGS if file.lower().endswith(ending)), None)
     if ending is None:
         raise DataFileError(
-            f"{str(file)!r} must be one of {', '.join(ENDINGS)}, or a folder of .parquet files; the ending tells how "
-            "to read it."
+            f"{name!r} must be one of {', '.join(ENDINGS)}, or a folder of .parquet files; the ending tells how to "
+            "read it."
         )
-    return _OPENERS[ending](file, reading or ReadOptions())
+    return _OPENERS[ending]
 
 
 def typed(raw: RawTable, columns: Sequence[str], reading: ReadOptions | None = None) -> TypedFile:
@@ -112,13 +231,20 @@ def typed(raw: RawTable, columns: Sequence[str], reading: ReadOptions | None = N
     return TypedFile(raw, TypedColumns.of(raw, columns, reading or ReadOptions()))
 
 
-def read_table(path: str | os.PathLike[str], reading: ReadOptions | None = None) -> pd.DataFrame:
-    r"""Read a table from a file.
+def read_table(
+    path: Any,  # noqa: ANN401 - a path, an address, or anything that gives Arrow data
+    reading: ReadOptions | None = None,
+) -> pd.DataFrame:
+    r"""Read a table from a file, a store, a web server, or anything that gives Arrow data.
 
     Parameters
     ----------
     path
-        A file of CSV (plain or gzip), Parquet, Arrow, Excel, OpenDocument, SAS, Stata or SPSS; or a folder of Parquet.
+        A file of CSV (plain or gzip), Parquet, Arrow, Excel, OpenDocument, SAS, Stata or SPSS; or a folder of Parquet,
+        with the columns that are in the names of its folders (``year=2024``). It lies on this machine or at an address
+        (``s3://``, ``gs://``, ``abfss://``, ``https://``, ``file://``). Or a Delta table (``delta:loans@12``), an
+        Iceberg table (``iceberg:lending/bank.loans``), a pyarrow `RecordBatchReader`, or any object with
+        `__arrow_c_stream__`, such as a relation of DuckDB.
     reading
         What the file does not say of itself.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -19,8 +18,12 @@ class RawTable(Protocol):
     """A table as it is written in a file."""
 
     @property
-    def path(self) -> Path:
-        """The file, or the folder of files."""
+    def name(self) -> str:
+        """What users call it, without secrets."""
+
+    @property
+    def version(self) -> str:
+        """Which version of a table was read, in words; empty where there are none."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -41,8 +44,11 @@ class RawTable(Protocol):
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all rows, in order."""
 
+    def fingerprint(self) -> str:
+        """SHA-256 of the content, or of what a store says of its version."""
 
-def check_names(names: Sequence[str], path: Path) -> None:
+
+def check_names(names: Sequence[str], name: str) -> None:
     """Refuse a file in which two columns have one name, or a name cannot be written.
 
     Raises
@@ -52,7 +58,7 @@ def check_names(names: Sequence[str], path: Path) -> None:
     """
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise DataFileError(f"{str(path)!r} has more than one column with the name {twice}; give each its own.")
+        raise DataFileError(f"{name!r} has more than one column with the name {twice}; give each its own.")
 
 
 def header_row(rows: Sequence[Sequence[str]]) -> int:

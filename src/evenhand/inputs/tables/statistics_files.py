@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evenhand.inputs.tables.data_files import LocalFile, fingerprint_files
 from evenhand.inputs.tables.kinds import is_text
 from evenhand.inputs.tables.raw import check_names, reading
 from evenhand.system.optional import optional_module
@@ -32,8 +32,8 @@ class StatisticsFile:
 
     Parameters
     ----------
-    path
-        Of the file.
+    file
+        On this machine.
 
     Raises
     ------
@@ -42,19 +42,29 @@ class StatisticsFile:
     """
 
     is_declared = True
+    version = ""
     notes: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        pyreadstat = optional_module("pyreadstat", f"A {path.suffix} file", "pyreadstat", "readers")
-        self._reader = getattr(pyreadstat, READERS[path.suffix.lower()])
+    def __init__(self, file: LocalFile) -> None:
+        self.file = file
+        pyreadstat = optional_module("pyreadstat", f"A {file.path.suffix} file", "pyreadstat", "readers")
+        self._reader = getattr(pyreadstat, READERS[file.path.suffix.lower()])
         self.schema = self._read(0, 1).schema
-        check_names(self.schema.names, path)
+        check_names(self.schema.names, file.name)
 
     @property
     def where(self) -> str:
         """The file, for messages."""
-        return repr(str(self.path))
+        return self.file.where
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        return self.file.name
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the file."""
+        return fingerprint_files([self.file])
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all rows."""
@@ -69,7 +79,7 @@ class StatisticsFile:
     def _read(self, first: int, n: int, columns: Sequence[str] | None = None) -> pa.Table:
         with reading(self.where):
             frame, _ = self._reader(
-                str(self.path), row_offset=first, row_limit=n, usecols=None if columns is None else list(columns)
+                str(self.file.path), row_offset=first, row_limit=n, usecols=None if columns is None else list(columns)
             )
             table = pa.Table.from_pandas(frame, preserve_index=False)
             table = table if columns is None else table.select(list(columns))

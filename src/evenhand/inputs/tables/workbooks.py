@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.read_options import ReadOptions
+from evenhand.inputs.tables.data_files import LocalFile, fingerprint_files
 from evenhand.inputs.tables.raw import check_names, header_row, named, reading
 from evenhand.inputs.validation import did_you_mean
 from evenhand.system.optional import optional_module
@@ -28,8 +28,8 @@ class Workbook:
 
     Parameters
     ----------
-    path
-        Of the workbook.
+    file
+        The workbook, on this machine.
     options
         Its sheet is used.
 
@@ -40,12 +40,13 @@ class Workbook:
     """
 
     is_declared = False
+    version = ""
 
-    def __init__(self, path: Path, options: ReadOptions) -> None:
-        self.path = path
+    def __init__(self, file: LocalFile, options: ReadOptions) -> None:
+        self.file = file
         calamine = optional_module("python_calamine", "An Excel workbook", "python-calamine", "readers")
         with reading(self.where):
-            book = calamine.CalamineWorkbook.from_path(str(path))
+            book = calamine.CalamineWorkbook.from_path(str(file.path))
             sheet, rows = _chosen_sheet(book, options.sheet, self.where)
         place = header_row([[_text(cell) for cell in row] for row in rows[:50]])
         body = [row for row in rows[place + 1 :] if any(cell != "" for cell in row)]
@@ -57,7 +58,7 @@ class Workbook:
                 "name it."
             )
         names = named(header)
-        check_names(names, path)
+        check_names(names, file.name)
         columns = zip(*(row[:width] for row in body), strict=True) if body else [() for _ in names]
         with reading(self.where):
             self._table = pa.table([column_of_cells(cells) for cells in columns], names=names)
@@ -72,7 +73,16 @@ class Workbook:
     @property
     def where(self) -> str:
         """The file, for messages."""
-        return repr(str(self.path))
+        return self.file.where
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        return self.file.name
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the file."""
+        return fingerprint_files([self.file])
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all rows, which are in memory: a sheet has a million at most."""

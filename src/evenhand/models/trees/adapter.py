@@ -17,7 +17,9 @@ from evenhand.models.protocol import EncodesTables
 from evenhand.models.shapley import ShapleyModel
 from evenhand.models.trees import TreeEnsemble, contributions, read_trees
 from evenhand.models.trees.ensemble import levels
+from evenhand.models.trees.grouped import NumberedRows
 from evenhand.models.trees.tree_columns import RecodedColumns, TreeColumns, column_names
+from evenhand.models.trees.tree_shap import distinct_margins, numbered_contributions
 
 __all__ = ["TreeGame", "tree_model"]
 
@@ -35,12 +37,19 @@ class TreeGame:
 
     def margin(self, x: Tensor) -> Tensor:
         """The margin, of shape (n,)."""
-        return torch.from_numpy(self.ensemble.margin(x.cpu().numpy()))
+        return torch.from_numpy(distinct_margins(self.ensemble, x.cpu().numpy()))
 
     def contributions(self, inputs: Tensor, context: Tensor, baseline: Tensor) -> Contributions:
         """phi(inputs | context; baseline), exactly."""
         z, w, b = (t.cpu().numpy() for t in (inputs, context, baseline))
         return Contributions(torch.from_numpy(contributions(self.ensemble, z, w, b)))
+
+    def contributions_at(
+        self, inputs: tuple[Tensor, Tensor], context: tuple[Tensor, Tensor], baseline: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """The same for rows by number, each context walked once."""
+        z, w, b = (NumberedRows(rows.cpu().numpy(), at.cpu().numpy()) for rows, at in (inputs, context, baseline))
+        return torch.from_numpy(numbered_contributions(self.ensemble, z, w, b))
 
 
 def tree_model(

@@ -29,6 +29,9 @@ BoolArray = NDArray[np.bool_]
 # What a node asks. Leaves ask nothing: their feature is -1.
 THRESHOLD, THRESHOLD_BUT_ZERO_IS_MISSING, CATEGORY_SET = 0, 1, 2
 
+# LightGBM takes anything this close to zero for zero.
+ZERO_REACH = float(np.float32(1e-35))
+
 # One record per node, so that a visit touches one line of the processor's cache.
 NODE = np.dtype(
     [
@@ -366,9 +369,9 @@ class TreeEnsemble:
         return values.astype(np.float64)
 
 
-def kernel_module() -> Any:  # noqa: ANN401 - its functions are compiled
-    """The compiled walks, imported when first needed."""
-    return optional_module("evenhand.models.trees.kernel", "A tree model", "numba", "trees")
+def kernel_module(name: str = "kernel") -> Any:  # noqa: ANN401 - its functions are compiled
+    """The compiled walks, or another compiled module of this package, imported when first needed."""
+    return optional_module(f"evenhand.models.trees.{name}", "A tree model", "numba", "trees")
 
 
 def levels(
@@ -420,16 +423,20 @@ def checked_rows(ensemble: TreeEnsemble, values: ArrayLike, name: str) -> NDArra
 
 def in_blocks(work: Callable[[slice], None], n: int, n_threads: int | None) -> None:
     """Call `work` on blocks of n people, on several threads at a time."""
+    in_parallel(work, [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)], n_threads)
+
+
+def in_parallel(work: Callable[[slice], None], parts: Sequence[slice], n_threads: int | None) -> None:
+    """Call `work` on each part, on several threads at a time."""
     if n_threads is not None and n_threads < 1:
         raise InvalidInputError(f"`n_threads` must be at least 1, or None for all cores, got {n_threads}.")
-    blocks = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
-    n_workers = min(n_threads or n_cores(), len(blocks))
+    n_workers = min(n_threads or n_cores(), len(parts))
     if n_workers < 2:
-        for block in blocks:
-            work(block)
+        for part in parts:
+            work(part)
         return
     with ThreadPoolExecutor(n_workers) as pool:
-        for _ in pool.map(work, blocks):
+        for _ in pool.map(work, parts):
             pass
 
 

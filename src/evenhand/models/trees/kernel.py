@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from evenhand.models.trees.ensemble import THRESHOLD, THRESHOLD_BUT_ZERO_IS_MISSING
+from evenhand.models.trees.ensemble import THRESHOLD, THRESHOLD_BUT_ZERO_IS_MISSING, ZERO_REACH
 
 __all__ = ["add_contributions", "add_input_contributions", "add_margin", "add_mixtures"]
 
@@ -21,12 +21,14 @@ Array = np.ndarray[Any, Any]
 Records = Any  # an array of `NODE`
 Scalar = Any  # a number of the compiled code
 
-# LightGBM takes anything this close to zero for zero.
-ZERO_REACH = float(np.float32(1e-35))
-
 # The rows that meet everything a path has asked of one feature so far, as bits.
 INPUT, CONTEXT, BASELINE = 1, 2, 4
-EVERY_ROW = INPUT | CONTEXT | BASELINE
+EITHER = CONTEXT | BASELINE
+EVERY_ROW = INPUT | EITHER
+
+# Columns of what is kept of a parting: its feature, the rows that met it before, the branch that is still to be walked
+# (-1 for none) and the rows there.
+FEATURE, BEFORE, OTHER, OTHER_ROWS = range(4)
 
 # The place of a single bit, found by a product with a number whose every six bits in a row differ (Leiserson, Prokop &
 # Randall, 1998).
@@ -42,6 +44,17 @@ def compiled(function: Function) -> Function:
         return cast(Function, numba.njit(function, nogil=True, cache=True, error_model="numpy"))
     except RuntimeError:  # neither the package's folder nor the user's cache can be written to
         return cast(Function, numba.njit(function, nogil=True, error_model="numpy"))
+
+
+def inlined(function: Function) -> Function:
+    """`function` as a part of the compiled functions that call it."""
+    return cast(Function, numba.njit(function, inline="always", error_model="numpy"))
+
+
+@compiled
+def bit_place(bit: Scalar) -> Scalar:
+    """The place of the only bit of a word."""
+    return BIT_PLACE[(bit * DE_BRUIJN) >> np.uint64(58)]
 
 
 @compiled
@@ -60,25 +73,43 @@ def goes_left(nodes: Records, in_set: Array, node: Scalar, x: Scalar) -> Scalar:
 
 
 @compiled
-def is_context_alone(rows: Scalar) -> Scalar:
-    """1 if the context, and not the baseline, meets what was asked of a feature."""
-    return 1 if rows & (CONTEXT | BASELINE) == CONTEXT else 0
+def answers(nodes: Records, in_set: Array, node: Scalar, x: Array) -> Array:
+    """Whether each value takes the left branch of `node`."""
+    out = np.empty(x.shape[0], np.bool_)
+    for i in range(x.shape[0]):
+        out[i] = goes_left(nodes, in_set, node, x[i])
+    return out
 
 
-@compiled
-def is_baseline_alone(rows: Scalar) -> Scalar:
-    """1 if the baseline, and not the context, meets what was asked of a feature."""
-    return 1 if rows & (CONTEXT | BASELINE) == BASELINE else 0
+@inlined
+def rows_to_the_left(
+    nodes: Records, in_set: Array, node: Scalar, rows: Scalar, z: Scalar, w: Scalar, b: Scalar
+) -> Scalar:
+    """Those of `rows` whose values of the node's feature take its left branch."""
+    found = 0
+    if rows & INPUT and goes_left(nodes, in_set, node, z):
+        found |= INPUT
+    if rows & CONTEXT and goes_left(nodes, in_set, node, w):
+        found |= CONTEXT
+    if rows & BASELINE and goes_left(nodes, in_set, node, b):
+        found |= BASELINE
+    return found
 
 
-@compiled
+@inlined
+def alone(rows: Scalar, row: Scalar) -> Scalar:
+    """1 if of context and baseline the given one, and not the other, meets what was asked of a feature."""
+    return 1 if rows & EITHER == row else 0
+
+
+@inlined
 def share(rows: Scalar, either: Scalar, gain: Scalar, loss: Scalar) -> Scalar:
     """A feature's part of leaves that `rows` of it reach, from the three weightings of these leaves' values."""
     if rows == INPUT | CONTEXT:
         return gain
     if rows == BASELINE:
         return -loss
-    if rows == CONTEXT | BASELINE:
+    if rows == EITHER:
         return -either
     return 0.0
 
@@ -157,7 +188,7 @@ def add_mixtures(
                     rest = here[k]
                     while rest != none:
                         lowest = rest & (~rest + np.uint64(1))
-                        out[i, 64 * k + BIT_PLACE[(lowest * DE_BRUIJN) >> np.uint64(58)]] += value
+                        out[i, 64 * k + bit_place(lowest)] += value
                         rest ^= lowest
                 if n_waiting == 0:
                     break
@@ -169,7 +200,7 @@ def add_mixtures(
 
 @compiled
 def add_contributions(
-    nodes: Records, in_set: Array, roots: Array, weights: Array, x: Array, b: Array, out: Array
+    nodes: Records, in_set: Array, roots: Array, shares: Array, x: Array, b: Array, out: Array
 ) -> None:
     """Add to `out`, of shape (n, d), the Shapley values of the rows of `x`, each with its own baseline row of `b`.
 
@@ -179,7 +210,7 @@ def add_contributions(
     v (n_x - 1)! n_b! / (n_x + n_b)! and each of the latter -v n_x! (n_b - 1)! / (n_x + n_b)!. The two sums over leaves
     are passed upwards, so that each parting adds to its feature once.
     """
-    depth = weights.shape[0]
+    depth = shares.shape[1]
     owner = np.zeros(x.shape[1], np.uint8)
     parting_feature = np.empty(depth, np.int64)
     parting_other = np.empty(depth, np.int64)
@@ -205,8 +236,8 @@ def add_contributions(
                     node = np.int64(nodes[node].left if left else nodes[node].right)
                     f = np.int64(nodes[node].feature)
                 value = nodes[node].value
-                gain = value * weights[n_x - 1, n_b] if n_x else 0.0
-                loss = value * weights[n_x, n_b - 1] if n_b else 0.0
+                gain = value * shares[n_x, n_b]
+                loss = value * shares[n_b, n_x]
                 while n_partings:
                     f = parting_feature[n_partings - 1]
                     if owner[f] == INPUT:
@@ -230,93 +261,66 @@ def add_contributions(
 
 @compiled
 def add_input_contributions(
-    nodes: Records, in_set: Array, roots: Array, weights: Array, z: Array, w: Array, b: Array, out: Array
+    nodes: Records, in_set: Array, roots: Array, shares: Array, z: Array, w: Array, b: Array, out: Array
 ) -> None:
     """Add to `out`, of shape (n, d), what the inputs `z` contribute in the context of `w`, from the baselines `b`.
 
     As in `add_contributions`, but three rows may part at a feature, and twice. `rows[f]` are the rows that meet all
     the path has asked of f. A leaf matters to feature j only if each other feature is met by the context or the
-    baseline; so below a branch that one feature's input alone takes, only that feature can gain (`gain_alone`), and
+    baseline; so below a branch that one feature's input alone takes, only that feature can gain, and
     below two such branches no one. The share of a leaf that j gets follows from `rows[j]` (`share`), which partings
     further down may narrow: each parting therefore adds the share by its narrower rows less the one by its wider.
     """
-    depth = 2 * weights.shape[0]
-    rows = np.full(z.shape[1], EVERY_ROW, np.uint8)
-    parting_feature = np.empty(depth, np.int64)
-    parting_rows = np.empty((depth, 3), np.uint8)  # before the parting; on the branch walked first; on the other
-    parting_other = np.empty(depth, np.int64)  # -1 where there is no other branch, or it is done
-    parting_sums = np.empty((depth, 4), np.float64)
+    rows, depth = np.full(z.shape[1], EVERY_ROW, np.int64), 2 * shares.shape[1]
+    partings, sums = np.empty((depth, 4), np.int64), np.empty((depth, 4), np.float64)
     for tree in range(roots.shape[0]):
         for i in range(z.shape[0]):
-            node = np.int64(roots[tree])
-            n_partings, n_context, n_baseline, n_alone = 0, 0, 0, 0
+            node, n, n_context, n_baseline, n_lone = np.int64(roots[tree]), 0, 0, 0, 0
             while True:
                 f = np.int64(nodes[node].feature)
                 while f >= 0:
                     before = rows[f]
-                    left_rows = 0
-                    if before & INPUT and goes_left(nodes, in_set, node, z[i, f]):
-                        left_rows |= INPUT
-                    if before & CONTEXT and goes_left(nodes, in_set, node, w[i, f]):
-                        left_rows |= CONTEXT
-                    if before & BASELINE and goes_left(nodes, in_set, node, b[i, f]):
-                        left_rows |= BASELINE
-                    right_rows = before & ~left_rows
+                    to_left = rows_to_the_left(nodes, in_set, node, before, z[i, f], w[i, f], b[i, f])
+                    to_right = before & ~to_left
                     left, right = np.int64(nodes[node].left), np.int64(nodes[node].right)
-                    if right_rows == 0 or left_rows == 0:
-                        node = left if right_rows == 0 else right
-                    else:
-                        if n_alone and left_rows == INPUT:
-                            node, after, other, other_rows = right, right_rows, np.int64(-1), left_rows
-                        elif n_alone and right_rows == INPUT:
-                            node, after, other, other_rows = left, left_rows, np.int64(-1), right_rows
-                        else:
-                            node, after, other, other_rows = left, left_rows, right, right_rows
-                        parting_feature[n_partings] = f
-                        parting_rows[n_partings, 0] = before
-                        parting_rows[n_partings, 1] = after
-                        parting_rows[n_partings, 2] = other_rows
-                        parting_other[n_partings] = other
-                        parting_sums[n_partings] = 0.0
-                        n_partings += 1
-                        rows[f] = after
-                        n_context += is_context_alone(after) - is_context_alone(before)
-                        n_baseline += is_baseline_alone(after) - is_baseline_alone(before)
-                        n_alone += after == INPUT
+                    node = left if to_left else right
+                    if to_left and to_right:
+                        other = right
+                        if n_lone and to_left == INPUT:
+                            node, other, to_left, to_right = right, left, to_right, to_left
+                        partings[n, FEATURE], partings[n, BEFORE], partings[n, OTHER_ROWS] = f, before, to_right
+                        partings[n, OTHER] = -1 if n_lone and to_right == INPUT else other
+                        sums[n, 0], sums[n, 1], sums[n, 2], sums[n, 3] = 0.0, 0.0, 0.0, 0.0
+                        n += 1
+                        rows[f] = to_left
+                        n_context += alone(to_left, CONTEXT) - alone(before, CONTEXT)
+                        n_baseline += alone(to_left, BASELINE) - alone(before, BASELINE)
+                        n_lone += to_left == INPUT
                     f = np.int64(nodes[node].feature)
-                value = nodes[node].value
-                either, gain, loss, gain_alone = 0.0, 0.0, 0.0, 0.0
-                if n_alone:
-                    gain_alone = value * weights[n_context, n_baseline]
-                else:
-                    either = value * weights[n_context, n_baseline]
-                    gain = value * weights[n_context - 1, n_baseline] if n_context else 0.0
-                    loss = value * weights[n_context, n_baseline - 1] if n_baseline else 0.0
-                while n_partings:
-                    top = n_partings - 1
-                    f = parting_feature[top]
-                    before, after = parting_rows[top, 0], rows[f]
+                either = nodes[node].value * shares[n_context + 1, n_baseline]
+                gain = 0.0 if n_lone else nodes[node].value * shares[n_context, n_baseline]
+                loss = 0.0 if n_lone else nodes[node].value * shares[n_baseline, n_context]
+                either, lone_gain = (0.0, either) if n_lone else (either, 0.0)
+                while n:
+                    f, before = partings[n - 1, FEATURE], partings[n - 1, BEFORE]
+                    after, other = rows[f], partings[n - 1, OTHER]
                     out[i, f] += share(after, either, gain, loss) - share(before, either, gain, loss)
                     if after == INPUT:
-                        out[i, f] += gain_alone
-                        gain_alone = 0.0
-                    either += parting_sums[top, 0]
-                    gain += parting_sums[top, 1]
-                    loss += parting_sums[top, 2]
-                    gain_alone += parting_sums[top, 3]
-                    following = parting_rows[top, 2] if parting_other[top] >= 0 else before
-                    rows[f] = following
-                    n_context += is_context_alone(following) - is_context_alone(after)
-                    n_baseline += is_baseline_alone(following) - is_baseline_alone(after)
-                    n_alone += (following == INPUT) - (after == INPUT)
-                    if parting_other[top] >= 0:
-                        node = parting_other[top]
-                        parting_other[top] = -1
-                        parting_sums[top, 0] = either
-                        parting_sums[top, 1] = gain
-                        parting_sums[top, 2] = loss
-                        parting_sums[top, 3] = gain_alone
+                        out[i, f] += lone_gain
+                        lone_gain = 0.0
+                    either += sums[n - 1, 0]
+                    gain += sums[n - 1, 1]
+                    loss += sums[n - 1, 2]
+                    lone_gain += sums[n - 1, 3]
+                    now = partings[n - 1, OTHER_ROWS] if other >= 0 else before
+                    rows[f] = now
+                    n_context += alone(now, CONTEXT) - alone(after, CONTEXT)
+                    n_baseline += alone(now, BASELINE) - alone(after, BASELINE)
+                    n_lone += (now == INPUT) - (after == INPUT)
+                    if other >= 0:
+                        node, partings[n - 1, OTHER] = other, -1
+                        sums[n - 1, 0], sums[n - 1, 1], sums[n - 1, 2], sums[n - 1, 3] = either, gain, loss, lone_gain
                         break
-                    n_partings -= 1
-                if n_partings == 0:
+                    n -= 1
+                if n == 0:
                     break

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from math import comb
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.models.trees.coded_trees import order_shares
 from evenhand.models.trees.ensemble import TreeEnsemble, checked_rows, in_blocks, kernel_module
+from evenhand.models.trees.grouped import NumberedRows, context_contributions, margins, shapley_values
 
 __all__ = ["contributions"]
+
+Rows = NDArray[np.floating[Any]]
+
+_BLOCK = 16_384  # people whose rows are copied at a time
+GROUPED_NODES = 255  # nodes of a tree, on average, up to which people go down together
 
 
 def contributions(
@@ -63,7 +70,6 @@ def contributions(
     >>> contributions(model, X[3:], X[1:2], X[:1])
     array([[0.5, 0. ]])
     """
-    kernel = kernel_module()
     z_rows, w_rows = checked_rows(ensemble, z, "z"), checked_rows(ensemble, w, "w")
     b_rows = np.asarray(b)
     if b_rows.ndim == 1:
@@ -74,12 +80,50 @@ def contributions(
             "`z`, `w` and `b` must have a row for each person, "
             f"got {len(z_rows)}, {len(w_rows)} and {len(b_rows)} rows."
         )
-    weights = leaf_weights(min(ensemble.max_depth, ensemble.n_features))
-    model = (ensemble.nodes, ensemble.in_set, ensemble.roots, weights)
-    out = np.zeros((len(z_rows), ensemble.n_features))
+    if not is_grouped(ensemble):
+        return _one_by_one(ensemble, z_rows, w_rows, b_rows, n_threads)
+    baseline = NumberedRows.of(b_rows)
+    if z_rows is w_rows or np.array_equal(z_rows, w_rows, equal_nan=True):
+        return shapley_values(ensemble, z_rows, baseline, n_threads)
+    return context_contributions(ensemble, NumberedRows.of(z_rows), NumberedRows.of(w_rows), baseline, n_threads)
+
+
+def distinct_margins(ensemble: TreeEnsemble, x: ArrayLike, n_threads: int | None = None) -> NDArray[np.float64]:
+    """`ensemble.margin`, of equal rows found once."""
+    rows = NumberedRows.of(checked_rows(ensemble, x, "X"))
+    if is_grouped(ensemble):
+        return margins(ensemble, rows.distinct, n_threads)[rows.number]
+    return ensemble.margin(rows.distinct, n_threads)[rows.number]
+
+
+def numbered_contributions(
+    ensemble: TreeEnsemble, z: NumberedRows, w: NumberedRows, b: NumberedRows, n_threads: int | None = None
+) -> NDArray[np.float64]:
+    """`contributions` of rows by number, in blocks of people where each goes down the trees alone."""
+    if is_grouped(ensemble):
+        return context_contributions(ensemble, z.merged(), w.merged(), b.merged(), n_threads)
+    out = np.empty((len(z), ensemble.n_features))
+    for start in range(0, len(z), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        inputs, context, baseline = (each.distinct[each.number[rows]] for each in (z, w, b))
+        out[rows] = _one_by_one(ensemble, inputs, context, baseline, n_threads)
+    return out
+
+
+def is_grouped(ensemble: TreeEnsemble) -> bool:
+    """Whether people go down the trees together: of deep trees, each would soon be alone."""
+    return ensemble.n_trees > 0 and len(ensemble.feature) <= GROUPED_NODES * ensemble.n_trees
+
+
+def _one_by_one(ensemble: TreeEnsemble, z: Rows, w: Rows, b: Rows, n_threads: int | None) -> NDArray[np.float64]:
+    """Contributions of people who go down the trees one by one."""
+    kernel = kernel_module()
+    shares = order_shares(min(ensemble.max_depth, ensemble.n_features))
+    model = (ensemble.nodes, ensemble.in_set, ensemble.roots, shares)
+    out = np.zeros((len(z), ensemble.n_features))
 
     def walk(rows: slice) -> None:
-        inputs, context, baseline = (ensemble.rounded(values[rows]) for values in (z_rows, w_rows, b_rows))
+        inputs, context, baseline = (ensemble.rounded(values[rows]) for values in (z, w, b))
         if np.array_equal(inputs, context, equal_nan=True):
             kernel.add_contributions(*model, inputs, baseline, out[rows])
         else:
@@ -87,16 +131,3 @@ def contributions(
 
     in_blocks(walk, len(out), n_threads)
     return out
-
-
-def leaf_weights(n: int) -> NDArray[np.float64]:
-    """Share u! v! / (u + v + 1)! of orders in which u players come before a given one and v after, u and v up to n.
-
-    Examples
-    --------
-    >>> leaf_weights(1)
-    array([[1.        , 0.5       ],
-           [0.5       , 0.16666667]])
-    """
-    numbers = range(n + 1)
-    return np.array([[1 / ((u + v + 1) * comb(u + v, u)) for v in numbers] for u in numbers])

@@ -1,4 +1,4 @@
-"""Runs epochs of (a part of) a stack: step after step on the CPU, one captured graph per step on CUDA."""
+"""Runs epochs of (a part of) a stack: step by step or compiled on the CPU, one captured graph per step on CUDA."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
+from evenhand.training.engine.compiled import CompiledSteps
 from evenhand.training.engine.minibatches import BatchSource, Block, TermTotals, batch_of
 from evenhand.training.engine.step import Stepper
 
@@ -22,10 +23,12 @@ class Engine:
         Takes the steps.
     source
         Makes the batches.
+    compiled
+        Takes the steps instead, where the source gives people by row; None for the stepper.
     """
 
-    def __init__(self, stepper: Stepper, source: BatchSource) -> None:
-        self._stepper, self._source = stepper, source
+    def __init__(self, stepper: Stepper, source: BatchSource, compiled: CompiledSteps | None = None) -> None:
+        self._stepper, self._source, self._compiled = stepper, source, compiled
         self._replay: _Replay | None = None
         self._may_capture = stepper.parameters.is_cuda
 
@@ -42,6 +45,8 @@ class Engine:
         return TermTotals(**sums)
 
     def _run_block(self, block: Block) -> tuple[Tensor, Tensor | None]:
+        if self._compiled is not None:
+            return self._compiled.run(block)
         if self._may_capture and self._replay is None:
             self._capture(block)
         if self._replay is not None:

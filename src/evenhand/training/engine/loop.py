@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from evenhand.exceptions import EvenhandError, InvalidInputError
-from evenhand.system.threads import one_torch_thread
+from evenhand.system.threads import one_blas_thread, one_torch_thread
 from evenhand.training.data import TrainingData
+from evenhand.training.engine.compiled import CompiledSteps, is_compiled
 from evenhand.training.engine.epochs import Engine
 from evenhand.training.engine.minibatches import BatchSource, Members, TermTotals
 from evenhand.training.engine.optimizer import AdamState
@@ -94,6 +95,7 @@ class Trainer:
             self.state.mean.to(self._device, copy=True), self.state.square.to(self._device, copy=True)
         )
         self._n_threads = settings.n_threads or torch.get_num_threads()
+        self._is_compiled = is_compiled(data, settings, self._device)
         self._parts = self._split()
         self._engines = [self._engine(part) for part in self._parts]
 
@@ -112,7 +114,10 @@ class Trainer:
         """
         saved_at = time.monotonic()
         try:
-            with one_torch_thread() if self._device.type == "cpu" else nullcontext():
+            with ExitStack() as limits:
+                if self._device.type == "cpu":
+                    limits.enter_context(one_torch_thread())
+                    limits.enter_context(one_blas_thread())
                 while self.state.epoch < self.settings.epochs and not self.state.is_stopped.all():
                     self.state = self._next_state()
                     if on_epoch is not None:
@@ -160,11 +165,13 @@ class Trainer:
             device,
             uses_equalized_odds=any(settings.of_member("equalized_odds_weight")),
             uses_cec=any(settings.of_member("cec_weight")),
+            by_row=self._is_compiled,
         )
         join = None if self.data.join is None else self.data.join.to(device)
         objective = Objective(settings.n_steps, settings.method, join, settings.uses_reasoning, settings.uses_placebo)
         adam = AdamState(self._adam.mean[part], self._adam.square[part])
-        return Engine(Stepper(self._parameters[part], adam, self._layout, objective), source)
+        stepper = Stepper(self._parameters[part], adam, self._layout, objective)
+        return Engine(stepper, source, CompiledSteps(stepper, self._layout, source) if self._is_compiled else None)
 
     def _next_state(self) -> TrainerState:
         state, epoch = self.state, self.state.epoch

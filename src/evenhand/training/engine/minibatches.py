@@ -60,7 +60,7 @@ class Block:
     Attributes
     ----------
     fields
-        Tensors of shape (S, K, ...).
+        Tensors of shape (S, K, ...); ``kept``, where people are given by row, of shape (K, S, ...).
     n_steps
         S.
     has_pairs
@@ -146,6 +146,17 @@ class BatchSource:
         Where batches are wanted.
     uses_equalized_odds, uses_cec
         Which terms' tensors to prepare.
+    by_row
+        Whether people are wanted by number of their row of `inputs`, rather than by value.
+
+    Attributes
+    ----------
+    inputs
+        All tables' people, each table's followed by its baselines, of shape (N, d).
+    first_baselines
+        Row of each member's first baseline, of shape (K,).
+    n_cells
+        Number of baselines of a table.
     """
 
     def __init__(
@@ -157,8 +168,9 @@ class BatchSource:
         *,
         uses_equalized_odds: bool,
         uses_cec: bool,
+        by_row: bool = False,
     ) -> None:
-        self._settings, self._members, self._device = settings, members, device
+        self._settings, self._members, self._device, self._by_row = settings, members, device, by_row
         self._uses_equalized_odds, self._uses_cec = uses_equalized_odds, uses_cec
         self._n_groups = data.n_groups
         self._n_rows = data.n_rows[members.table]
@@ -166,8 +178,8 @@ class BatchSource:
         # Baselines are the last rows of each table: one gather then fetches people, matches and baselines.
         self._stride = data.X.shape[1] + baselines.shape[1]
         table = torch.cat((data.X, baselines), dim=1)
-        self._inputs = table.flatten(0, 1).to(device)
-        self._rows_per_table = data.X.shape[1]
+        self.inputs = table.flatten(0, 1).to(device)
+        self._rows_per_table, self.n_cells = data.X.shape[1], baselines.shape[1]
         self._y = data.y.flatten().to(device)
         self._group = data.group.flatten().to(device)
         self._weight = data.weights.flatten().to(device)
@@ -182,6 +194,7 @@ class BatchSource:
             balanced = balanced_weights(data.y, data.group, data.weights, is_compared)
             self._triple_weight = balanced.flatten(0, 1).to(device)
         self._table = members.table.to(device)
+        self.first_baselines = self._table * self._stride + self._rows_per_table
         self._cec_weight = members.cec_weight.to(device, torch.float32)
         self._odds_weight = members.equalized_odds_weight.to(device, torch.float32)
         self.steps_per_epoch = -(-self._n_rows // settings.batch_size)
@@ -237,10 +250,14 @@ class BatchSource:
         flat = table * self._rows_per_table + row
         y, group = self._y[flat], self._group[flat]
         weight = self._weight[flat] * is_row
-        fields["x"] = self._inputs[table * self._stride + row]
+        person = table * self._stride + row
         fields["y"] = y.to(torch.float32).unsqueeze(-1)
         fields["weight"] = _normalized(weight, 1).unsqueeze(-1)
-        fields["ones"] = self._inputs.new_ones(()).expand(*order.shape[:2], 1, order.shape[2])
+        if self._by_row:
+            fields["person"] = person
+        else:
+            fields["x"] = self.inputs[person]
+            fields["ones"] = self.inputs.new_ones(()).expand(*order.shape[:2], 1, order.shape[2])
         odds_form = pair_weight = None
         n_left_out = n_unmatched = torch.zeros_like(is_active[0], dtype=torch.int64)
         if self._uses_equalized_odds:
@@ -266,8 +283,9 @@ class BatchSource:
                 n_unmatched = (is_used & (partner < 0)).sum((0, 2, 3))
                 pair_weight = weight.unsqueeze(-2) * (is_used & (partner >= 0))
                 normalized = _normalized(pair_weight, 2)
-            cell = y * self._n_groups + group
-            fields |= self._pairs(row, partner, cell)
+            # An unmatched person, of weight 0, is compared with themselves.
+            partner = torch.where(partner >= 0, partner, row.unsqueeze(-2)) + table.unsqueeze(-1) * self._stride
+            fields |= self._pairs(person, partner, y * self._n_groups + group)
             fields["pair_weight"] = normalized * scale
         return Block(fields, len(order), has_pairs, weight, is_active, odds_form, pair_weight, n_unmatched, n_left_out)
 
@@ -278,20 +296,18 @@ class BatchSource:
         partner = rows.movedim((-1, -2), (-3, -2)).flatten(-3, -2)
         return partner, self._triple_weight[flat].transpose(-1, -2)
 
-    def _pairs(self, person: Tensor, match: Tensor, cell: Tensor) -> dict[str, Tensor]:
-        """Inputs of people (S, K, q), their partners (S, K, M, q) and the baselines, and what goes with them."""
-        start = self._table.view(1, -1, 1) * self._stride
-        n_cells = 2 * self._n_groups
-        # An unmatched person, of weight 0, is compared with themselves.
-        match = torch.where(match >= 0, match, person.unsqueeze(-2))
-        baselines = torch.arange(n_cells, device=self._device) + self._rows_per_table
-        ends = torch.cat((person, match.flatten(-2)), dim=-1)
-        inputs = torch.cat((ends, baselines.expand(*ends.shape[:2], -1)), dim=-1)
-        cells = cell.repeat(1, 1, 1 + match.shape[2])
-        rows = self._inputs[start + inputs]
+    def _pairs(self, person: Tensor, partner: Tensor, cell: Tensor) -> dict[str, Tensor]:
+        """People (S, K, q), their partners (S, K, M, q) and the baselines, and what goes with them."""
+        if self._by_row:
+            return {"partner": partner, "cell": cell}
+        first, n_cells = self.first_baselines.view(1, -1, 1), self.n_cells
+        ends = torch.cat((person, partner.flatten(-2)), dim=-1)
+        baselines = (first + torch.arange(n_cells, device=self._device)).expand(len(ends), -1, -1)
+        cells = cell.repeat(1, 1, 1 + partner.shape[2])
+        rows = self.inputs[torch.cat((ends, baselines), dim=-1)]
         return {
             "rows": rows,
-            "offset": rows[:, :, :-n_cells] - self._inputs[start + self._rows_per_table + cells],
+            "offset": rows[:, :, :-n_cells] - self.inputs[first + cells],
             "cell": torch.nn.functional.one_hot(cells, n_cells).to(torch.float32),
         }
 
@@ -301,18 +317,23 @@ class BatchSource:
         if settings.dropout == 0:
             return {}
         n_steps, n_members = is_active.shape
+        n_active = is_active.sum(0).tolist()
         # Stored member by member, so that a member's draws do not depend on the others.
-        keep = [
-            torch.ones(n_members, n_steps, settings.batch_size, width, device=self._device) for width in settings.hidden
-        ]
-        for member, n_active in enumerate(is_active.sum(0).tolist()):
-            own = [layer[member, :n_active] for layer in keep]
-            if self._generators:
-                for layer in own:
-                    layer.bernoulli_(1 - settings.dropout, generator=self._generators[member])
-                    layer.div_(1 - settings.dropout)
-            else:
-                _draw_kept([layer.numpy() for layer in own], generators[member], settings.dropout)
+        shapes = [(settings.batch_size, width) for width in settings.hidden]
+        if self._generators:
+            keep = [torch.ones(n_members, n_steps, *shape, device=self._device) for shape in shapes]
+            for member, generator in enumerate(self._generators):
+                for layer in keep:
+                    own = layer[member, : n_active[member]]
+                    own.bernoulli_(1 - settings.dropout, generator=generator).div_(1 - settings.dropout)
+        else:
+            sizes = [math.prod(shape) for shape in shapes]
+            kept = torch.ones(n_members, n_steps, sum(sizes))
+            for member, drawing in enumerate(generators):
+                _draw_kept(kept[member, : n_active[member]].numpy(), drawing, settings.dropout)
+            if self._by_row:
+                return {"kept": kept}
+            keep = [layer.unflatten(-1, shape) for layer, shape in zip(kept.split(sizes, -1), shapes, strict=True)]
         return {f"keep{index}": layer.transpose(0, 1) for index, layer in enumerate(keep)}
 
 
@@ -328,21 +349,13 @@ def _fill_with_permutation(order: NDArray[np.int64], n_rows: int, generator: np.
         flat[end - (n_rows - n_full) : end] = rows[n_full:]
 
 
-def _draw_kept(keep: list[NDArray[np.float32]], generator: np.random.Generator, dropout: float) -> None:
-    """Fill dropout factors of shape (S, m, h) from 16 random bits a unit, several times faster than from floats."""
+def _draw_kept(kept: NDArray[np.float32], generator: np.random.Generator, dropout: float) -> None:
+    """Fill dropout factors of shape (S, units) from 16 random bits a unit, several times faster than from floats."""
     threshold = np.int16(min(round(dropout * 65536), 65535) - 32768)
-    scale = np.float32(1 / (1 - dropout))
-    n_steps = len(keep[0])
-    per_step = sum(layer[0].size for layer in keep) if n_steps else 0
+    n_steps, n_units = kept.shape
     # Whole words for each step: the numbers do not depend on how an epoch is cut into blocks.
-    words = generator.integers(-(2**63), 2**63 - 1, endpoint=True, size=(n_steps, math.ceil(per_step / 4)))
-    units = words.view(np.int16)
-    start = 0
-    for layer in keep:
-        end = start + layer.shape[1] * layer.shape[2]
-        drawn = units[:, start:end].reshape(layer.shape)
-        np.multiply(drawn >= threshold, scale, out=layer)
-        start = end
+    words = generator.integers(-(2**63), 2**63 - 1, endpoint=True, size=(n_steps, math.ceil(n_units / 4)))
+    np.multiply(words.view(np.int16)[:, :n_units] >= threshold, np.float32(1 / (1 - dropout)), out=kept)
 
 
 def _normalized(weight: Tensor, n_last: int) -> Tensor:

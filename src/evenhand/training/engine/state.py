@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from evenhand.exceptions import ModelFileError
 from evenhand.system.files import write_atomically
 from evenhand.training.network import Layout, StackedNetwork
+from evenhand.training.tensor_file import tensor_bytes
 
 __all__ = ["TrainerState"]
 
@@ -125,7 +125,7 @@ class TrainerState:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file; a file of that name is replaced whole or not at all."""
         tensors, metadata = self.to_dict()
-        content = save({k: v.contiguous() for k, v in tensors.items()}, {"evenhand": json.dumps(metadata)})
+        content = tensor_bytes(tensors, {"evenhand": json.dumps(metadata)})
         with write_atomically(path) as temporary:
             temporary.write_bytes(content)
 

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import ipc
 
-from evenhand.auditing.streaming.engines import BatchWork, Refusal, audited, on_worker
+from evenhand.auditing.streaming.engines.executor import opened
+from evenhand.auditing.streaming.engines.work import BatchWork, audited, on_worker
 from evenhand.auditing.streaming.source import Batch
 from evenhand.auditing.streaming.store import BatchFiles
-from evenhand.exceptions import StreamError
+from evenhand.inputs.tables.arrow_files import ParquetFile
+from evenhand.system.optional import optional_module
+from evenhand.system.parcels import Parcel
 
-__all__ = ["ANSWERS", "SIGHTS", "Answer", "AuditTask", "Parcel", "SentRows", "looking_for", "unpacked_answers"]
+__all__ = ["ANSWERS", "SIGHTS", "Answer", "AuditTask", "Landmarks", "SentRows", "looking_for", "unpacked_answers"]
 
-Answer = int | BatchFiles | Refusal | None
+Answer = int | BatchFiles | Exception | None
 """A batch that an executor has kept, what it leaves, why it was refused, or None for one that was not begun."""
 
 ANSWERS = "number long, content binary"
@@ -30,20 +33,53 @@ SIGHTS = "version string, sees boolean"
 _MOST_BYTES = 1 << 22  # of a row: answers of Spark Connect come in messages of limited size
 
 
-def looking_for(token: Path, content: str, files: Mapping[Path, int]) -> Callable[[Any], Iterator[Any]]:
-    """A function that tells of an executor its version of evenhand, and whether it shares folder and files with us.
+@dataclass(frozen=True)
+class Landmarks:
+    """By what an executor knows that it sees the folder of an audit and its source.
 
-    Parameters
+    Attributes
     ----------
     token, content
         A file in the folder of the audit, and what it holds.
     files
-        Sizes of files of the source, by their paths.
+        Files of the source and their sizes in bytes.
     """
+
+    token: Path
+    content: str
+    files: tuple[tuple[ParquetFile, int], ...]
+
+    @classmethod
+    def of(cls, work: BatchWork, token: Path) -> Landmarks:
+        """The first and the last file of the source, and the token."""
+        files = (work.source.files[0], work.source.files[-1])
+        return cls(token, token.read_text(encoding="utf-8"), tuple((file, _size(file)) for file in files))
+
+    def are_seen(self) -> bool:
+        """Whether this process reads the same files, and can write beside the token."""
+        try:
+            if self.token.read_text(encoding="utf-8") != self.content:
+                return False
+            own = self.token.with_name(f"{self.token.name}.{secrets.token_hex(8)}")
+            own.touch()
+            own.unlink()
+            return all(_size(file) == size for file, size in self.files)
+        except Exception:  # whatever a store says to a stranger
+            return False
+
+
+def _size(file: ParquetFile) -> int:
+    with file.file.open() as content:
+        return int(content.size())
+
+
+def looking_for(landmarks: Landmarks) -> Callable[[Any], Iterator[Any]]:
+    """A function that tells of an executor its version of evenhand, and whether it sees the landmarks."""
+    sent = pickle.dumps(landmarks)
 
     # Spark sends a function within a function whole: an executor need not have evenhand to say that it has not.
     def look(_rows: Any) -> Iterator[Any]:  # noqa: ANN401
-        import uuid
+        import pickle
 
         import pyarrow
 
@@ -51,59 +87,12 @@ def looking_for(token: Path, content: str, files: Mapping[Path, int]) -> Callabl
             import evenhand.auditing.streaming.batch_audit  # noqa: F401 - with all that it needs
             from evenhand._version import __version__ as version
         except ImportError as error:
-            version = f"none ({error})"
-        try:
-            sees = token.read_text() == content and all(path.stat().st_size == size for path, size in files.items())
-            if sees:
-                own = token.with_name(f"{token.name}.{uuid.uuid4().hex}")
-                own.touch()
-                own.unlink()
-        except OSError:
-            sees = False
+            version, sees = f"none ({error})", False
+        else:
+            sees = pickle.loads(sent).are_seen()
         yield pyarrow.RecordBatch.from_pydict({"version": [version], "sees": [sees]})
 
     return look
-
-
-@dataclass(frozen=True)
-class Parcel:
-    """What batches need, in a file that is named by its content.
-
-    Attributes
-    ----------
-    path
-        The file, in the folder of the audit if executors see it.
-    sha256
-        Of the file, so that nothing is unpickled but what was written.
-    is_artifact
-        Whether the file is sent to executors by Spark.
-    """
-
-    path: str
-    sha256: str
-    is_artifact: bool
-
-    def open(self) -> BatchWork:
-        """What was packed.
-
-        Raises
-        ------
-        StreamError
-            If it cannot be read, or has changed.
-        """
-        path = Path(self.path)
-        if self.is_artifact:
-            from pyspark import SparkFiles
-
-            path = Path(SparkFiles.get(path.name))
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise StreamError(f"An executor cannot read {str(path)!r}: {error.strerror or error}.") from error
-        if hashlib.sha256(content).hexdigest() != self.sha256:
-            raise StreamError(f"{str(path)!r} has changed since it was written; begin again with `resume=True`.")
-        work: BatchWork = pickle.loads(content)  # of this audit, by its hash
-        return work
 
 
 @dataclass(frozen=True)
@@ -134,8 +123,8 @@ class AuditTask:
 
     Attributes
     ----------
-    parcel
-        What every batch needs.
+    sent
+        What every batch needs: in the folder of the audit, or beside the rows that Spark sends along.
     batches
         The batches; a row of Spark is the place of one of them.
     rows
@@ -144,7 +133,7 @@ class AuditTask:
         A file whose presence says that no further batch shall be begun.
     """
 
-    parcel: Parcel
+    sent: Parcel
     batches: tuple[Batch, ...]
     rows: SentRows | None
     stop: Path
@@ -157,25 +146,23 @@ class AuditTask:
                 yield from _packed(batch.number, self._answer(batch))
 
     def _answer(self, batch: Batch) -> Answer:
-        if self.rows is None and self.stop.exists():
+        if self.rows is not None:
+            return on_worker(partial(self._audited, batch, self.rows))
+        if self.stop.exists():
             return None
-        found = on_worker(lambda: self._audited(batch))
-        if self.rows is None and isinstance(found, Refusal):
+        found = on_worker(partial(self._kept, batch))
+        if isinstance(found, Exception):
             self.stop.touch()
         return found
 
-    def _audited(self, batch: Batch) -> int | BatchFiles:
-        work = _opened(self.parcel)
-        if self.rows is None:
-            work.audit(batch)
-            return batch.number
-        return audited(work.context, batch, self.rows.table, self.rows.where)
+    def _kept(self, batch: Batch) -> int:
+        opened(self.sent).audit(batch)
+        return batch.number
 
-
-@lru_cache(maxsize=1)
-def _opened(parcel: Parcel) -> BatchWork:
-    """What was packed, opened once in each process: Spark uses a process for many batches."""
-    return parcel.open()
+    def _audited(self, batch: Batch, rows: SentRows) -> BatchFiles:
+        files = optional_module("pyspark", "`engine='spark'`", "PySpark", "spark").SparkFiles
+        sent = replace(self.sent, path=Path(files.get(self.sent.path.name)))
+        return audited(opened(sent).context, batch, rows.table, rows.where)
 
 
 def _packed(number: int, answer: Answer) -> Iterator[pa.RecordBatch]:

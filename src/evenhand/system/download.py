@@ -6,6 +6,7 @@ trusts the certificates that come with requests where a bank's network needs the
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import http.client
 import time
@@ -14,15 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from evenhand.exceptions import DownloadError, InvalidInputError
-from evenhand.system.files import write_atomically
+from evenhand.exceptions import DownloadError
+from evenhand.system.files import Room, write_atomically
+from evenhand.system.web import BrokenDownloadError, announced_size, check_secure, open_url, reason_of
 
 __all__ = ["Progress", "download_file", "progress_bar"]
 
@@ -30,11 +30,6 @@ Progress = Callable[[int, "int | None"], None]
 """Called with the bytes received so far and the size announced, None where the server announced none."""
 
 _BLOCK = 1 << 18
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-
-class _BrokenDownloadError(OSError):
-    """What arrived is not what was announced; another attempt may be."""
 
 
 def download_file(
@@ -82,14 +77,14 @@ def download_file(
     Traceback (most recent call last):
     evenhand.exceptions.InvalidInputError: `url` must be an https address, got 'http://example.org/a.csv'.
     """
-    _check_address(url)
+    check_secure(url)
     failure: Exception | None = None
     for attempt in range(attempts):
         if attempt:
             time.sleep(wait * 2 ** (attempt - 1))
         try:
             with write_atomically(target) as temporary, temporary.open("wb") as stream:
-                _receive(url, stream, sha256, progress, timeout)
+                _receive(url, stream, sha256, progress, timeout, target.parent)
         except (OSError, http.client.HTTPException) as error:
             failure = error
             if isinstance(error, HTTPError):
@@ -99,69 +94,39 @@ def download_file(
         else:
             return target
     raise DownloadError(
-        f"Could not download {url} ({_reason(failure)}): check the connection and try again, or fetch that "
+        f"Could not download {url} ({reason_of(failure)}): check the connection and try again, or fetch that "
         f"address with a browser and save it as {target}."
     ) from failure
 
 
-def _check_address(url: str) -> None:
-    if not _is_secure(url):
-        raise InvalidInputError(f"`url` must be an https address, got {url!r}.")
-
-
-def _is_secure(url: str) -> bool:
-    """Whether `url` is https, or http that never leaves this machine."""
-    parts = urlsplit(url)
-    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
-
-
-class _CheckedRedirects(HTTPRedirectHandler):
-    """Follow a redirect only to an address that could have been asked for."""
-
-    def redirect_request(
-        self,
-        req: Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> Request | None:
-        if not _is_secure(newurl):
-            fp.close()
-            raise _BrokenDownloadError(f"it redirects to {newurl}, which is not https")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def _receive(url: str, stream: IO[bytes], sha256: str | None, progress: Progress | None, timeout: float) -> None:
-    request = Request(url, headers={"User-Agent": "evenhand", "Accept-Encoding": "identity"})
-    with build_opener(_CheckedRedirects).open(request, timeout=timeout) as response:
-        announced = response.headers.get("Content-Length")
-        total = int(announced) if announced and announced.isdigit() else None
+def _receive(
+    url: str, stream: IO[bytes], sha256: str | None, progress: Progress | None, timeout: float, folder: Path
+) -> None:
+    with open_url(url, timeout=timeout) as response:
+        total = announced_size(response.headers)
+        room = Room.of(folder)
+        room.check(total or 0)
         digest, received = hashlib.sha256(), 0
         while block := response.read(_BLOCK):
             stream.write(block)
             digest.update(block)
             received += len(block)
+            room.check(received)
             if progress is not None:
                 progress(received, total)
     if total is not None and received != total:
-        raise _BrokenDownloadError(f"it ended after {received:,} of {total:,} bytes")
+        raise BrokenDownloadError(f"it ended after {received:,} of {total:,} bytes")
     if not received:
-        raise _BrokenDownloadError("it is empty")
+        raise BrokenDownloadError("it is empty")
     if sha256 is not None and digest.hexdigest() != sha256:
-        raise _BrokenDownloadError(f"its sha256 is {digest.hexdigest()}, not {sha256}")
+        raise BrokenDownloadError(f"its sha256 is {digest.hexdigest()}, not {sha256}")
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether another attempt makes sense: not after a refusal such as 404."""
-    return not isinstance(error, HTTPError) or error.code >= 500 or error.code in (408, 429)
-
-
-def _reason(error: Exception | None) -> str:
+    """Whether another attempt makes sense: not after a refusal such as 404, and not on a full disk."""
     if isinstance(error, HTTPError):
-        return f"the server answered {error.code} {error.reason}"
-    return str(getattr(error, "reason", None) or error)
+        return error.code >= 500 or error.code in (408, 429)
+    return not (isinstance(error, OSError) and error.errno == errno.ENOSPC)
 
 
 @contextmanager

@@ -27,13 +27,11 @@ def is_spark_frame(source: object) -> bool:
     return any(kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in kinds)
 
 
-def spark_session(source: object, address: str | None) -> Any:  # noqa: ANN401
-    """The session of a DataFrame, else the one that is active, else a new one.
+def spark_session(address: str | None) -> Any:  # noqa: ANN401
+    """The session that is active, else a new one.
 
     Parameters
     ----------
-    source
-        What is audited.
     address
         Where a new session is started: ``sc://host:port`` of a Spark Connect server, or a master such as ``local[4]``;
         None for what Spark is set up for, which is this machine unless it is told otherwise.
@@ -46,8 +44,7 @@ def spark_session(source: object, address: str | None) -> Any:  # noqa: ANN401
         If no session can be started, or its Spark is too old.
     """
     sql = optional_module("pyspark.sql", "`engine='spark'`", "PySpark", "spark")
-    is_frame = is_spark_frame(source)
-    session = source.sparkSession if is_frame else sql.SparkSession.getActiveSession()  # type: ignore[attr-defined]
+    session = sql.SparkSession.getActiveSession()
     return _checked(_started(sql.SparkSession.builder, address) if session is None else session)
 
 

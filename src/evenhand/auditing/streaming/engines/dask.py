@@ -1,27 +1,23 @@
-"""Who audits the batches: threads of this process, or the workers of a Dask cluster."""
+"""Batches audited by the workers of a Dask cluster."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
-from evenhand.auditing.streaming.batch_audit import BatchContext, run_batch
-from evenhand.auditing.streaming.source import Batch, Source
-from evenhand.auditing.streaming.store import BatchFiles, Store, encode_batch, writing
+from evenhand.auditing.streaming.batch_audit import BatchContext
+from evenhand.auditing.streaming.engines.work import BatchWork, audited, on_worker
+from evenhand.auditing.streaming.source import Batch
+from evenhand.auditing.streaming.store import BatchFiles
 from evenhand.exceptions import EvenhandError, InvalidInputError, StreamError
-from evenhand.system.memory import keep_freed_memory
 from evenhand.system.optional import optional_module
-from evenhand.system.threads import on_this_core, one_blas_thread, one_torch_thread
 
-__all__ = ["BatchWork", "Refusal", "audited", "on_worker", "run_on_dask", "run_on_threads"]
-
-T = TypeVar("T")
+__all__ = ["run_on_dask"]
 
 _IN_FLIGHT_PER_THREAD = 2
 _CONNECT_SECONDS = "10s"
@@ -29,78 +25,15 @@ _WORKER_SECONDS = 60
 _MOST_IDLE_ROUNDS = 3
 
 
-@dataclass(frozen=True, eq=False)
-class BatchWork:
-    """What any batch of an audit needs: the reference, the rows, and the folder that keeps what it leaves."""
-
-    context: BatchContext
-    source: Source
-    store: Store
-
-    def rows(self, batch: Batch) -> pa.Table:
-        """The rows of a batch."""
-        return self.source.read(batch, self.context.columns.needed)
-
-    def keep(self, files: BatchFiles) -> None:
-        """Write what a batch leaves.
-
-        Raises
-        ------
-        StreamError
-            If it cannot be written.
-        """
-        with writing(self.store.folder, "free space and go on with `resume=True` (--resume)"):
-            self.store.write(files)
-
-    def audit(self, batch: Batch) -> None:
-        """Read a batch, audit it and keep what it leaves."""
-        self.keep(audited(self.context, batch, self.rows(batch), self.source.where(batch)))
-
-    def with_absolute_paths(self) -> BatchWork:
-        """The same for a process that may be in another folder."""
-        source = replace(self.source, files=tuple(path.absolute() for path in self.source.files), batches=())
-        return replace(self, source=source, store=Store(self.store.folder.absolute()))
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """An error of ours on a worker: raised there, it would arrive as another."""
-
-    kind: type[EvenhandError]
-    message: str
-
-
-def run_on_threads(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], n_workers: int) -> None:
-    """Audit batches in threads of this process; `advance` is called as each is kept."""
-    # One thread for each batch, and one thread inside it, is faster than many threads on one batch after another; and
-    # a batch comes out the same to the last bit wherever it is run.
-    with one_torch_thread(), one_blas_thread(), ThreadPoolExecutor(n_workers) as pool:
-        waiting = iter(batches)
-        running: set[Future[None]] = set()
-        try:
-            while True:
-                while len(running) < n_workers and (batch := next(waiting, None)) is not None:
-                    running.add(pool.submit(work.audit, batch))
-                if not running:
-                    return
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    future.result()
-                    advance()
-        finally:
-            for future in running:
-                future.cancel()
-
-
 def run_on_dask(
     work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], scheduler: str | None, n_workers: int
-) -> None:
-    """Audit batches on the workers of a Dask cluster.
+) -> str:
+    """Audit batches on the workers of a Dask cluster: a `BatchEngine`, but for the scheduler and the workers.
 
     Parameters
     ----------
     work, batches, advance
-        As in `run_on_threads`. The reference is sent to every worker once. Workers of this machine read rows and keep
+        As for every engine. The reference is sent to every worker once. Workers of this machine read rows and keep
         what batches leave themselves; those of a scheduler elsewhere may see neither the source nor the folder of the
         audit, so rows are read and files are written here.
     scheduler
@@ -140,6 +73,7 @@ def run_on_dask(
                         f"The connection to the Dask scheduler {scheduler or 'of this machine'} broke "
                         f"({type(error).__name__}); go on with `resume=True` (--resume) once it is back."
                     ) from error
+    return "Dask"
 
 
 def _dask_round(
@@ -177,8 +111,8 @@ def _dask_round(
     for future in running:
         found = future.result()
         future.release()
-        if isinstance(found, Refusal):
-            raise found.kind(found.message)
+        if isinstance(found, Exception):
+            raise found
         if isinstance(found, BatchFiles):
             work.keep(found)
             found = found.number
@@ -198,30 +132,14 @@ def _has_workers(client: Any) -> bool:  # noqa: ANN401
     return bool(client.status == "running")
 
 
-def audited(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles:
-    """What a batch leaves, from its rows; `where` they are from, for messages."""
-    with on_this_core():
-        return encode_batch(run_batch(context, batch.number, batch.first_row, table, where))
-
-
-def _audit_on_worker(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles | Refusal:
+def _audit_on_worker(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles | Exception:
     """What a batch leaves, from a worker that sees no files."""
-    return on_worker(lambda: audited(context, batch, table, where))
+    return on_worker(partial(audited, context, batch, table, where))
 
 
-def _keep_on_worker(work: BatchWork, batch: Batch) -> int | Refusal:
+def _keep_on_worker(work: BatchWork, batch: Batch) -> int | Exception:
     """The number of a batch that a worker of this machine has kept."""
-    return on_worker(lambda: work.audit(batch)) or batch.number
-
-
-def on_worker(work: Callable[[], T]) -> T | Refusal:
-    """What a piece of work returns on a worker that does nothing else at the time, or why it was refused."""
-    keep_freed_memory()
-    with one_torch_thread(), one_blas_thread():
-        try:
-            return work()
-        except EvenhandError as error:
-            return Refusal(type(error), str(error))
+    return on_worker(partial(work.audit, batch)) or batch.number
 
 
 @contextmanager

@@ -3,8 +3,8 @@ import socket
 
 import pytest
 
-from evenhand.datasets.download import download_file, progress_bar
 from evenhand.exceptions import DownloadError, InvalidInputError
+from evenhand.system.download import download_file, progress_bar
 
 BODY = b"a,b\n1,2\n" * 1000
 
@@ -134,7 +134,7 @@ def test_redirect_is_followed_but_not_to_plain_http(server, tmp_path):
     server.answers = [(302, {"Location": server.url}, b""), whole()]
     assert download_file(server.url, tmp_path / "file.csv").read_bytes() == BODY
     server.answers = [(302, {"Location": "http://example.org/x"}, b"")]
-    with pytest.raises(DownloadError, match=r"redirects to http://example\.org/x, which is not https"):
+    with pytest.raises(DownloadError, match=r"redirects to http://example\.org, which is not https"):
         download_file(server.url, tmp_path / "other.csv", attempts=1)
 
 

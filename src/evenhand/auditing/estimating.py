@@ -1,0 +1,225 @@
+"""How long an audit will take, and how much memory: tried out beforehand on a few of its people."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+
+from evenhand.auditing.batch import audit_batch
+from evenhand.auditing.people import People
+from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.sampling_progress import announce_sampling, shown_sampling
+from evenhand.exceptions import EvenhandError
+from evenhand.inputs.splitting import sample_people
+from evenhand.models.sampling_plan import is_sampled
+from evenhand.system.memory import available_memory
+from evenhand.system.threads import one_blas_thread, one_torch_thread
+
+__all__ = ["RunSize", "announce_run", "needed_memory", "seconds_of", "shown_run"]
+
+_WORTH_SAYING = 30.0  # seconds
+_FEWEST, _MOST = 100, 2_000  # people of a trial
+_PER_CELL = 10  # people of a small trial for each label and group
+_TRIAL_SECONDS = 0.3
+_LOOKED_AT = 50_000  # rows among which the people of a trial are drawn
+_MOST_TIMES_IN_BATCH = 8  # as many people in the reference of a trial as in its batch
+_QUERIED = 256
+# Seconds that a pair takes after the batches, for metrics and, where it is compared, for evidence; the model is not
+# asked again there. Measured on two cores of a server: `benchmarks/bench_estimate.py` says whether they still hold.
+_FINISHING, _FINISHING_COMPARED = 10e-6, 90e-6
+_GAIN_OF_WORKER = 0.8  # of each beyond the first
+# Bytes at the peak of an audit in memory, for each pair and each of its values: see docs/growth.md.
+_BYTES_PER_PAIR, _BYTES_PER_VALUE, _BYTES_PER_VALUE_COMPARED = 1_500, 50, 165
+
+
+@dataclass(frozen=True)
+class RunSize:
+    """What is to be audited.
+
+    Attributes
+    ----------
+    n_people
+        People, those counted again who are audited repeatedly.
+    in_batch
+        People of a batch; None where they are all in memory.
+    n_workers
+        Batches audited at the same time.
+    compared
+        Share of people who are compared with placebo pairs.
+    """
+
+    n_people: int
+    in_batch: int | None = None
+    n_workers: int = 1
+    compared: float = 1.0
+
+
+def _unchanged(reference: AuditReference) -> AuditReference:
+    return reference
+
+
+def seconds_of(
+    reference: AuditReference, size: RunSize, prepared: Callable[[AuditReference], AuditReference] = _unchanged
+) -> float | None:
+    """About how long an audit takes from here; None where that is certainly less than is worth saying.
+
+    A few people of the reference are audited among themselves, in two numbers, of which the difference tells what one
+    more costs. Explanations that people share are shared among them as in the whole. Only the search for neighbors
+    takes longer in a larger reference, so that is timed in both.
+
+    Parameters
+    ----------
+    reference
+        Fitted.
+    size
+        What is to be audited.
+    prepared
+        What is done to a reference before its first batch.
+    """
+    n_cells = 2 * len(reference.pool.groups.names)
+    few = max(_FEWEST, _PER_CELL * n_cells)
+    trial = _Trial(reference, size, prepared)
+    trial.seconds(few)  # compiles what is compiled once
+    small = trial.seconds(few)
+    finishing = _finishing(reference, size)
+    if small / few * size.n_people + finishing < _WORTH_SAYING:
+        return None
+    many = int(np.clip(few * _TRIAL_SECONDS / small, 2 * few, max(2 * few, _MOST)))
+    large = trial.seconds(many)
+    each = max(large - small, 0.1 * large) / (many - few)
+    of_batch = max(0.0, small - each * few)
+    n_batches = 1 if size.in_batch is None else math.ceil(size.n_people / size.in_batch)
+    batches = (each + trial.further_search(many)) * size.n_people + of_batch * n_batches
+    return batches / (1 + _GAIN_OF_WORKER * (size.n_workers - 1)) + finishing
+
+
+def _finishing(reference: AuditReference, size: RunSize) -> float:
+    """Seconds from the last batch to the result."""
+    n_pairs = size.n_people * (len(reference.pool.groups.names) - 1)
+    compared = 0.0 if reference.evidence is None else size.compared
+    return n_pairs * (_FINISHING + compared * _FINISHING_COMPARED)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """Audits of a few people, with a reference that is as large to their batch as the whole is to a whole batch."""
+
+    reference: AuditReference
+    size: RunSize
+    prepared: Callable[[AuditReference], AuditReference]
+
+    def seconds(self, n: int) -> float:
+        """Time of a batch of n people."""
+        pool, in_batch = self.reference.pool, self.size.in_batch
+        times = 1.0 if in_batch is None else np.clip(len(pool) / in_batch, 1, _MOST_TIMES_IN_BATCH)
+        fitted = self._fitted(int(n * times))
+        people, row = fitted.pool, None
+        if times > 1:
+            row = np.linspace(0, len(people) - 1, min(n, len(people))).astype(np.int64)
+            people = people.rows(row)
+        compared = np.flatnonzero(np.diff(np.floor(self.size.compared * np.arange(len(people) + 1))))
+        begun = time.perf_counter()
+        audit_batch(fitted, people, {}, person_row=row, compared=compared)
+        return (time.perf_counter() - begun) * n / len(people)
+
+    def further_search(self, n: int) -> float:
+        """How much longer neighbors of a person are searched for in the whole reference than in that of n people."""
+        n_searches = 3 if self.reference.evidence is not None else 1  # for the match, and for both kinds of triples
+        whole, part = self._search(self.reference), self._search(self._fitted(n))
+        return n_searches * max(0.0, whole - part)
+
+    def _search(self, reference: AuditReference) -> float:
+        rows = np.linspace(0, len(reference.pool) - 1, min(len(reference.pool), _QUERIED)).astype(np.int64)
+        asked = reference.pool.rows(rows)
+        F = reference.model.financial_table(asked.table, list(reference.settings.financial_features))
+        begun = time.perf_counter()
+        reference.matcher.match(F, asked.labels, np.asarray(asked.groups.names)[asked.groups.codes])
+        return (time.perf_counter() - begun) / len(rows)
+
+    def _fitted(self, n: int) -> AuditReference:
+        """A reference of n people, spread over all."""
+        pool = self.reference.pool
+        looked_at = np.linspace(0, len(pool) - 1, min(len(pool), _LOOKED_AT)).astype(np.int64)
+        chosen = sample_people(pool.labels[looked_at], pool.groups.codes[looked_at], n, random_state=0)
+        few = pool.rows(looked_at[chosen])
+        model, settings = self.reference.model, self.reference.settings
+        return self.prepared(AuditReference.of(model, settings, few, self.size.n_people))
+
+
+def needed_memory(reference: AuditReference, n_people: int) -> int:
+    """About how many bytes an audit in memory needs beside the people."""
+    n_pairs = n_people * (len(reference.pool.groups.names) - 1)
+    each = _BYTES_PER_VALUE if reference.evidence is None else _BYTES_PER_VALUE_COMPARED
+    return n_pairs * (_BYTES_PER_PAIR + each * reference.pool.x.shape[1])
+
+
+@contextmanager
+def shown_run(reference: AuditReference, people: People, *, is_shown: bool) -> Iterator[AuditReference]:
+    """Say what an audit in memory takes; the reference, with a model that shows how far it is where it is sampled."""
+    n_draws = 1 if people.probabilities is None else people.probabilities.n_draws
+    if is_shown and not is_sampled(reference.explainer):
+        announce_run(reference, RunSize(len(people) * n_draws))
+    with shown_sampling(reference, len(people) * n_draws, is_shown=is_shown) as watched:
+        yield watched
+
+
+def announce_run(
+    reference: AuditReference, size: RunSize, prepared: Callable[[AuditReference], AuditReference] = _unchanged
+) -> None:
+    """Say how long an audit will take, where it is long, and whether there is too little memory for it."""
+    if is_sampled(reference.explainer):
+        announce_sampling(reference, size.n_people)
+        return
+    if size.in_batch is None:
+        _warn_of_memory(reference, size)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a few people much is said that is not true of all
+        try:
+            if size.in_batch is None:
+                seconds = seconds_of(reference, size, prepared)
+            else:
+                with one_torch_thread(), one_blas_thread():
+                    seconds = seconds_of(reference, size, prepared)
+        except EvenhandError:  # too few of a group for a trial
+            return
+    if seconds is not None and seconds >= _WORTH_SAYING:
+        _say(f"About {_in_words(seconds)}: {_what(reference, size)}.")
+
+
+def _warn_of_memory(reference: AuditReference, size: RunSize) -> None:
+    needed, free = needed_memory(reference, size.n_people), available_memory()
+    if free is not None and needed > free:
+        _say(
+            f"This needs about {needed / 2**30:.0f} GB of memory, and {free / 2**30:.0f} GB are free: with --stream "
+            "(`evenhand.audit_stream`) people are audited in batches, in memory that does not grow with their number."
+        )
+
+
+def _what(reference: AuditReference, size: RunSize) -> str:
+    groups, evidence = len(reference.pool.groups.names), reference.evidence is not None
+    how = reference.settings.attribution.replace("_", " ")
+    batches = "" if size.in_batch is None else f", {size.n_workers} batches at a time"
+    return (
+        f"{size.n_people:,} people of {groups} groups, {reference.pool.table.shape[1]} features, explained by {how}, "
+        f"with{'' if evidence else 'out'} placebo pairs{batches}"
+    )
+
+
+def _in_words(seconds: float) -> str:
+    """A time in the unit that one would say it in."""
+    if seconds < 100:
+        return f"{10 * round(seconds / 10)} seconds"
+    if seconds < 100 * 60:
+        return f"{round(seconds / 60)} minutes"
+    return f"{seconds / 3600:.1f} hours"
+
+
+def _say(sentence: str) -> None:
+    Console(stderr=True).print(sentence, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,119 @@
+"""Batches audited by any `concurrent.futures.Executor`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache, partial
+from pathlib import Path
+from threading import Lock
+
+from evenhand.auditing.streaming.engines.threads import begin_in_threads
+from evenhand.auditing.streaming.engines.work import BatchWork, collect, on_worker
+from evenhand.auditing.streaming.source import Batch
+from evenhand.auditing.streaming.store import writing
+from evenhand.exceptions import StreamError, first_line
+from evenhand.system.parcels import Parcel, parcel
+from evenhand.system.threads import one_blas_thread, one_torch_thread
+
+__all__ = ["ShippingError", "begin_in_processes", "opened", "run_on_executor", "shipped"]
+
+_OPENING = Lock()
+
+
+class ShippingError(StreamError):
+    """The model, or something that was made from it, cannot be taken to a different process."""
+
+
+def run_on_executor(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], executor: Executor) -> str:
+    """Audit batches on an executor, which is left running: a `BatchEngine`, but for the executor.
+
+    Its workers must see the source and the folder of the audit, under the same paths. The reference goes to them in a
+    file in that folder, which each worker opens once; a batch is sent as a few numbers.
+
+    Raises
+    ------
+    ShippingError
+        If the model cannot be taken to the workers.
+    StreamError
+        If a worker is lost.
+    """
+    with ExitStack() as stack:
+        if isinstance(executor, ThreadPoolExecutor):
+            stack.enter_context(one_torch_thread())
+            stack.enter_context(one_blas_thread())
+            futures = begin_in_threads(executor, work, batches)
+        else:
+            futures = begin_in_processes(executor, stack.enter_context(shipped(work)), batches)
+        collect(futures, advance)
+    return type(executor).__name__
+
+
+@contextmanager
+def shipped(work: BatchWork, folder: Path | None = None) -> Iterator[Parcel]:
+    """What batches need, as a file for other processes: in the folder of the audit, unless in one that is named.
+
+    Raises
+    ------
+    ShippingError
+        If something in it cannot be pickled.
+    """
+    with ExitStack() as stack:
+        with writing(work.store.folder, "free space and go on with `resume=True` (--resume)"):
+            try:
+                sent = stack.enter_context(parcel(work.with_absolute_paths(), folder or work.store.folder))
+            except (OSError, MemoryError):
+                raise
+            except Exception as error:  # whatever the model's library says
+                raise _unshippable(error) from error
+        yield sent
+
+
+def begin_in_processes(pool: Executor, sent: Parcel, batches: Sequence[Batch]) -> list[Future[Exception | None]]:
+    """Let the processes of a pool audit batches."""
+    return [pool.submit(_audit, sent, batch) for batch in batches]
+
+
+def _audit(sent: Parcel, batch: Batch) -> Exception | None:
+    """On a worker: audit a batch and keep what it leaves."""
+    return on_worker(partial(_open_and_audit, sent, batch))
+
+
+def _open_and_audit(sent: Parcel, batch: Batch) -> None:
+    opened(sent).audit(batch)
+
+
+def opened(sent: Parcel) -> BatchWork:
+    """On a worker: what was shipped, opened once.
+
+    Raises
+    ------
+    ShippingError
+        If something in it cannot be unpickled here.
+    StreamError
+        If the file is not there.
+    """
+    with _OPENING:  # by one of the threads that a worker may have
+        return _opened(sent)
+
+
+@lru_cache(maxsize=1)
+def _opened(sent: Parcel) -> BatchWork:
+    try:
+        work: BatchWork = sent.open()
+    except FileNotFoundError:
+        raise StreamError(
+            f"A worker does not see the folder of the audit, {str(sent.path.parent)!r}: it must have the folder and "
+            'the source under the same paths, or be one of Dask\'s (`engine="dask"`), which do without.'
+        ) from None
+    except Exception as error:  # whatever the model's library says
+        raise _unshippable(error) from error
+    return work
+
+
+def _unshippable(error: Exception) -> ShippingError:
+    return ShippingError(
+        f"The model cannot be sent to other processes ({type(error).__name__}: {first_line(error)}); audit it with "
+        '`engine="threads"` (--engine threads).'
+    )

@@ -1,0 +1,57 @@
+"""Batches audited on this machine: in threads, and in processes where those are faster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+
+from evenhand.auditing.streaming.engines.executor import ShippingError, begin_in_processes, shipped
+from evenhand.auditing.streaming.engines.processes import computes_here
+from evenhand.auditing.streaming.engines.threads import begin_in_threads, run_on_threads, thread_pool
+from evenhand.auditing.streaming.engines.work import BatchWork, collect
+from evenhand.auditing.streaming.source import Batch
+from evenhand.system.workers import Workers
+
+__all__ = ["run_locally"]
+
+_CARRIED = 4  # cores that the threads of one process keep busy: they share an interpreter
+_START_SECONDS = 8.0  # until processes have imported what they need
+
+
+def run_locally(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], n_workers: int) -> str:
+    """Audit batches in threads, or in processes once a first batch shows that they are worth starting.
+
+    A `BatchEngine`, but for the number of workers. A model that cannot be taken to other processes stays here.
+    """
+    if n_workers <= _CARRIED or len(batches) <= _CARRIED or not computes_here(work):
+        return run_on_threads(work, batches, advance, n_workers)
+    rest, note = batches[_CARRIED:], ""
+    with thread_pool(n_workers) as pool:
+        start = time.perf_counter()
+        begun = begin_in_threads(pool, work, batches[:_CARRIED])
+        wait(begun, return_when=FIRST_COMPLETED)
+        if _repays(time.perf_counter() - start, len(rest), n_workers):
+            try:
+                with shipped(work) as sent, Workers(n_workers) as processes:
+                    there = begin_in_processes(processes, sent, rest)
+                    collect(begun, advance)
+                    begun = []
+                    collect(there, advance)
+                return f"{n_workers} processes"
+            except ShippingError as error:
+                note = f". {error}"
+        collect([*begun, *begin_in_threads(pool, work, rest)], advance)
+    return f"{n_workers} threads{note}"
+
+
+def _repays(seconds: float, n_batches: int, n_workers: int) -> bool:
+    """Whether processes end sooner than threads, with so many batches left of so many seconds each.
+
+    Examples
+    --------
+    >>> _repays(0.1, 100, 16), _repays(2.0, 100, 16)
+    (False, True)
+    """
+    work = seconds * n_batches
+    return work / _CARRIED > _START_SECONDS + work / n_workers

@@ -1,0 +1,51 @@
+"""Ctrl-C on the command line: what is kept is said, and only where something is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from evenhand.cli.messages import with_options
+
+__all__ = ["INTERRUPTED", "said_when_interrupted"]
+
+INTERRUPTED = 130
+"""Exit code, as of every program that Ctrl-C ends."""
+
+# By command, the file or folder in which finished work lies as soon as there is some, and the option it lies in.
+_KEPT = {
+    "search": ("out", "store"),
+    "train": ("checkpoint", ""),
+    "reproduce": ("out", "results.jsonl"),
+    "calibrate": ("out", "calibration.jsonl"),
+    "power": ("out", "power.jsonl"),
+}
+
+
+def said_when_interrupted(command: Callable[..., None]) -> Callable[..., None]:
+    """The command; Ctrl-C ends it with a sentence and an exit code."""
+
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 - of any command
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt as interrupt:
+            said = [*getattr(interrupt, "__notes__", ()), *_kept(command.__name__, options)]
+            typer.echo(with_options(" ".join(["Interrupted.", *said])), err=True)
+            raise typer.Exit(INTERRUPTED) from interrupt
+
+    return run
+
+
+def _kept(name: str, options: Mapping[str, Any]) -> Iterator[str]:
+    """Where a command has put work that it goes on with."""
+    option, within = _KEPT.get(name, ("", ""))
+    if options.get(option) is None:
+        return
+    place = Path(options[option]) / within
+    if any(place.iterdir()) if place.is_dir() else place.is_file():
+        yield f"What was finished is kept in {str(place)!r}: run the same command again to go on."

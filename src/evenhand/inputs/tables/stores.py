@@ -1,0 +1,229 @@
+"""Files in object stores and other file systems: by `pyarrow.fs` where it knows the scheme, otherwise by fsspec.
+
+Credentials are those that the libraries find by themselves, in the environment and in the places of each cloud.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from evenhand.exceptions import DataFileError, EvenhandError, MissingExtraError, first_line
+from evenhand.inputs.tables.addresses import Address
+from evenhand.inputs.tables.data_files import LocalFile, on_full_disk
+from evenhand.system.files import PrivateFolder, Room
+
+__all__ = ["Store", "StoredFile"]
+
+_ALIASES = {"s3a": "s3", "s3n": "s3"}  # names that Hadoop gives the same store
+_CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
+    "gcs": "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
+    "abfs": "AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET, or `az login`",
+    "abfss": "AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET, or `az login`",
+}
+_BUCKET = {"s3": "bucket", "gs": "bucket", "gcs": "bucket", "abfs": "container", "abfss": "container"}
+_RETRY_SECONDS = 30  # of Google's client, which otherwise asks for a quarter of an hour
+# Arrow raises one type of error for all that a store answers; the name of the answer is in its text.
+_ANSWER = re.compile(r"AWS Error (\w+)|status code: (\d+)|\b(PERMISSION_DENIED|UNAUTHENTICATED|UNAVAILABLE)\b|(\d{3}) ")
+_DENIED = {
+    "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "EXPIRED_TOKEN", "INVALID_CLIENT_TOKEN_ID",
+    "PERMISSION_DENIED", "UNAUTHENTICATED", "UNRECOGNIZED_CLIENT", "401", "403",
+}  # fmt: skip
+_UNREACHED = {"NETWORK_CONNECTION", "UNAVAILABLE"}
+
+
+@dataclass(frozen=True)
+class Store:
+    """A place in a file system that is not this machine's.
+
+    Attributes
+    ----------
+    address
+        As the user named it.
+    filesystem
+        Which holds it.
+    path
+        Inside of the file system.
+    """
+
+    address: Address
+    filesystem: fs.FileSystem = field(repr=False)
+    path: str
+
+    @classmethod
+    def at(cls, address: Address) -> Store:
+        """The place of an address; nothing is asked of the store yet, or no more than its region.
+
+        Raises
+        ------
+        DataFileError
+            If no library knows the scheme, or the address cannot be read.
+        MissingExtraError
+            If the library of the scheme is not installed.
+        """
+        scheme = _ALIASES.get(address.scheme, address.scheme)
+        text = scheme + address.text[len(address.scheme) :]
+        if scheme in ("gs", "gcs") and "retry_limit_seconds" not in text:
+            text += f"{'&' if '?' in text else '?'}retry_limit_seconds={_RETRY_SECONDS}"
+        with _asking(address):
+            if scheme in _CREDENTIALS or scheme in ("hdfs", "viewfs"):
+                filesystem, path = fs.FileSystem.from_uri(text)
+            else:
+                filesystem, path = _by_fsspec(address)
+        return cls(address, filesystem, path.rstrip("/"))
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether files lie under the place.
+
+        Raises
+        ------
+        DataFileError
+            If nothing is there, or the store does not say.
+        """
+        with _asking(self.address):
+            kind = self.filesystem.get_file_info(self.path).type
+            if kind == fs.FileType.NotFound:
+                self._refuse_absent()
+        return bool(kind == fs.FileType.Directory)
+
+    def files(self) -> list[StoredFile]:
+        """The files under the place, or the file that it is, in the order of their names."""
+        if not self.is_folder:
+            return [self._file(self.path)]
+        with _asking(self.address):
+            found = self.filesystem.get_file_info(fs.FileSelector(self.path, recursive=True))
+        return [self._file(info.path) for info in sorted(found, key=lambda info: info.path) if info.is_file]
+
+    def relative(self, file: StoredFile) -> str:
+        """The path of a file below the place."""
+        return file.path.removeprefix(self.path).lstrip("/")
+
+    def copied(self) -> LocalFile:
+        """The file at the place, copied to this machine for as long as it is used."""
+        folder = PrivateFolder()
+        target = folder.path / self.address.last_part
+        with _asking(self.address), self.filesystem.open_input_stream(self.path) as source:
+            size = self.filesystem.get_file_info(self.path).size
+            Room.of(folder.path).check(size or 0)
+            with target.open("wb") as file:
+                shutil.copyfileobj(source, file, 1 << 22)
+        return LocalFile(target, self.address.name, folder)
+
+    def _file(self, path: str) -> StoredFile:
+        name = self.address.name
+        if path != self.path:
+            base, mark, query = name.partition("?")
+            name = f"{base.rstrip('/')}/{path.removeprefix(self.path).lstrip('/')}{mark}{query}"
+        return StoredFile(self.filesystem, path, name, self.address)
+
+    def _refuse_absent(self) -> None:
+        """Say whether the bucket is absent, or the file in it."""
+        bucket, _, rest = self.path.partition("/")
+        kind = _BUCKET.get(_ALIASES.get(self.address.scheme, self.address.scheme))
+        if kind and (not rest or self.filesystem.get_file_info(bucket).type == fs.FileType.NotFound):
+            raise DataFileError(
+                f"There is no {kind} {bucket!r}, which {self.address.name!r} names; check its name, the region and the "
+                "endpoint."
+            )
+        raise DataFileError(f"There is no file and no folder {self.address.name!r}; check its name.")
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file in a store.
+
+    Attributes
+    ----------
+    filesystem, path
+        Where it is.
+    name
+        What users call it.
+    address
+        Of the table that it belongs to.
+    """
+
+    filesystem: fs.FileSystem = field(repr=False)
+    path: str
+    name: str
+    address: Address = field(repr=False)
+    is_near = False
+
+    def open(self) -> pa.NativeFile:
+        """The bytes, asked for in ranges."""
+        with _asking(self.address):
+            return self.filesystem.open_input_file(self.path)
+
+    def absolute(self) -> StoredFile:
+        """The same: a store is the same from every folder."""
+        return self
+
+    def state(self) -> Iterable[bytes]:
+        """Name, size, and the version that the store gives: its ETag, or when it was written."""
+        with self.open() as file, _asking(self.address):
+            told = {str(key).lower(): value for key, value in (file.metadata() or {}).items()}
+            size = file.size()
+        version = told.get("etag")
+        if version is None:
+            with _asking(self.address):
+                version = str(self.filesystem.get_file_info(self.path).mtime_ns).encode()
+        yield f"{self.path.rpartition('/')[2]}:{size}:".encode() + bytes(version) + b";"
+
+
+def _by_fsspec(address: Address) -> tuple[fs.FileSystem, str]:
+    import fsspec  # a dependency of torch; not at the top, as few need it
+
+    try:
+        found, path = fsspec.core.url_to_fs(address.text)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{address.name!r} needs a library for {address.scheme}:// that is not installed: "
+            f"{address.without_secrets(first_line(error))}."
+        ) from error
+    except ValueError:
+        known = ", ".join(f"{scheme}://" for scheme in ("s3", "gs", "abfss", "https", "file", "hdfs"))
+        raise DataFileError(
+            f"{address.name!r} begins with {address.scheme}://, which no installed library reads; known are {known} "
+            "and what fsspec knows."
+        ) from None
+    return fs.PyFileSystem(fs.FSSpecHandler(found)), path
+
+
+@contextmanager
+def _asking(address: Address) -> Iterator[None]:
+    """Turn what a store answers into a sentence."""
+    try:
+        yield
+    except EvenhandError:
+        raise
+    except Exception as error:
+        message = address.without_secrets(first_line(error))
+        raise DataFileError(_sentence(address, error, message)) from (None if message != first_line(error) else error)
+
+
+def _sentence(address: Address, error: Exception, message: str) -> str:
+    scheme = _ALIASES.get(address.scheme, address.scheme)
+    found: Any = _ANSWER.search(message)
+    answer = next(filter(None, found.groups()), "") if found else ""
+    if answer in _DENIED or isinstance(error, PermissionError):
+        place = _CREDENTIALS.get(scheme)
+        return (
+            f"The store refuses access to {address.name!r} ({answer or first_line(error)}); check that you may read it"
+            + (f", and the credentials, which come from {place}." if place else ".")
+        )
+    if answer in _UNREACHED or isinstance(error, ConnectionError):
+        return f"The store of {address.name!r} cannot be reached ({message}); check the network and the endpoint."
+    if full := on_full_disk(address.name, error):
+        return full
+    if isinstance(error, FileNotFoundError):
+        return f"There is no file {address.name!r}; check its name."
+    return f"{address.name!r} cannot be read: {message}."

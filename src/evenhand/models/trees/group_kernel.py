@@ -1,0 +1,389 @@
+"""Compiled walks of many people at a time, who have one baseline: people part only where their codes do.
+
+As in `models.trees.kernel`, nothing is checked here and threads are left to the caller.
+
+People go down a tree in groups, each person down every branch that a mixture of their rows takes. Three bits say which
+rows meet all that the way has asked of a feature: the input z, the context w and the baseline b. A leaf of value v,
+met by the context alone at n_w features and by the baseline alone at n_b, is reached from j by the share
+
+    v n_w! n_b! / (n_w + n_b + 1)!, not counting j,
+
+of the orders in which features can change from the baseline to the context. j gets it if its input meets the leaf, and
+loses it if its baseline does. A leaf that the input alone meets at a feature matters to that feature only, and one that
+it alone meets at two matters to none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenhand.models.trees.kernel import BASELINE, CONTEXT, EITHER, INPUT, Array, Records, Scalar, compiled, inlined
+
+__all__ = [
+    "add_margin",
+    "add_shapley_values",
+    "add_steps",
+    "code_rows",
+    "distinct_rows",
+    "look_up",
+    "runs_of_codes",
+]
+
+NODE, FEATURE, ROWS, LAST = range(4)  # columns of the way
+
+# What waits to be visited: a node, the people who get there, the length of the way to the node above, and the feature
+# asked there (-1 above a root) with the rows that meet all that was asked of it.
+VISIT = np.dtype([(name, np.int32) for name in ("node", "start", "end", "length", "feature", "rows")])
+
+
+@compiled
+def code_rows(cuts: Array, cut_start: Array, x: Array, codes: Array) -> None:
+    """Write the codes of the rows of `x`, rounded as the library compares them, to the columns of `codes`."""
+    for j in range(x.shape[1]):
+        for i in range(x.shape[0]):
+            value = x[i, j]
+            if value != value:
+                codes[j, i] = 0
+                continue
+            start, n = cut_start[j], cut_start[j + 1] - cut_start[j]
+            while n > 0:
+                half = n >> 1
+                if cuts[start + half] < value:
+                    start += half + 1
+                    n -= half + 1
+                else:
+                    n = half
+            codes[j, i] = 1 + start - cut_start[j]
+
+
+@compiled
+def distinct_rows(x: Array) -> tuple[Array, Array]:
+    """First places of the distinct rows of words, of shape (n, d), and for each row the number of its like."""
+    n, d = x.shape
+    size = 16
+    while size < 2 * n:
+        size *= 2
+    table = np.full(size, -1, np.int64)
+    first, number = np.empty(n, np.int64), np.empty(n, np.int64)
+    n_found = 0
+    for i in range(n):
+        key = np.uint64(0)
+        for j in range(d):
+            key = (key ^ x[i, j]) * np.uint64(0x9E3779B97F4A7C15)
+            key ^= key >> np.uint64(29)
+        place = np.int64(key & np.uint64(size - 1))
+        while True:
+            known = table[place]
+            if known < 0:
+                table[place] = known = n_found
+                first[known] = i
+                n_found += 1
+            is_same = True
+            for j in range(d):
+                is_same = is_same and x[i, j] == x[first[known], j]
+            if is_same:
+                number[i] = known
+                break
+            place = (place + 1) & (size - 1)
+    return first[:n_found].copy(), number
+
+
+@inlined
+def goes_left(nodes: Records, answers: Array, node: Scalar, code: Scalar) -> Scalar:
+    """Whether a code takes the left branch of `node`."""
+    here = nodes[node]
+    if here.answers < 0:
+        return np.uint32(code - here.shift) <= here.bound
+    return answers[here.answers + code]
+
+
+@compiled
+def runs_of_codes(
+    nodes: Records, answers: Array, parent: Array, code_start: Array, first_code: Scalar
+) -> tuple[Array, Array]:
+    """Numbers of steps of each node, and the steps: codes of the feature above from which on they lead there or do not.
+
+    The latter are complements, ~code. What is so for the first code is left out: only differences matter.
+    """
+    sizes = np.zeros(nodes.shape[0], np.int64)
+    steps, n_steps = np.empty(1024, np.int32), 0
+    for k in range(nodes.shape[0]):
+        if parent[k] < 0:
+            continue
+        feature = nodes[parent[k]].feature
+        n_codes = code_start[feature + 1] - code_start[feature]
+        if n_steps + n_codes > steps.shape[0]:
+            longer = np.empty(2 * steps.shape[0] + n_codes, np.int32)
+            longer[:n_steps] = steps[:n_steps]
+            steps = longer
+        was_open = False
+        for code in range(first_code, n_codes):
+            is_open, node = True, np.int64(k)
+            while is_open and parent[node] >= 0:
+                above = np.int64(parent[node])
+                if nodes[above].feature == feature:
+                    is_open = goes_left(nodes, answers, above, np.uint32(code)) == (nodes[above].left == node)
+                node = above
+            if code > first_code and is_open != was_open:
+                place = code_start[feature] + code
+                steps[n_steps] = place if is_open else ~place
+                n_steps += 1
+                sizes[k] += 1
+            was_open = is_open
+    return sizes, steps[:n_steps].copy()
+
+
+@inlined
+def part(
+    nodes: Records, answers: Array, node: Scalar, codes: Array, feature: Scalar, who: Array, start: Scalar, end: Scalar
+) -> Scalar:
+    """Order the people `who[start:end]` so that those who go left come first; where the others start."""
+    middle, listed = start, np.int64(nodes[node].answers)
+    if listed < 0:
+        shift, bound = nodes[node].shift, nodes[node].bound
+        for k in range(start, end):
+            person = who[k]
+            who[k] = who[middle]
+            who[middle] = person
+            middle += np.uint32(codes[feature, person] - shift) <= bound
+    else:
+        for k in range(start, end):
+            person = who[k]
+            who[k] = who[middle]
+            who[middle] = person
+            middle += answers[listed + codes[feature, person]]
+    return middle
+
+
+@inlined
+def wait(
+    waiting: Records, n: Scalar, node: Scalar, start: Scalar, end: Scalar, length: Scalar, feature: Scalar, rows: Scalar
+) -> Scalar:
+    """Append a visit; their number."""
+    visit = waiting[n]
+    visit.node, visit.start, visit.end = node, start, end
+    visit.length, visit.feature, visit.rows = length, feature, rows
+    return n + 1
+
+
+@inlined
+def add_all(out: Array, row: Scalar, who: Array, start: Scalar, end: Scalar, amount: Scalar) -> None:
+    """Add `amount` to the columns `who[start:end]` of a row."""
+    for k in range(start, end):
+        out[row, who[k]] += amount
+
+
+@compiled
+def add_margin(
+    nodes: Records, answers: Array, roots: Array, max_depth: Scalar, unit: Scalar, codes: Array, out: Array
+) -> None:
+    """Add to `out`, of shape (n,), the leaves that the people of `codes` reach, tree after tree."""
+    n = codes.shape[1]
+    who = np.arange(n).astype(np.int32)
+    waiting: Records = np.empty(max_depth + 2, VISIT)
+    for tree in range(roots.shape[0]):
+        n_waiting = wait(waiting, 0, roots[tree], 0, n, 0, -1, 0)
+        while n_waiting:
+            n_waiting -= 1
+            visit = waiting[n_waiting]
+            node, start, end = np.int64(visit.node), np.int64(visit.start), np.int64(visit.end)
+            while start < end and nodes[node].feature >= 0:
+                middle = part(nodes, answers, node, codes, nodes[node].feature, who, start, end)
+                n_waiting = wait(waiting, n_waiting, nodes[node].right, middle, end, 0, -1, 0)
+                node, end = np.int64(nodes[node].left), middle
+            value = nodes[node].value * unit
+            for k in range(start, end):
+                out[who[k]] += value
+
+
+@compiled
+def add_shapley_values(
+    nodes: Records,
+    answers: Array,
+    roots: Array,
+    max_depth: Scalar,
+    shares: Array,
+    codes: Array,
+    base: Array,
+    out: Array,
+) -> None:
+    """Add to `out`, of shape (d, n), the Shapley values in units of the people of `codes`, of the same shape.
+
+    The way holds the features at which the people part from the baseline, with the one of the two that meets it.
+    """
+    d, n = codes.shape
+    who = np.arange(n).astype(np.int32)
+    waiting: Records = np.empty(2 * max_depth + 3, VISIT)
+    way, met, met_by = np.empty(max_depth + 1, np.int32), np.empty(max_depth + 1, np.int32), np.zeros(d, np.int32)
+    for tree in range(roots.shape[0]):
+        n_waiting, length, n_x, n_b = wait(waiting, 0, roots[tree], 0, n, 0, -1, 0), 0, 0, 0
+        while n_waiting:
+            n_waiting -= 1
+            visit = waiting[n_waiting]
+            node, start, end, feature = np.int64(visit.node), np.int64(visit.start), np.int64(visit.end), visit.feature
+            while length > visit.length:
+                length -= 1
+                met_by[way[length]] = 0
+                n_x -= met[length] == INPUT
+                n_b -= met[length] == BASELINE
+            if feature >= 0:
+                way[length], met[length], met_by[feature] = feature, visit.rows, visit.rows
+                n_x += visit.rows == INPUT
+                n_b += visit.rows == BASELINE
+                length += 1
+            while start < end and nodes[node].feature >= 0:
+                feature, left, right = nodes[node].feature, np.int64(nodes[node].left), np.int64(nodes[node].right)
+                is_left = goes_left(nodes, answers, node, base[feature])
+                if met_by[feature] == BASELINE:
+                    node = left if is_left else right
+                    continue
+                middle = part(nodes, answers, node, codes, feature, who, start, end)
+                if met_by[feature] == INPUT:
+                    n_waiting = wait(waiting, n_waiting, right, middle, end, length, -1, 0)
+                    node, end = left, middle
+                elif is_left:
+                    if middle < end:
+                        n_waiting = wait(waiting, n_waiting, right, middle, end, length, feature, INPUT)
+                        n_waiting = wait(waiting, n_waiting, left, middle, end, length, feature, BASELINE)
+                    node, end = left, middle
+                else:
+                    if start < middle:
+                        n_waiting = wait(waiting, n_waiting, left, start, middle, length, feature, INPUT)
+                        n_waiting = wait(waiting, n_waiting, right, start, middle, length, feature, BASELINE)
+                    node, start = right, middle
+            value = nodes[node].value
+            gain, loss = np.int64(value * shares[n_x, n_b]), np.int64(value * shares[n_b, n_x])
+            for k in range(length if start < end else 0):
+                add_all(out, way[k], who, start, end, gain if met[k] == INPUT else -loss)
+        while length > 0:
+            length -= 1
+            met_by[way[length]] = 0
+
+
+@inlined
+def add_runs(
+    out: Array, runs: tuple[Array, Array], node: Scalar, who: Array, start: Scalar, end: Scalar, amount: Scalar
+) -> None:
+    """Add `amount` for the codes that lead to `node`, as steps, to the columns `who[start:end]`."""
+    run_start, steps = runs
+    for r in range(run_start[node], run_start[node + 1]):
+        code = np.int64(steps[r])
+        add_all(out, code if code >= 0 else ~code, who, start, end, amount if code >= 0 else -amount)
+
+
+@inlined
+def add_leaf(
+    out: Array,
+    runs: tuple[Array, Array],
+    way: Array,
+    length: Scalar,
+    last: Array,
+    rows: Array,
+    value: Scalar,
+    shares: Array,
+    n_w: Scalar,
+    n_b: Scalar,
+    who: Array,
+    start: Scalar,
+    end: Scalar,
+) -> None:
+    """Add what a leaf, met by the context or the baseline at every feature, gives to each feature of the way."""
+    either = np.int64(value * shares[n_w + 1, n_b])
+    gain, loss = np.int64(value * shares[n_w, n_b]), np.int64(value * shares[n_b, n_w])
+    for k in range(length):
+        feature = way[k, FEATURE]
+        if last[feature] == k:
+            amount = either if rows[feature] == EITHER else gain if rows[feature] == CONTEXT else loss
+            add_runs(out, runs, way[k, NODE], who, start, end, amount)
+
+
+@compiled
+def add_steps(
+    nodes: Records,
+    answers: Array,
+    roots: Array,
+    max_depth: Scalar,
+    shares: Array,
+    codes: Array,
+    base: Array,
+    asked: Array,
+    runs: tuple[Array, Array],
+    out: Array,
+) -> None:
+    """Add to `out`, of shape (n_codes, n), what inputs of each code contribute in the contexts `codes`, as steps.
+
+    `asked` are the codes of the inputs, of shape (d,), if they are those of everybody, and otherwise empty. The way
+    has a line for each node: the node, the feature asked above it, the rows that had met it, and the line before about
+    the same feature. `lone` is the feature that neither the context nor the baseline meets.
+    """
+    d, n = codes.shape
+    who = np.arange(n).astype(np.int32)
+    waiting: Records = np.empty(3 * max_depth + 4, VISIT)
+    way = np.empty((max_depth + 1, 4), np.int64)
+    rows, last = np.full(d, EITHER, np.int64), np.full(d, -1, np.int64)
+    for tree in range(roots.shape[0]):
+        n_waiting, length, n_w, n_b, lone = wait(waiting, 0, roots[tree], 0, n, 0, -1, 0), 0, 0, 0, np.int64(-1)
+        while n_waiting:
+            n_waiting -= 1
+            visit = waiting[n_waiting]
+            node, start, end = np.int64(visit.node), np.int64(visit.start), np.int64(visit.end)
+            while length > visit.length:
+                length -= 1
+                feature, before = way[length, FEATURE], way[length, ROWS]
+                n_w += (before == CONTEXT) - (rows[feature] == CONTEXT)
+                n_b += (before == BASELINE) - (rows[feature] == BASELINE)
+                lone = np.int64(-1) if before and not rows[feature] else lone
+                rows[feature], last[feature] = before, way[length, LAST]
+            if visit.feature >= 0:
+                feature, now = np.int64(visit.feature), np.int64(visit.rows)
+                way[length, NODE], way[length, FEATURE] = node, feature
+                way[length, ROWS], way[length, LAST] = rows[feature], last[feature]
+                n_w += (now == CONTEXT) - (rows[feature] == CONTEXT)
+                n_b += (now == BASELINE) - (rows[feature] == BASELINE)
+                lone = lone if now else feature
+                rows[feature], last[feature] = now, length
+                length += 1
+            here, feature = nodes[node], np.int64(nodes[node].feature)
+            if feature < 0:
+                add_leaf(out, runs, way, length, last, rows, here.value, shares, n_w, n_b, who, start, end)
+                continue
+            met, is_base_left = rows[feature], goes_left(nodes, answers, node, base[feature])
+            middle = part(nodes, answers, node, codes, feature, who, start, end) if met & CONTEXT else end
+            for k in range(4):
+                # The people on the left, then those on the right; for each, the left branch, then the right one.
+                is_left, are_left = k % 2 == 0, k < 2
+                first, after = (start, middle) if are_left else (middle, end)
+                now = met & ((CONTEXT if is_left == are_left else 0) | (BASELINE if is_left == is_base_left else 0))
+                if first == after or (now == 0 and lone >= 0 and lone != feature):
+                    continue
+                if now == 0 and asked.shape[0] and goes_left(nodes, answers, node, asked[feature]) != is_left:
+                    continue
+                child = np.int64(here.left if is_left else here.right)
+                if nodes[child].feature >= 0 or (now and lone < 0):
+                    n_waiting = wait(waiting, n_waiting, child, first, after, length, feature, now)
+                    continue
+                u = n_w + (now == CONTEXT) - (met == CONTEXT)
+                v = n_b + (now == BASELINE) - (met == BASELINE)
+                amount = np.int64(nodes[child].value * shares[u + 1, v])
+                add_runs(out, runs, way[last[lone], NODE] if now else child, who, first, after, amount)
+        for k in range(length):
+            rows[way[k, FEATURE]], last[way[k, FEATURE]] = EITHER, -1
+
+
+@compiled
+def look_up(
+    steps: Array, code_start: Array, base: Array, z_codes: Array, asked: Array, context: Array, unit: Scalar, out: Array
+) -> None:
+    """Write to `out`, of shape (n, d), what the columns `asked` of `z_codes` contribute in each `context`.
+
+    `steps`, of shape (n_codes, n_contexts), becomes what each code contributes.
+    """
+    d = z_codes.shape[0]
+    for j in range(d):
+        for c in range(code_start[j] + 1, code_start[j + 1]):
+            for i in range(steps.shape[1]):
+                steps[c, i] += steps[c - 1, i]
+    for k in range(asked.shape[0]):
+        for j in range(d):
+            first, i = code_start[j], context[k]
+            out[k, j] = unit * np.float64(steps[first + z_codes[j, asked[k]], i] - steps[first + base[j], i])

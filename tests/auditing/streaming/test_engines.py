@@ -1,0 +1,250 @@
+"""Whoever audits the batches, the result is the same to the last bit; whoever is lost, it is said and resumed."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from evenhand.auditing.streaming.engines import local
+from evenhand.auditing.streaming.engines.executor import ShippingError
+from evenhand.exceptions import InvalidInputError, StreamError
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning"),
+]
+
+SCRIPT = Path(__file__).parent / "stream_once.py"
+
+
+def _written(folder):
+    """Everything an audit left, but for the times and for who audited."""
+    kept = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    del kept[Path("engine.json")]
+    found = {name: path.read_bytes() for name, path in kept.items() if path.suffix != ".json"}
+    audit = json.loads((folder / "audit.json").read_text())
+    del audit["created"]
+    return found, audit
+
+
+def _who(folder):
+    return json.loads((folder / "audit" / "engine.json").read_text())["engine"]
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory, applicants, network, streamed):
+    """Audits the same people with an engine, in a folder to look at."""
+    model, table = network().float(), applicants(600)
+
+    def run(name, model=model, table=table, **settings):
+        folder = tmp_path_factory.mktemp(name)
+        streamed(model, table, folder, **{"by": ["state"]} | settings)
+        return folder
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def expected(audited):
+    return _written(audited("threads", engine="threads", n_jobs=1) / "audit")
+
+
+@contextmanager
+def _dask_executor():
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as client:
+        yield client.get_executor()
+
+
+EXECUTORS = {
+    "threads": lambda: ThreadPoolExecutor(2),
+    "spawn": lambda: ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")),
+    "forkserver": lambda: ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("forkserver")),
+    "dask": _dask_executor,
+}
+
+
+@pytest.mark.parametrize("kind", EXECUTORS)
+def test_any_executor_finds_the_same_to_the_last_bit_and_is_left_running(audited, expected, kind):
+    with EXECUTORS[kind]() as executor:
+        folder = audited(kind, engine=executor)
+        assert executor.submit(abs, -1).result() == 1
+    assert _written(folder / "audit") == expected
+
+
+def test_processes_find_the_same_to_the_last_bit_from_any_folder(audited, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = audited("processes", engine="processes", n_jobs=2)
+    assert _who(folder) == "2 processes"
+    assert _written(folder / "audit") == expected
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Processes repay at once, from two batches on."""
+    monkeypatch.setattr(local, "_CARRIED", 1)
+    monkeypatch.setattr(local, "_START_SECONDS", 0.0)
+
+
+def test_the_default_takes_processes_once_they_repay(audited, expected, eager):
+    folder = audited("local", n_jobs=2)
+    assert _who(folder) == "2 processes"
+    assert _written(folder / "audit") == expected
+
+
+def test_the_default_starts_no_process_for_a_small_audit(audited, expected, monkeypatch):
+    monkeypatch.setattr(local, "_CARRIED", 1)
+    folder = audited("small", n_jobs=2)
+    assert _who(folder) == "2 threads"
+    assert _written(folder / "audit") == expected
+
+
+class _Locked(torch.nn.Module):
+    """Cannot be pickled."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network, self.lock = network, threading.Lock()
+
+    def forward(self, x):
+        return self.network(x)
+
+
+def _only_in(process, network):
+    assert os.getpid() == process, "at home only"
+    return _Homebound(network)
+
+
+class _Homebound(torch.nn.Module):
+    """Cannot be unpickled in a different process."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, x):
+        return self.network(x)
+
+    def __reduce__(self):
+        return _only_in, (os.getpid(), self.network)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (_Locked, r"TypeError: cannot pickle '_thread\.lock' object"),
+        (_Homebound, "(AssertionError: at home only|ModuleNotFoundError: No module named .*)"),
+    ],
+)
+def test_a_model_that_cannot_be_sent_stays_here_and_that_is_written_down(audited, network, eager, kind, told):
+    model = kind(network().float())
+    folder = audited("stays", model=model, n_jobs=2)
+    assert _who(folder).startswith("2 threads. The model cannot be sent to other processes (")
+    assert _written(folder / "audit") == _written(audited("here", model=model, engine="threads") / "audit")
+    with pytest.raises(ShippingError, match=rf"{told}\); audit it with `engine=\"threads\"`.*0 of 6 batches"):
+        audited("refused", model=model, engine="processes", n_jobs=2)
+
+
+def test_the_sentence_of_a_refused_batch_arrives_whole(audited, applicants):
+    table = applicants(600)
+    table.loc[500, "z1"] = float("nan")
+    told = r"people\.parquet' \(batch 5\).*'z1': 1.*\. [0-5] of 6 batches are finished and kept in"
+    for engine in ("processes", ThreadPoolExecutor(1)):
+        with pytest.raises(InvalidInputError, match=told):
+            audited("refused", table=table, reference=applicants(600), engine=engine, n_jobs=2)
+
+
+class _Elsewhere(Executor):
+    """Its workers see other folders."""
+
+    def submit(self, fn, /, sent, *args):
+        sent.path.unlink(missing_ok=True)
+        done = Future()
+        done.set_result(fn(sent, *args))
+        return done
+
+
+def test_a_worker_that_does_not_see_the_folder_says_so(audited):
+    with pytest.raises(StreamError, match="A worker does not see the folder of the audit"):
+        audited("elsewhere", engine=_Elsewhere())
+
+
+def test_an_engine_of_a_different_kind_is_refused(audited):
+    with pytest.raises(InvalidInputError, match=r"must be one of local, threads, processes.*or in Python a .*got 4"):
+        audited("four", engine=4)
+
+
+@contextmanager
+def _killing(victims, folder):
+    """Kills the first of some processes once a first batch is kept."""
+    killed = []
+
+    def kill():
+        while not list((folder / "audit" / "batches").glob("??????.npz")):
+            time.sleep(0.01)
+        killed.append(victims()[0])
+        os.kill(killed[0], signal.SIGKILL)
+
+    watcher = threading.Thread(target=kill)
+    watcher.start()
+    yield
+    watcher.join()
+    assert killed
+
+
+def _workers():
+    children = psutil.Process().children(recursive=True)
+    return [child.pid for child in children if "evenhand.system.workers" in child.cmdline()]
+
+
+@pytest.mark.parametrize("kind", ["executor", "processes"])
+def test_a_killed_worker_is_told_of_and_resumed_without_what_it_left(tmp_path, network, applicants, streamed, kind):
+    model, table = network(), applicants(3000)
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "killed").mkdir()
+    streamed(model, table, tmp_path / "whole", batch_rows=100)
+    told = r"A worker was lost .*(Broken|ended with code -9).*--resume\)\. \d+ of 30 batches are finished and kept"
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
+        engine, victims = (
+            (executor, lambda: list(executor._processes)) if kind == "executor" else ("processes", _workers)
+        )
+        with _killing(victims, tmp_path / "killed"), pytest.raises(StreamError, match=told):
+            streamed(model, table, tmp_path / "killed", batch_rows=100, engine=engine, n_jobs=2)
+    assert len(list((tmp_path / "killed" / "audit" / "batches").glob("??????.npz"))) < 30
+    # As if it had been killed while it wrote.
+    dead = subprocess.run(
+        [sys.executable, "-c", "from evenhand.system.files import temporary_path as t\nfrom pathlib import Path\n"
+         "import sys\nt(Path(sys.argv[1])).touch()", tmp_path / "killed" / "audit" / "batches" / "000029.npz"],
+        check=True,
+    )  # fmt: skip
+    assert dead.returncode == 0
+    streamed(model, table, tmp_path / "killed", batch_rows=100, resume=True)
+    assert _written(tmp_path / "killed" / "audit") == _written(tmp_path / "whole" / "audit")
+
+
+@pytest.mark.parametrize("n_kept", [0, 3])
+def test_ctrl_c_ends_at_once_and_says_what_is_kept_where_something_is(tmp_path, applicants, n_kept):
+    source, out = tmp_path / "people.parquet", tmp_path / "audit"
+    applicants(8000).to_parquet(source)
+    words = [sys.executable, "-W", "ignore", SCRIPT, source, out, "processes"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        while not list(out.glob(".parcel.*")) or len(list((out / "batches").glob("??????.npz"))) < n_kept:
+            time.sleep(0.01)
+        workers = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=60)[1]
+    assert process.returncode == -signal.SIGINT
+    assert ("batches are finished and kept in" in told) == bool(n_kept), told
+    psutil.wait_procs(workers, timeout=30)
+    assert not list(out.glob(".parcel.*"))

@@ -1,0 +1,66 @@
+"""What a command imports: a start takes as long as its imports, so each waits only for what it uses."""
+
+import json
+import subprocess
+import sys
+
+import joblib
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import evenhand as eh
+
+HEAVY = {"altair", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "statsmodels", "torch", "vl_convert"}
+UNUSED = {  # by an audit of a linear model
+    "catboost",
+    "distributed",
+    "docx",
+    "evenhand.auditing.given",
+    "evenhand.auditing.history",
+    "evenhand.auditing.streaming",
+    "evenhand.research",
+    "evenhand.searching",
+    "evenhand.training",
+    "interpret",
+    "lightgbm",
+    "mlflow",
+    "numba",
+    "onnx",
+    "onnxruntime",
+    "shap",
+    "skops",
+    "xgboost",
+}
+RUN = """
+import json, sys
+sys.argv = ["evenhand", *sys.argv[1:]]
+from evenhand.cli import main
+try:
+    main()
+finally:
+    print(json.dumps(list(sys.modules)), file=sys.stderr)
+"""
+
+
+def modules_after(*command, cwd=None):
+    done = subprocess.run([sys.executable, *command], check=True, capture_output=True, text=True, cwd=cwd)
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+@pytest.mark.integration
+def test_neither_the_import_nor_the_help_waits_for_a_heavy_library():
+    imported = modules_after("-c", "import evenhand, json, sys; print(json.dumps(list(sys.modules)), file=sys.stderr)")
+    assert not imported & HEAVY
+    assert not modules_after("-c", RUN, "--help") & HEAVY
+
+
+@pytest.mark.integration
+def test_an_audit_of_a_linear_model_imports_nothing_that_it_does_not_use(tmp_path):
+    data = eh.load_dataset("synthetic", n=300)
+    data.X.assign(repaid=data.y, sex=data.group).to_csv(tmp_path / "people.csv", index=False)
+    joblib.dump(LogisticRegression().fit(data.X, data.y), tmp_path / "model.joblib")
+    financial = ",".join(data.financial_features[:3])
+    words = f"audit people.csv --model model.joblib --trust-pickle --label repaid --group sex --financial {financial}"
+    imported = modules_after("-c", RUN, *words.split(), cwd=tmp_path)
+    assert (tmp_path / "audit" / "report.html").is_file()
+    assert not imported & UNUSED

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import d2_log_loss_score, log_loss
+
+from evenhand.training.collapse import explained_share, is_about_to_collapse
+
+
+def test_the_explained_share_is_that_of_scikit_learn(rng):
+    labels, weight = rng.integers(0, 2, 300), rng.uniform(0.5, 2, 300)
+    scores = np.clip(rng.uniform(0, 1, 300) * 0.4 + 0.6 * labels, 0.01, 0.99)
+    loss = log_loss(labels, scores, sample_weight=weight)
+    expected = d2_log_loss_score(labels, scores, sample_weight=weight)
+    assert explained_share(loss, labels, weight) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("share", "n_steps", "expected"),
+    [(0.01, 240, True), (-0.2, 240, True), (0.1, 240, False), (0.01, 30, False)],
+)
+def test_only_networks_that_had_time_to_learn_are_about_to_collapse(share, n_steps, expected):
+    assert is_about_to_collapse(share, n_steps, 3e-4) == expected
