@@ -177,6 +177,7 @@ def _losing(folder, **after):
 
 @pytest.mark.usefixtures("spark")
 def test_processes_killed_on_the_way_cost_time_and_nothing_else(places, model, applicants, streamed):
+    """Also after an audit that sent a file to executors, which new ones ask for."""
     table, settings = applicants(2000), {"batch_rows": 100, "evidence": False}
     with _losing(places[0], python=1, java=4):
         found = streamed(model, table, places[0], engine="spark", **settings)
@@ -236,7 +237,9 @@ def test_an_audit_of_a_table_goes_on_with_the_rows_it_was_begun_with(tmp_path, s
     assert repr(resumed) == repr(whole)
     with pytest.raises(InvalidInputError, match=r"`out` already holds an audit.*; pass `resume=True`"):
         audit_stream(model, frame, **arguments)
-    with pytest.raises(InvalidInputError, match=r"`out` already holds an audit, .*, of a table with different columns or ids"):
+    with pytest.raises(
+        InvalidInputError, match=r"`out` already holds an audit, .*, of a table with different columns or ids"
+    ):
         audit_stream(model, frame, resume=True, ids="branch", **arguments)
 
 

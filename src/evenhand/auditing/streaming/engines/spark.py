@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ _MOST_JOBS = 64
 _POLL_SECONDS = 0.5
 _LOOKING_ROWS = 1024  # shared out over as many tasks as the cluster runs at the same time
 _GO_ON = "go on with `resume=True` (--resume)"
+# A session fetches its artifacts for each executor that joins it, so they are removed when this process ends.
+_SERVED: list[PrivateFolder] = []
 # What Spark says of a process that is gone; a new one may do better.
 _LOST = ("exited unexpectedly", "ExecutorLostFailure", "Executor heartbeat timed out", "Worker decommissioned")
 
@@ -138,11 +140,16 @@ def _look_around(session: Any, landmarks: Landmarks) -> _Cluster:  # noqa: ANN40
 @contextmanager
 def _shipped(session: Any, work: BatchWork, *, is_seen: bool) -> Iterator[Parcel]:  # noqa: ANN401
     """What batches need, as a file: in the folder of the audit if executors see it, else sent by Spark."""
-    away = None if is_seen else PrivateFolder()
-    with shipped(work, None if away is None else away.path) as sent:
-        if away is not None:
-            session.addArtifacts(str(sent.path), file=True)
-        yield sent
+    if is_seen:
+        with shipped(work) as sent:
+            yield sent
+        return
+    away = PrivateFolder()
+    _SERVED.append(away)
+    with shipped(work, away.path) as sent:
+        kept = sent.path.rename(away.path / sent.path.name.lstrip("."))
+        session.addArtifacts(str(kept), file=True)
+        yield replace(sent, path=kept)
 
 
 @dataclass(frozen=True, eq=False)

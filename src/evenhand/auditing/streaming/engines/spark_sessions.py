@@ -17,6 +17,7 @@ __all__ = ["is_spark_frame", "reason", "spark_session"]
 _LEAST_VERSION = 4  # before, classic sessions had no artifacts
 _CONNECT_PORT = 15002
 _CONNECT_SECONDS = 10.0
+_CALLED = re.compile(r"^An error occurred while calling .+\n: (.+)$", re.MULTILINE)  # of a bridge to Java
 # The last line of a traceback in Python, within which Spark may quote another of Java.
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit): .+$", re.MULTILINE)
 
@@ -82,11 +83,13 @@ def reason(error: BaseException) -> str:
     --------
     >>> reason(RuntimeError("Job aborted.\nTraceback (most recent):\n  ...\nOSError: no space\n\tat java.A.b"))
     'OSError: no space'
+    >>> reason(RuntimeError("An error occurred while calling o1.collect.\n: java.A: Job aborted.\n\tat java.A.b"))
+    'java.A: Job aborted'
     >>> reason(RuntimeError("[CANNOT_PARSE] The name is empty. SQLSTATE: 42000\nmore"))
     '[CANNOT_PARSE] The name is empty. SQLSTATE: 42000'
     """
-    raised = _RAISED.findall(str(error))
-    return raised[-1].rstrip(".") if raised else first_line(error)
+    found = _RAISED.findall(str(error)) or _CALLED.findall(str(error))
+    return found[-1].rstrip(".") if found else first_line(error)
 
 
 def _check_answers(address: str) -> None:
