@@ -54,11 +54,12 @@ $(VENV)/.spark: $(VENV)/.dev
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    apt-get update -qq && { apt-get install -y -qq openjdk-17-jre-headless || apt-get install -y -qq default-jre-headless; }; \
 	  else echo "make spark needs Java 17 or newer: install a runtime, such as OpenJDK's, with java on the path." >&2; exit 1; fi; }
+	@java -version 2>&1 | awk -F'"' 'NR == 1 && $$2 + 0 < 17 { print "make spark needs Java 17 or newer, got " $$2 "."; exit 1 }' >&2
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,spark]'
 	@touch $@
 
 spark: $(VENV)/.spark  ## audits by two executors of Spark, also through Spark Connect: a minute or two on two cores
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m spark tests/auditing/streaming
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m spark --basetemp $(VENV)/spark-tests tests/auditing/streaming
 
 lint: $(VENV)/.dev  ## ruff format and check, and who imports whom
 	$(BIN)/ruff format --check .

@@ -7,6 +7,7 @@ and others reach it through Spark Connect.
 import json
 import os
 import re
+import runpy
 import shutil
 import signal
 import socket
@@ -134,8 +135,10 @@ def test_executors_find_what_threads_find_to_the_last_bit(places, people, networ
 
 @pytest.mark.usefixtures("spark", "unseen")
 def test_executors_that_see_no_files_get_rows_and_send_back_what_batches_leave(places, people, network, streamed):
-    model = network().float()
-    _same(streamed(model, people, places[0], engine="spark"), streamed(model, people, places[1]))
+    model, settings = network().float(), {"evidence": False}
+    _same(
+        streamed(model, people, places[0], engine="spark", **settings), streamed(model, people, places[1], **settings)
+    )
     _only_files_of_an_audit(places[0])
 
 
@@ -199,13 +202,13 @@ def test_a_batch_that_is_refused_by_an_executor_is_refused_here(tmp_path, model,
 
 @pytest.mark.usefixtures("spark")
 def test_batches_that_are_missing_are_audited_and_no_others(places, model, people, streamed):
-    whole = streamed(model, people, places[1])
+    whole = streamed(model, people, places[1], evidence=False)
     shutil.copytree(places[1] / "audit", places[0] / "audit")
     batches = places[0] / "audit" / "batches"
     for number in (2, 5):
         (batches / f"00000{number}.npz").unlink()
     before = (batches / "000001.npz").stat().st_mtime_ns
-    _same(streamed(model, people, places[0], engine="spark", resume=True), whole)
+    _same(streamed(model, people, places[0], engine="spark", resume=True, evidence=False), whole)
     assert (batches / "000001.npz").stat().st_mtime_ns == before
     assert json.loads((places[0] / "audit" / "engine.json").read_text()) == {"batches": 2, "engine": "Spark"}
 
@@ -217,7 +220,8 @@ def _table(spark, folder, table):
     return frame.selectExpr("*", "cast(branch as decimal(9, 2)) as `loan.amount`", "array(f0) as further").orderBy("z0")
 
 
-def test_a_table_of_spark_is_numbered_by_ids_and_audited_as_files_are(tmp_path, spark, model, people):
+def test_a_table_of_spark_is_numbered_by_ids_and_audited_as_files_are(tmp_path, spark, model, applicants):
+    people = applicants(400)
     people["number"] = [f"N{place:04d}" for place in range(len(people))]
     frame = _table(spark, tmp_path, people)
     settings = ROLES | {"batch_rows": 130, "ids": "number", "by": ["loan.amount"]}
@@ -257,7 +261,8 @@ def test_a_table_that_spark_does_not_find(tmp_path, model):
 
 
 def test_an_engine_of_this_machine_reads_a_table_of_spark_as_arrow(tmp_path, spark, model, people):
-    frame = _table(spark, tmp_path, people)
+    people.to_parquet(tmp_path / "people.parquet")
+    frame = spark.read.parquet((tmp_path / "people.parquet").as_uri())
     found = audit_stream(model, frame, out=tmp_path / "audit", evidence=False, **ROLES)
     assert found.provenance.n_people == len(people)
 
@@ -277,7 +282,7 @@ def test_a_command_through_spark_connect_killed_and_resumed(tmp_path, spark, peo
     words = [sys.executable, "-W", "ignore", "-m", "evenhand", "audit", "applicants", "--stream", "--engine", "spark"]
     words += ["--scheduler", f"sc://127.0.0.1:{port}", "--model", tmp_path / "model.joblib", "--trust-pickle"]
     words += ["--label", "y", "--group", "sex", "--financial", ",".join(FINANCIAL), "--id", "number"]
-    words += ["--batch-rows", "50", "--favorable", "high", "--out", out]
+    words += ["--batch-rows", "90", "--no-evidence", "--favorable", "high", "--out", out]
     environment = {**os.environ, "PATH": "", "JAVA_HOME": "/nowhere"}
     with (tmp_path / "told").open("w") as told:
         process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=told)
@@ -292,7 +297,8 @@ def test_a_command_through_spark_connect_killed_and_resumed(tmp_path, spark, peo
         model,
         out / "rows",
         out=tmp_path / "threads",
-        batch_rows=50,
+        batch_rows=90,
+        evidence=False,
         favorable="high",
         ids="number",
         **ROLES | {"features": None},
@@ -309,10 +315,10 @@ def test_a_session_is_started_where_none_is_and_outlives_a_process_that_is_kille
     """Spark on one machine gives up on a batch at the first failure; the audit does not."""
     script = Path(__file__).parent / "stream_once.py"
     source = tmp_path / "people.parquet"
-    applicants(4000).to_parquet(source)
+    applicants(1200).to_parquet(source)
     told = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
+    runpy.run_path(str(script))["main"](source, tmp_path / "threads")
     words = [sys.executable, "-W", "ignore", script, source]
-    subprocess.run([*words, tmp_path / "threads"], check=True)
     with (tmp_path / "told").open("w") as errors:
         process = subprocess.Popen([*words, tmp_path / "spark", "spark"], env=told, stderr=errors)
     _wait_for_a_batch(process, tmp_path / "spark")
