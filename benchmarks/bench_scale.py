@@ -53,10 +53,10 @@ def network() -> nn.Module:
     return model
 
 
-def audit(source: Path, out: Path, **settings) -> None:
+def audit(source: Path, out: Path, **settings):
     from evenhand.auditing.streaming import audit_stream
 
-    audit_stream(
+    return audit_stream(
         network(),
         source,
         label="y",

@@ -149,6 +149,39 @@ def test_chunks_do_not_change_the_result(method, monkeypatch):
     torch.testing.assert_close(integrated_gradients(model, x, b, 4, method), whole, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("hidden", [(12,), (16, 8), (10, 8, 6)])
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.LeakyReLU, nn.Tanh])
+def test_memory_that_is_used_again_changes_nothing(hidden, activation, monkeypatch):
+    model = network(hidden=hidden, activation=activation)
+    x, b = draw(3, n=50)
+    with_graph = attribute(model, x, b, 4)
+    monkeypatch.setattr(gradients_module, "_CACHE_VALUES", 7 * 5 * (sum(hidden) + 1))  # blocks of seven and a last one
+    with torch.no_grad():
+        found = attribute(model, x, b, 4)
+    for name in ("gradients", "logit", "baseline_logit"):
+        torch.testing.assert_close(getattr(found, name), getattr(with_graph, name).detach(), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(found.logit, model.eval()(x).detach().squeeze(-1), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("n_threads", [2, 3])
+def test_threads_do_not_change_a_bit(n_threads, monkeypatch):
+    model = network(d=20, hidden=(32, 16)).float()
+    x, b = (part.float() for part in draw(4, n=5000, d=20))
+    monkeypatch.setattr(gradients_module, "_CACHE_VALUES", 64 * 5 * 49)
+    before = torch.get_num_threads()
+    try:
+        with torch.no_grad():
+            torch.set_num_threads(1)
+            alone = attribute(model, x, b, 4)
+            torch.set_num_threads(n_threads)
+            shared = attribute(model, x, b, 4)
+            assert torch.get_num_threads() == n_threads
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(alone.gradients, shared.gradients)
+    assert torch.equal(alone.logit, shared.logit)
+
+
 def test_chunks_do_not_change_the_general_path(monkeypatch):
     model, (x, b) = Residual().double(), draw(4, n=50)
     whole = integrated_gradients(model, x, b, 4)

@@ -260,8 +260,9 @@ def test_an_encoded_model_is_reported_by_original_column(rng):
     # by hand: attributions of encoded columns summed by column, then compared
     x = encoder.transform(table)
     baselines = eh.label_group_baselines(x, y, (group == "b").astype(int))[y, (group == "b").astype(int)]
-    own = encoder.join(eh.integrated_gradients(model.network, x, baselines, 8))
-    other = encoder.join(eh.integrated_gradients(model.network, x[result.pairs["match"]], baselines, 8))
+    n = result.settings["n_steps"]
+    own = encoder.join(eh.integrated_gradients(model.network, x, baselines, n))
+    other = encoder.join(eh.integrated_gradients(model.network, x[result.pairs["match"]], baselines, n))
     np.testing.assert_allclose(result.pairs["cec"], eh.cec_scores(own, other), atol=1e-5)
 
 

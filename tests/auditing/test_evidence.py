@@ -9,6 +9,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import nn
 
 import evenhand as eh
+from evenhand.auditing import triples
 from evenhand.exceptions import InvalidInputError
 
 
@@ -59,6 +60,17 @@ def test_a_network_of_financial_features_only_has_no_excess_however_it_bends(rng
     assert data["cec"]["reasoning_gap"] > 0.02
     assert abs(data["cec"]["excess"]) < 1e-6
     assert data["cec"]["p_value"] > 0.05
+
+
+def test_triples_taken_a_few_at_a_time_give_the_same_evidence(biased, monkeypatch):
+    monkeypatch.setattr(triples, "_ROWS_AT_ONCE", 1000)
+    again = audited(1.0)[1].to_dict()["evidence"]
+    whole = biased[1].to_dict()["evidence"]
+    names = ["value", "standard_error", "df"]
+    for one, other in ((again["cec"], whole["cec"]), (again["regime_b"], whole["regime_b"])):
+        assert [one[name] for name in names] == pytest.approx([other[name] for name in names], rel=1e-9)
+    found, expected = ({f["feature"]: f["estimate"]["standard_error"] for f in e["features"]} for e in (again, whole))
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_contributions_of_the_features_sum_to_the_excess(biased):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching import TIE_TOLERANCE, NeighborIndex, neighbors
+from evenhand.matching import TIE_TOLERANCE, NeighborIndex, cells, screening
 
 ENGINES = ("tree", "product")
 
@@ -137,7 +137,7 @@ def test_minus_zero_is_zero():
 def test_equal_hashes_of_different_rows_are_told_apart(monkeypatch):
     points, labels, groups = lattice(4, 200, 3, 4)
     expected = NeighborIndex.build(points, labels, groups).query(points, labels, (groups + 1) % 3, 3)
-    monkeypatch.setattr(neighbors, "_row_hash", lambda rows: np.zeros(len(rows), dtype=np.uint64))
+    monkeypatch.setattr(cells, "_row_hash", lambda rows: np.zeros(len(rows), dtype=np.uint64))
     assert_same(NeighborIndex.build(points, labels, groups).query(points, labels, (groups + 1) % 3, 3), expected)
 
 
@@ -145,10 +145,10 @@ def test_answers_do_not_depend_on_blocks_or_cores(monkeypatch):
     points, labels, groups = lattice(5, 3_000, 4, 5)
     index = {engine: NeighborIndex.build(points, labels, groups, engine=engine) for engine in ENGINES}
     expected = {e: i.query(points, labels, groups, 5, np.arange(3_000)) for e, i in index.items()}
-    monkeypatch.setattr(neighbors, "_TREE_BLOCK", 50)
-    monkeypatch.setattr(neighbors, "_PRODUCT_BLOCK", 7)
-    monkeypatch.setattr(neighbors, "_MAX_CANDIDATES", 64)
-    monkeypatch.setattr(neighbors, "n_cores", lambda: 1)
+    monkeypatch.setattr(cells, "_TREE_BLOCK", 50)
+    monkeypatch.setitem(screening._BLOCK, "cpu", 7)
+    monkeypatch.setitem(screening._MOST_CANDIDATES, "cpu", 64)
+    monkeypatch.setattr(cells, "n_cores", lambda: 1)
     for engine in ENGINES:
         assert_same(index[engine].query(points, labels, groups, 5, np.arange(3_000)), expected[engine])
 
@@ -224,13 +224,31 @@ def test_a_gpu_finds_the_same_neighbors_to_the_last_bit(dimensions):
     points = np.round(rng.normal(size=(20_000, dimensions)), 1)
     labels, groups = rng.integers(0, 2, 20_000), rng.integers(0, 2, 20_000)
     here = NeighborIndex.build(points, labels, groups)
-    there = NeighborIndex.build(points, labels, groups, engine="product", device="cuda")
+    there = NeighborIndex.build(points, labels, groups, device="cuda")
     for found, expected in zip(there.query_members(1, 16), here.query_members(1, 16), strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(("dimensions", "device", "has_tree"), [(6, "cpu", True), (9, "cpu", False), (9, None, True)])
-def test_a_device_takes_over_from_the_tree_in_fewer_dimensions(dimensions, device, has_tree):
+@pytest.mark.parametrize(("dimensions", "device", "has_tree"), [(6, "cpu", False), (9, None, True), (13, None, False)])
+def test_a_device_takes_over_from_the_tree(dimensions, device, has_tree):
     points = np.random.default_rng(5).normal(size=(2000, dimensions))
     index = NeighborIndex.build(points, np.zeros(2000, dtype=int), np.arange(2000) % 2, device=device)
     assert all((cell.tree is not None) == has_tree for cell in index.cells.values())
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_a_chain_of_ties_breaks_where_it_leaves_the_first(k):
+    """Each distance ties with the one before, and the fourth no longer with the first."""
+    steps = np.arange(40) * 0.4 * TIE_TOLERANCE
+    points = np.column_stack([1 + steps, np.zeros(40)])[::-1]
+    for device in (None, "cpu"):
+        index = NeighborIndex.build(points, np.zeros(40), np.zeros(40), device=device)
+        distance, row = index.query([[0.0, 0.0]], [0], [0], k=40)
+        first, expected = None, []
+        for place in range(40):
+            here = points[39 - place, 0]
+            first = here if first is None or here > first * (1 + TIE_TOLERANCE) else first
+            expected.append((first, 39 - place))
+        expected = sorted(expected)[:k]
+        assert distance[0, :k].tolist() == [near for near, _ in expected]
+        assert row[0, :k].tolist() == [who for _, who in expected]

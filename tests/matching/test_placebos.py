@@ -316,3 +316,40 @@ def test_near_triples_are_those_of_few_neighbors_and_come_first():
     assert np.bincount(wide.person).max() <= 12
     ordered = np.lexsort((wide.rank, wide.other_group, wide.person))
     assert (ordered == np.arange(len(wide))).all()
+
+
+def _found_there(device, n=6000):
+    """Triples of people in and outside the reference, ties and small groups among them, by the tree and on a device."""
+    rng = np.random.default_rng(8)
+    points = np.round(rng.normal(size=(n, 4)) * 2) / 2
+    label, group = rng.integers(0, 2, n), rng.choice(3, n, p=[0.7, 0.2, 0.1])
+    asked = np.round(rng.normal(size=(500, 4)) * 2) / 2, rng.integers(0, 2, 500), rng.integers(0, 3, 500)
+    for reach in ({}, {"n_neighbors": 40, "n_pairs": 12, "max_distance": 1.0}):
+        found = [
+            PlaceboReference.of(points, label, group, 1, device=d).compare(*asked, **reach) for d in (None, device)
+        ]
+        yield found
+        rows = np.arange(500)
+        yield [
+            PlaceboReference.of(points, label, group, 1, device=d).compare(
+                points[rows], label[rows], group[rows], rows, **reach
+            )
+            for d in (None, device)
+        ]
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param(
+            "cuda",
+            marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")],
+        ),
+    ],
+)
+def test_a_device_finds_the_same_triples_to_the_last_bit(device):
+    for here, there in _found_there(device):
+        assert len(here) > 500
+        for name in ("person", "other", "own", "other_distance", "own_distance", "other_group", "rank", "reason"):
+            np.testing.assert_array_equal(getattr(there, name), getattr(here, name), err_msg=name)

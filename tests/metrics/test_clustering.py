@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import pytest
+import torch
 
 from evenhand.metrics import clustering
 from evenhand.metrics.clustering import InMemory, Selection, estimate_excesses
@@ -112,3 +113,14 @@ def test_few_people_and_no_questions(rng):
         "3 triples without a score left out"
     )
     assert estimate_excesses([], InMemory(whole, 30)) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_sums_on_a_gpu_are_those_of_the_cpu_and_the_same_each_time(rng):
+    parts = InParts(triples(rng, 400, 12), 30)
+    here, *there = (estimate_excesses([All(10)], parts, 2, torch.device(d))[0] for d in ("cpu", "cuda", "cuda"))
+    assert [asdict(estimate) for estimate in there[0]] == [asdict(estimate) for estimate in there[1]]
+    for expected, found in zip(here, there[0], strict=True):
+        for name in ("value", "standard_error", "p_value", "df"):
+            assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-9), name

@@ -41,7 +41,17 @@ PUBLIC = (
     roc,
     score_gap,
 )
-HELPERS = {"checks", "estimate", "group_contrasts", "influence", "pooling", "regressions", "sharing", "weights"}
+HELPERS = {
+    "checks",
+    "estimate",
+    "gap_sums",
+    "group_contrasts",
+    "influence",
+    "pooling",
+    "regressions",
+    "sharing",
+    "weights",
+}
 NOT_METRICS = {"practical_significance", "smallest_row", "statistical_significance"}
 
 FACTOR = 4.0  # a power of two, so that scaling rounds nothing

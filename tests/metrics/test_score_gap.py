@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import statsmodels.api as sm
+import torch
 from scipy import stats
 from scipy.spatial import cKDTree
 
-from evenhand.metrics.score_gap import FinanceControls, group_gap, smallest_p_values
+from evenhand.metrics.gap_sums import FinanceControls
+from evenhand.metrics.score_gap import group_gap, smallest_p_values
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,9 @@ def weights_of(pairs):
 
 def regressors_of(pairs, controls):
     rows = np.arange(len(pairs.person))
-    return np.column_stack([np.where(pairs.group == 1, 1.0, -1.0), controls.difference(pairs, rows)])
+    columns = (pairs.finances[rows], pairs.match[rows], pairs.label[rows])
+    apart = controls.difference(*map(torch.from_numpy, columns)).numpy()
+    return np.column_stack([np.where(pairs.group == 1, 1.0, -1.0), apart])
 
 
 @pytest.mark.parametrize("is_weighted", [False, True])

@@ -51,6 +51,28 @@ def test_triples_are_explained_from_the_half_of_the_cell_without_the_placebo(poo
             np.testing.assert_allclose(found.x[0], x[row], equal_nan=True)
 
 
+@pytest.mark.parametrize("is_pool", [True, False])
+def test_whoever_is_in_several_triples_is_explained_once_from_each_half(pool, is_pool, monkeypatch):
+    model, x, labels, groups = pool
+    cells = labels * 2 + groups
+    half = np.random.default_rng(1).integers(0, 2, len(x))
+    halved = HalvedExplainer.of(Explainer.of(model, x, labels, groups), x, labels, groups, half)
+    people = x if is_pool else x.clone()
+    rng = np.random.default_rng(2)
+    person, match = np.repeat(np.arange(20), 4), rng.integers(0, len(x), 80)
+    placebo = np.array([rng.choice(np.flatnonzero(cells == cells[i])) for i in person])
+    asked = []
+    explain = Explainer.explain
+    monkeypatch.setattr(Explainer, "explain", lambda self, z, c: asked.append(len(z)) or explain(self, z, c))
+    seen = halved.see(people, cells, x, person, match, placebo)
+    halves = halved.cells(cells[person], placebo).tolist()
+    own, others = ({*zip(rows, halves, strict=True)} for rows in (person, match))
+    others |= {*zip(placebo, halves, strict=True)}
+    assert sum(asked) == (len(own | others) if is_pool else len(own) + len(others))
+    alone = explain(halved.explainer, x[match], halves)
+    assert torch.equal(seen.match[slice(None)].values, alone.values.double())
+
+
 def test_a_half_with_no_one_has_no_baseline(pool):
     model, x, labels, groups = pool
     halved = HalvedExplainer.of(Explainer.of(model, x, labels, groups), x, labels, groups, np.zeros(len(x), dtype=int))

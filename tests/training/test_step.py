@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from evenhand.attribution.feed_forward import RELU, FeedForward
-from evenhand.attribution.gradients import path_gradients
+from evenhand.attribution.paths import path_gradients
 from evenhand.training.engine.consistency import Pairs
 from evenhand.training.engine.optimizer import AdamState
 from evenhand.training.engine.step import Batch, Objective, Stepper

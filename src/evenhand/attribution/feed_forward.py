@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,25 @@ _SMALL_STEP = 1e-3
 _TINY = 1e-12  # its square is still a float32, so that no gradient is 0 times infinity
 
 
+class Secant(Protocol):
+    """An activation's derivative averaged over the straight line between two values of its argument."""
+
+    def __call__(
+        self,
+        start: Tensor,
+        end: Tensor,
+        step: Tensor | None = None,
+        out: Tensor | None = None,
+        spare: Tensor | None = None,
+    ) -> Tensor:
+        """The mean derivative from `start` to `end`.
+
+        `step` is `end - start` where the caller knows it; it may broadcast. The result may be written to `out`, and
+        `spare` and `step` may be written over where these are given.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Activation:
     """An elementwise activation and its slopes.
@@ -29,7 +49,9 @@ class Activation:
     scale
         `scale(gradient, z)`: the gradient times the derivative at z.
     secant
-        `secant(z0, z1)`: the derivative averaged over the straight line from z0 to z1.
+        The derivative averaged over a straight line, between two values of z.
+    in_place
+        The activation itself, which may be written over its argument.
     is_piecewise_linear
         Whether it is linear on both sides of zero.
     """
@@ -37,7 +59,8 @@ class Activation:
     name: str
     function: Callable[[Tensor], Tensor]
     scale: Callable[[Tensor, Tensor], Tensor]
-    secant: Callable[[Tensor, Tensor], Tensor]
+    secant: Secant
+    in_place: Callable[[Tensor], Tensor]
     is_piecewise_linear: bool = False
 
 
@@ -46,17 +69,29 @@ def _relu_scale(gradient: Tensor, z: Tensor) -> Tensor:
     return torch.ops.aten.threshold_backward(gradient.expand_as(z), z, 0)  # type: ignore[no-any-return]
 
 
-def _relu_secant(start: Tensor, end: Tensor) -> Tensor:
+def _relu_secant(
+    start: Tensor, end: Tensor, step: Tensor | None = None, out: Tensor | None = None, spare: Tensor | None = None
+) -> Tensor:
     # The share of the step on which the unit is on: no cancellation, no branch, 0 or 1 for a step of 0.
-    return (torch.maximum(start, end) / (end - start).abs().clamp_min(_TINY)).clamp(0, 1)
+    if step is None:
+        step = torch.sub(end, start, out=spare)
+    over = None if out is None else step
+    length = torch.clamp_min(torch.abs(step, out=over), _TINY, out=over)
+    return torch.clamp(torch.div(torch.maximum(start, end, out=out), length, out=out), 0, 1, out=out)
 
 
 def _leaky_relu(slope: float) -> Activation:
+    def secant(
+        start: Tensor, end: Tensor, step: Tensor | None = None, out: Tensor | None = None, spare: Tensor | None = None
+    ) -> Tensor:
+        return torch.add(torch.mul(_relu_secant(start, end, step, out, spare), 1 - slope, out=out), slope, out=out)
+
     return Activation(
         f"leaky_relu({slope})",
         lambda z: functional.leaky_relu(z, slope),
         lambda gradient, z: torch.where(z > 0, gradient, slope * gradient),
-        lambda start, end: slope + (1 - slope) * _relu_secant(start, end),
+        secant,
+        lambda z: functional.leaky_relu_(z, slope),
         is_piecewise_linear=True,
     )
 
@@ -69,16 +104,18 @@ def _smooth(name: str, function: Callable[[Tensor], Tensor]) -> Activation:
             (slope,) = torch.autograd.grad(function(point).sum(), point, create_graph=create_graph)
         return slope
 
-    def secant(start: Tensor, end: Tensor) -> Tensor:
-        step = end - start
+    def secant(
+        start: Tensor, end: Tensor, step: Tensor | None = None, out: Tensor | None = None, spare: Tensor | None = None
+    ) -> Tensor:
+        step = end - start if step is None else step
         small = step.abs() < _SMALL_STEP
         slope = (function(end) - function(start)) / step.masked_fill(small, 1.0)
         return torch.where(small, derivative((start + end) / 2), slope)
 
-    return Activation(name, function, lambda gradient, z: gradient * derivative(z), secant)
+    return Activation(name, function, lambda gradient, z: gradient * derivative(z), secant, function)
 
 
-RELU = Activation("relu", torch.relu, _relu_scale, _relu_secant, is_piecewise_linear=True)
+RELU = Activation("relu", torch.relu, _relu_scale, _relu_secant, torch.relu_, is_piecewise_linear=True)
 
 ACTIVATIONS: dict[type[nn.Module], Callable[[nn.Module], Activation]] = {
     nn.ReLU: lambda _: RELU,
@@ -128,12 +165,15 @@ class FeedForward:
         """Whether every activation is linear on both sides of zero, as `method="exact"` needs."""
         return all(activation.is_piecewise_linear for activation in self.activations)
 
-    def affine(self, layer: int, values: Tensor) -> Tensor:
-        """Pre-activations of `layer` from the previous layer's values of shape (..., n, n_in)."""
+    def affine(self, layer: int, values: Tensor, out: Tensor | None = None) -> Tensor:
+        """Pre-activations of `layer` from the previous layer's values of shape (..., n, n_in), in `out` if given."""
         weight, bias = self.weights[layer], self.biases[layer]
-        if weight.dim() == 2:
+        if weight.dim() > 2:
+            return torch.baddbmm(bias.unsqueeze(-2), values, weight, out=out)
+        if out is None:
             return functional.linear(values, weight.t(), bias)
-        return torch.baddbmm(bias.unsqueeze(-2), values, weight)
+        torch.addmm(bias, values.flatten(end_dim=-2), weight, out=out.flatten(end_dim=-2))
+        return out
 
     def __call__(self, x: Tensor) -> Tensor:
         """Logits of shape (..., n) for inputs of shape (..., n, n_in)."""

@@ -1,7 +1,7 @@
 """Path-averaged gradients and integrated gradients, three ways.
 
 Integrated gradients factor as IG(x; b) = (x - b) * g(x), with g the gradient averaged over the straight path
-from the baseline b to x. Everything downstream is made from g, so this module computes g:
+from the baseline b to x. Everything downstream is made from g, which `attribution.paths` computes:
 
 ``midpoint``
     the paper's rule: the gradient at the middles of `n_steps` equal steps.
@@ -10,34 +10,39 @@ from the baseline b to x. Everything downstream is made from g, so this module c
     accurate than ``midpoint`` with eight times as many steps, and differentiable in the biases of a ReLU network.
 ``exact``
     ``segments`` that end where a hidden unit switches on or off, person by person. Needs ReLU or leaky ReLU.
-
-The first layer's pre-activation is affine along the path, so its two products with the first weight matrix are
-taken once, outside the steps; the last product with it follows the averaging.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal, Self, TypeVar, get_args
+from typing import Self, TypeVar, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from evenhand.attribution.feed_forward import Activation, FeedForward, feed_forward
+from evenhand.attribution.feed_forward import FeedForward, feed_forward
+from evenhand.attribution.paths import Integrated, Method, integrate_paths
+from evenhand.attribution.scratch import Scratch
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.system.parallel import in_order
+from evenhand.system.threads import one_torch_thread
 
-__all__ = ["Attribution", "Method", "attribute", "evaluating", "integrated_gradients", "path_gradients", "placement"]
+__all__ = ["Attribution", "Method", "attribute", "evaluating", "integrated_gradients", "placement"]
 
-Method = Literal["segments", "midpoint", "exact"]
 ArrayOrTensor = TypeVar("ArrayOrTensor", NDArray[np.floating], Tensor)
+
+T = TypeVar("T")
 
 # Largest number of hidden values held at once; bounds memory whatever the number of people.
 _CHUNK_VALUES = {"cpu": 4_000_000, "cuda": 100_000_000}
+_CACHE_VALUES = 450_000  # that a core passes over fastest: fewer are too little work a call, more outgrow its cache
+_KEPT = threading.local()
+_LEAST_BLOCKS, _PARTS_PER_THREAD = 4, 4  # a thread is worth its start; no thread waits long for the last part
 
 
 @dataclass(frozen=True)
@@ -172,110 +177,53 @@ def attribute(
         assert isinstance(model, nn.Module)
         return _attribute_by_autograd(model, x, baseline, n_steps)
     net.check_inputs(x)
+    return _by_blocks(net, x, baseline, n_steps, method)
+
+
+def _by_blocks(net: FeedForward, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Attribution:
+    """Attributions of a chain of layers, so many people at a time that memory, or the cache, holds their paths."""
     models = net.weights[0].shape[:-2] if x.dim() == 2 else x.shape[:-2]
     ends, starts = (rows.expand(*models, *rows.shape[-2:]) for rows in (x, baseline))
-    chunk = max(1, _chunk_values(x.device) // _values_per_person(net, n_steps, method))
-    parts = [
-        path_gradients(net, x_part, b_part, n_steps, method)
-        for x_part, b_part in zip(ends.split(chunk, -2), starts.split(chunk, -2), strict=True)
-    ]
-    return Attribution(torch.cat(parts, -2), x - baseline, net(ends), net(starts), method)
+    in_cache = method == "segments" and x.device.type == "cpu" and not torch.is_grad_enabled()
+    held = _CACHE_VALUES if in_cache else _chunk_values(x.device)
+    rows = max(1, held // _values_per_person(net, n_steps, method))
+
+    def integrated(part: slice) -> list[Integrated]:
+        scratch = _of_this_thread() if in_cache else None
+        blocks = zip(ends[..., part, :].split(rows, -2), starts[..., part, :].split(rows, -2), strict=True)
+        with torch.no_grad() if in_cache else nullcontext():  # a new thread would keep a graph
+            return [integrate_paths(net, end, start, n_steps, method, scratch) for end, start in blocks]
+
+    parts = _on_threads(integrated, x.shape[-2], rows) if in_cache else [integrated(slice(None))]
+    found = [block for part in parts for block in part]
+    return Attribution(
+        gradients=torch.cat([block.gradients for block in found], -2),
+        offset=x - baseline,
+        logit=torch.cat([block.end_logit for block in found], -1),
+        baseline_logit=torch.cat([block.start_logit for block in found], -1),
+        method=method,
+    )
 
 
-def path_gradients(net: FeedForward, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Tensor:
-    """Gradients of the logit averaged over the paths from `baseline` to `x`, of shape (..., n, d), unchunked."""
-    start = net.affine(0, baseline)
-    direction = (x - baseline) @ net.weights[0]
-    if not net.activations:
-        return net.weights[0].squeeze(-1).unsqueeze(-2).expand_as(x)
-    if method == "exact":
-        return _exact_gradients(net, start, direction)
-    if method == "midpoint":
-        alphas = (torch.arange(n_steps, dtype=x.dtype, device=x.device) + 0.5) / n_steps
-        return _midpoint_gradients(net, start, direction, alphas)
-    knots = torch.linspace(0, 1, n_steps + 1, dtype=x.dtype, device=x.device)
-    return _segment_gradients(net, start, direction, knots.unsqueeze(-1))
+def _of_this_thread() -> Scratch:
+    """Memory that stays with a thread, a few megabytes: the next call finds it in place."""
+    if not hasattr(_KEPT, "scratch"):
+        _KEPT.scratch = Scratch()
+    kept: Scratch = _KEPT.scratch
+    return kept
 
 
-def _midpoint_gradients(net: FeedForward, start: Tensor, direction: Tensor, alphas: Tensor) -> Tensor:
-    """The derivative at each alpha, averaged."""
-    pre = _along_path(start, direction, alphas.unsqueeze(-1))
-    scalers = []
-    for layer, activation in enumerate(net.activations):
-        scalers.append(partial(_scaled_by_derivative, activation, pre))
-        if layer + 1 < len(net.activations):
-            pre = _per_step(net, layer + 1, activation.function(pre))
-    return _backward(net, scalers, len(alphas)).mean(-3) @ net.weights[0].mT
+def _on_threads(function: Callable[[slice], T], n: int, block: int) -> list[T]:
+    """Results for consecutive parts of n people, as many at a time as torch has threads.
 
-
-def _segment_gradients(net: FeedForward, start: Tensor, direction: Tensor, knots: Tensor) -> Tensor:
-    """Each activation's mean slope between neighboring knots, averaged over the path.
-
-    `knots` has shape (..., n_knots, 1) when people share them and (..., n_knots, n) when each has their own.
+    Each part is a number of whole blocks, on one core: what comes out does not depend on how many there are.
     """
-    pre = _along_path(start, direction, knots)
-    scalers = []
-    for layer, activation in enumerate(net.activations):
-        scalers.append(partial(torch.mul, activation.secant(pre[..., :-1, :, :], pre[..., 1:, :, :])))
-        if layer + 1 < len(net.activations):
-            pre = _per_step(net, layer + 1, activation.function(pre))
-    lengths = knots.diff(dim=-2).unsqueeze(-1)
-    return (_backward(net, scalers, knots.shape[-2] - 1) * lengths).sum(-3) @ net.weights[0].mT
-
-
-def _exact_gradients(net: FeedForward, start: Tensor, direction: Tensor) -> Tensor:
-    """Segments that end at every sign change of every hidden layer but the last."""
-    if not net.is_piecewise_linear:
-        names = sorted({a.name for a in net.activations if not a.is_piecewise_linear})
-        raise InvalidInputError(f'method="exact" needs ReLU or leaky ReLU, the model has {names}.')
-    shape = start.shape[:-1]
-    knots = torch.stack((start.new_zeros(shape), start.new_ones(shape)), dim=-2)
-    for layer in range(len(net.activations) - 1):
-        pre = _along_path(start, direction, knots)
-        for previous in range(layer):
-            pre = _per_step(net, previous + 1, net.activations[previous].function(pre))
-        knots = _with_crossings(knots, pre)
-    return _segment_gradients(net, start, direction, knots)
-
-
-def _with_crossings(knots: Tensor, pre: Tensor) -> Tensor:
-    """Knots of shape (..., S, n) with those added at which a pre-activation, linear between knots, is zero."""
-    left, right = pre[..., :-1, :, :], pre[..., 1:, :, :]
-    crosses = (left > 0) != (right > 0)
-    share = left / torch.where(crosses, left - right, 1.0)
-    begin, length = knots[..., :-1, :].unsqueeze(-1), knots.diff(dim=-2).unsqueeze(-1)
-    found = torch.where(crosses, begin + share * length, 1.0)  # the end of the path is a knot already
-    added = found.movedim(-1, -3).flatten(-3, -2)
-    merged = torch.cat((knots, added), dim=-2).sort(dim=-2).values.clamp(0, 1)
-    n_useful = int((merged < 1).sum(-2).max()) + 1 if merged.numel() else knots.shape[-2]
-    return merged[..., :n_useful, :]
-
-
-def _along_path(start: Tensor, direction: Tensor, alphas: Tensor) -> Tensor:
-    """First-layer pre-activations of shape (..., n_alphas, n, n_hidden)."""
-    return torch.addcmul(start.unsqueeze(-3), alphas.unsqueeze(-1), direction.unsqueeze(-3))
-
-
-def _per_step(net: FeedForward, layer: int, values: Tensor) -> Tensor:
-    """Pre-activations of `layer` for values of shape (..., S, n, n_in), as one product over steps and people."""
-    flat = net.affine(layer, values.flatten(-3, -2))
-    return flat.reshape(*flat.shape[:-2], *values.shape[-3:-1], flat.shape[-1])
-
-
-def _scaled_by_derivative(activation: Activation, z: Tensor, gradient: Tensor) -> Tensor:
-    return activation.scale(gradient, z)
-
-
-def _backward(net: FeedForward, scalers: Sequence[Callable[[Tensor], Tensor]], n_steps: int) -> Tensor:
-    """Gradient of the logit in the first layer's pre-activations, of shape (..., S, n, n_hidden).
-
-    Each scaler multiplies a gradient by the slopes of its layer.
-    """
-    gradient = scalers[-1](net.weights[-1].mT.unsqueeze(-3))
-    for weight, scale in zip(net.weights[-2:0:-1], scalers[-2::-1], strict=True):
-        flat = gradient.flatten(-3, -2) @ weight.mT
-        gradient = scale(flat.unflatten(-2, (n_steps, -1)))
-    return gradient
+    n_threads = min(torch.get_num_threads(), n // (_LEAST_BLOCKS * block))
+    if n_threads < 2:
+        return [function(slice(0, n))]
+    size = -(-n // (block * n_threads * _PARTS_PER_THREAD)) * block
+    with one_torch_thread():
+        return list(in_order(function, [slice(k, min(k + size, n)) for k in range(0, n, size)], n_threads))
 
 
 def _attribute_by_autograd(model: nn.Module, x: Tensor, baseline: Tensor, n_steps: int) -> Attribution:

@@ -113,7 +113,7 @@ def assemble(
         advance("proxies")
     columns = [str(column) for column in reference.pool.table.columns]
     prints = shown_prints(sums.prints, columns)
-    provenance = _provenance(sums, reference.model.kind, names, n_reference, merged.exclusions, prints, hashes)
+    provenance = _provenance(sums, reference, names, n_reference, merged.exclusions, prints, hashes)
     reservations = reservations_of(
         sums, provenance, reference, matching, outcome.metrics, evidence, stacklevel=stacklevel
     )
@@ -244,7 +244,7 @@ def _segments(counts: Mapping[str, Floats], names: tuple[str, ...]) -> tuple[Any
 
 def _provenance(
     sums: AuditSums,
-    model: str,
+    reference: AuditReference,
     names: tuple[str, ...],
     n_reference: int | None,
     exclusions: Mapping[str, int],
@@ -254,7 +254,7 @@ def _provenance(
     """What was audited."""
     n_people = int(sums.n_people.sum())
     return Provenance(
-        model=model,
+        model=reference.model.kind,
         n_people=n_people,
         n_reference=n_reference,
         n_features=sums.attributions.shape[1],
@@ -263,6 +263,7 @@ def _provenance(
         attribution_method=sums.attribution_method,
         completeness_gap=sums.completeness_gap / sums.moved if sums.moved > 0 else 0.0,
         attribution_error=_sampling_error(sums),
+        integration_error=reference.integration_error,
         n_without_baseline=sums.n_without_baseline,
         exclusions=dict(exclusions),
         fingerprint=fingerprint_of(prints, n_people),

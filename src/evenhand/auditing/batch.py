@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.attribution import Explanation
+from evenhand.auditing.compared import BatchEvidence, compare_batch
 from evenhand.auditing.direction import own_score
 from evenhand.auditing.identities import person_buckets
 from evenhand.auditing.options import Favorable
@@ -20,7 +21,6 @@ from evenhand.auditing.people import People
 from evenhand.auditing.reason_reference import BatchReasons
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.sums import AuditSums, text_codes
-from evenhand.auditing.triples import BatchEvidence, compare_batch
 from evenhand.matching import Pairs
 from evenhand.metrics.regimes import assign_regimes
 from evenhand.models.explaining import Explainer
@@ -210,18 +210,18 @@ def explained_by_label(reference: AuditReference, people: People) -> Callable[[]
     The mean of a group, which the audit explains its people from, would tell the group to whoever compares the
     explanations of different people.
     """
-    pool, settings = reference.pool, reference.settings
+    pool, explainer = reference.pool, reference.explainer
     one_group = np.zeros(len(pool), dtype=np.int64)
-    explainer = Explainer.of(
+    by_label = Explainer.of(
         reference.model,
         pool.x,
         pool.labels,
         one_group,
-        settings.n_steps,
-        settings.method,
+        explainer.n_steps,
+        explainer.method,
         sample_weight=pool.sample_weight,
     )
-    return partial(_explained, explainer, people)
+    return partial(_explained, by_label, people)
 
 
 def _explained(explainer: Explainer, people: People) -> NDArray[np.float32]:

@@ -7,9 +7,10 @@ that grows with the cube of G; asked of the triples between the two, they take t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from evenhand.auditing.triples import Triples
@@ -56,27 +57,26 @@ class ByGroups:
             return self.triples
         code = min(first, second) * self.n_groups + max(first, second)
         start, stop = np.searchsorted(self.code, [code, code + 1])
-        return replace(self.triples, part=_rows(self.triples.part, self.order[start:stop]))
+        return replace(self.triples, part=self.triples.part.rows(self.order[start:stop]))
 
 
 def excesses_by_groups(
-    questions: Sequence[Question[Triples]], triples: Parts[Triples], n_groups: int, n_threads: int
+    questions: Sequence[Question[Triples]],
+    triples: Parts[Triples],
+    n_groups: int,
+    n_threads: int,
+    device: torch.device | None,
 ) -> list[tuple[ExcessEstimate, ...]]:
     """As `estimate_excesses`; a question with `sides` is asked of the triples between these two groups only."""
     by_groups = ByGroups.of(triples, n_groups)
     if by_groups.order is None:
-        return estimate_excesses(questions, triples, n_threads)
+        return estimate_excesses(questions, triples, n_threads, device)
     places: dict[tuple[int, int] | None, list[int]] = {}
     for place, question in enumerate(questions):
         places.setdefault(getattr(question, "sides", None), []).append(place)
     found: dict[int, tuple[ExcessEstimate, ...]] = {}
     for sides, asked in places.items():
         some = triples if sides is None else by_groups.between(*sides)
-        answers = estimate_excesses([questions[place] for place in asked], some, n_threads)
+        answers = estimate_excesses([questions[place] for place in asked], some, n_threads, device)
         found |= dict(zip(asked, answers, strict=True))
     return [found[place] for place in range(len(questions))]
-
-
-def _rows(part: Triples, rows: Ints) -> Triples:
-    columns = {field.name: getattr(part, field.name)[rows] for field in fields(part) if field.name != "by"}
-    return replace(part, **columns, by={name: values[rows] for name, values in part.by.items()})

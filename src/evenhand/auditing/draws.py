@@ -10,20 +10,22 @@ import numpy as np
 import torch
 
 from evenhand.auditing.batch import BatchFindings, audit_batch
+from evenhand.auditing.compared import BatchEvidence
 from evenhand.auditing.draw_estimates import Estimates, draw_estimates
 from evenhand.auditing.drawn_groups import DrawnGroups
-from evenhand.auditing.evidence import Design, Evidence, excess_influences, main_questions
+from evenhand.auditing.evidence import Evidence, excess_influences
 from evenhand.auditing.identities import person_buckets
 from evenhand.auditing.influences import Influences
 from evenhand.auditing.people import People
 from evenhand.auditing.pooled_parts import pooled_evidence, pooled_outcome, pooled_pairs
 from evenhand.auditing.probable_groups import of_draw, of_threshold
+from evenhand.auditing.questions import Design, main_questions
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.score_gaps import estimate_score_gaps
 from evenhand.auditing.summary import PairMetrics
-from evenhand.auditing.triples import BatchEvidence
-from evenhand.metrics.clustering import InMemory, estimate_excesses
+from evenhand.auditing.triples import KeptTriples
+from evenhand.metrics.clustering import estimate_excesses
 from evenhand.metrics.pooling import pool
 
 __all__ = ["pooled_over_draws"]
@@ -93,9 +95,10 @@ def _evidence(reference: AuditReference, found: BatchEvidence, against: str) -> 
     sums, settings = found.sums, reference.settings
     features = tuple(str(column) for column in reference.pool.table.columns)
     design = Design(features, reference.pool.groups.names, {}, settings.consistency_threshold)
-    triples = InMemory(found.triples, len(reference.pool), sums.n_left_out)
+    triples = KeptTriples(found.triples, len(reference.pool), sums.n_left_out)
+    scores, _, *others = main_questions(triples, design)
     main, (balanced,), (shared, overlap), (regime_b,) = estimate_excesses(
-        main_questions(triples, design), triples, torch.get_num_threads()
+        [scores, *others], triples, torch.get_num_threads()
     )
     buckets = person_buckets(reference.pool, settings.financial_features)
     gaps, of_gaps = estimate_score_gaps(reference, triples, features, against, buckets)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -15,21 +16,29 @@ from evenhand.auditing.finished import FinishedBatches, Merged
 from evenhand.auditing.identities import person_buckets
 from evenhand.auditing.influences import Influences
 from evenhand.auditing.quantiles import quantiles_of_parts
+from evenhand.auditing.questions import (
+    Design,
+    Nearest,
+    RegimeB,
+    Weights,
+    WithinDistance,
+    main_questions,
+    split_questions,
+    values_present,
+)
 from evenhand.auditing.reason_codes import fewer_in_common
-from evenhand.auditing.reason_evidence import SharedReasons
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.score_gaps import ScoreGap, estimate_score_gaps
 from evenhand.auditing.triples import EvidenceSums, Triples
 from evenhand.matching.placebos import N_NEAR
 from evenhand.metrics.adjustment import holm
-from evenhand.metrics.clustering import Parts, Question, Selection
+from evenhand.metrics.clustering import Parts, Question
 from evenhand.metrics.estimate import p_two_sided
 from evenhand.metrics.excess import ExcessEstimate
 from evenhand.metrics.influence import excess_influence
 
 __all__ = [
     "DISTANCE_SHARES",
-    "Design",
     "Evidence",
     "FeatureEvidence",
     "SplitExcess",
@@ -37,7 +46,6 @@ __all__ = [
     "estimate_evidence",
     "excess_influences",
     "gather_evidence",
-    "main_questions",
 ]
 
 Floats = NDArray[np.float64]
@@ -45,7 +53,6 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _LEVEL = 0.05
-_NEAR = N_NEAR - 1  # the column of `Triples.n_within` that counts near triples
 _THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 
 
@@ -213,190 +220,6 @@ class Evidence:
         }
 
 
-@dataclass(frozen=True)
-class _MainQuestion:
-    """The excess of the scores, and each feature's part of it."""
-
-    n_features: int
-
-    @property
-    def n_columns(self) -> int:
-        return 3 + self.n_features
-
-    def of(self, part: Triples) -> Selection:
-        scores = np.column_stack([part.cec - part.placebo_cec, part.input_gap, part.reasoning_gap])
-        return _selected(part, None, part.n_within[:, -1], part.controls, np.hstack([scores, part.contributions]))
-
-
-@dataclass(frozen=True)
-class _Balanced:
-    """The excess of the scores with groups weighing equally, whatever their number of people."""
-
-    weights: Mapping[int, float]
-    n_columns: int = 1
-
-    def of(self, part: Triples) -> Selection:
-        everyone = sum(self.weights.values())
-        factor = np.zeros(max(self.weights, default=0) + 1)
-        for group, weight in self.weights.items():
-            factor[group] = everyone / (len(self.weights) * weight)
-        difference = (part.cec - part.placebo_cec)[:, None]
-        chosen = _selected(part, None, part.n_within[:, -1], part.controls, difference)
-        return replace(chosen, share=chosen.share * factor[part.group])
-
-
-@dataclass(frozen=True)
-class _RegimeB:
-    """The excess of the share in Regime B at a threshold."""
-
-    threshold: float
-    n_columns: int = 1
-
-    def of(self, part: Triples) -> Selection:
-        def share(is_same: Bools, score: Floats) -> Floats:
-            return (is_same & (score > self.threshold)).astype(np.float64)
-
-        same, same_placebo = part.is_same_decision, part.is_same_placebo_decision
-        difference = share(same, part.cec) - share(same_placebo, part.placebo_cec)
-        # What unlike finances alone would do to the regime, to the score, and to decisions.
-        regime = share(same, part.gap) - share(same_placebo, part.placebo_gap)
-        decision = same.astype(np.float64) - same_placebo
-        control = np.column_stack([regime, part.controls, decision])
-        rows = np.flatnonzero(_is_near(part))
-        return _selected(part, rows, part.n_within[rows, _NEAR], control[rows], difference[rows, None])
-
-
-@dataclass(frozen=True)
-class _WithinPeople:
-    """The excess among the people of one value of a column."""
-
-    column: str
-    code: int
-    n_columns: int = 1
-
-    def of(self, part: Triples) -> Selection:
-        values = part.by[self.column] if self.column in part.by else _person_column(part, self.column)
-        return _cec_of(part, _is_near(part) & (values == self.code), part.n_within[:, _NEAR])
-
-
-@dataclass(frozen=True)
-class _BetweenGroups:
-    """The excess of triples between two groups."""
-
-    first: int
-    second: int
-    n_columns: int = 1
-
-    @property
-    def sides(self) -> tuple[int, int]:
-        return self.first, self.second
-
-    def of(self, part: Triples) -> Selection:
-        return _cec_of(part, _is_near(part) & _is_between(part, self.first, self.second), part.n_between)
-
-
-@dataclass(frozen=True)
-class _WithinDistance:
-    """The excess of triples within a distance."""
-
-    place: int
-    limit: float
-    n_columns: int = 1
-
-    def of(self, part: Triples) -> Selection:
-        return _cec_of(part, part.distance <= self.limit, part.n_near[:, self.place])
-
-
-@dataclass(frozen=True)
-class _Nearest:
-    """The excess of each person's nearest near triples with a group."""
-
-    n_nearest: int
-    n_columns: int = 1
-
-    def of(self, part: Triples) -> Selection:
-        return _cec_of(part, part.rank <= self.n_nearest, part.n_within[:, self.n_nearest - 1])
-
-
-@dataclass(frozen=True)
-class _Weights:
-    """Weights in one group less those in another, feature by feature."""
-
-    first: int
-    second: int
-    features: tuple[int, ...]
-
-    @property
-    def n_columns(self) -> int:
-        return len(self.features)
-
-    @property
-    def sides(self) -> tuple[int, int]:
-        return self.first, self.second
-
-    def of(self, part: Triples) -> Selection:
-        rows = np.flatnonzero(_is_near(part) & _is_between(part, self.first, self.second))
-        # The difference is of the other's weight over the placebo's, who is of the person's own group.
-        sign = np.where(part.group[rows] == self.second, 1.0, -1.0).astype(np.float32)
-        weights = part.weights[rows]
-        if self.n_columns < weights.shape[1]:
-            weights = weights[:, list(self.features)]
-        return _selected(part, rows, part.n_between[rows], part.controls[rows], sign[:, None] * weights)
-
-
-def _is_near(part: Triples) -> Bools:
-    """Near triples: with farther ones the tests of splits, regimes and weights alarm too often."""
-    is_near: Bools = part.rank <= N_NEAR
-    return is_near
-
-
-def _selected(
-    part: Triples, rows: Ints | None, n_of_person: Ints, control: Floats, difference: NDArray[np.floating]
-) -> Selection:
-    """Some triples, each with its weight over the number of the person's."""
-    weight, each = part.weight if rows is None else part.weight[rows], 1 / n_of_person.astype(np.float64)
-    return Selection(rows, weight * each, control, difference, float(each.sum()))
-
-
-def _cec_of(part: Triples, is_in: Bools, n_of_person: Ints) -> Selection:
-    rows = np.flatnonzero(is_in)
-    difference = part.cec[rows] - part.placebo_cec[rows]
-    return _selected(part, rows, n_of_person[rows], part.controls[rows], difference[:, None])
-
-
-def _person_column(part: Triples, name: str) -> Ints:
-    return {"group": part.group, "label": part.label, "decision": part.is_favorable.astype(np.int64)}[name]
-
-
-def _is_between(part: Triples, first: int, second: int) -> Bools:
-    low, high = np.minimum(part.group, part.other_group), np.maximum(part.group, part.other_group)
-    is_between: Bools = (low == first) & (high == second)
-    return is_between
-
-
-@dataclass(frozen=True)
-class Design:
-    """What the evidence is split by.
-
-    Attributes
-    ----------
-    features, groups
-        Their names.
-    by
-        Values of each column to split by, in the order of their codes.
-    consistency_threshold
-        As in `evenhand.audit`.
-    without_weight
-        Features that the model takes as categories.
-    """
-
-    features: tuple[str, ...]
-    groups: tuple[str, ...]
-    by: Mapping[str, tuple[str, ...]]
-    consistency_threshold: float
-    without_weight: tuple[str, ...] = ()
-
-
 def estimate_evidence(
     parts: Parts[Triples],
     sums: EvidenceSums,
@@ -404,6 +227,7 @@ def estimate_evidence(
     distance_limits: Sequence[float],
     *,
     n_threads: int = 1,
+    device: torch.device | None = None,
 ) -> Evidence:
     """The evidence, from triples in one part or many.
 
@@ -419,23 +243,26 @@ def estimate_evidence(
         Quarters of the distances: see `DISTANCE_SHARES`.
     n_threads
         Estimates that are made at the same time.
+    device
+        Where sums are taken; None for the CPU.
     """
     n_groups = len(design.groups)
     between = [(a, b) for a in range(n_groups) for b in range(a + 1, n_groups)]
     weighed = tuple(j for j, feature in enumerate(design.features) if feature not in design.without_weight)
-    present = _values_present(parts, n_groups)
-    splits = _split_questions(design, between, present)
+    present = values_present(parts, n_groups)
+    splits = split_questions(design, between, present)
     nearest = range(1, min(present.largest_rank, N_NEAR) + 1)
     questions: list[Question[Triples]] = [
         *main_questions(parts, design),
-        *(_RegimeB(threshold) for threshold in _THRESHOLDS),
-        *(_Weights(a, b, weighed) for a, b in between if weighed),
-        *(_WithinDistance(k, limit) for k, limit in enumerate(distance_limits)),
-        *(_Nearest(k) for k in nearest),
+        *(RegimeB(threshold) for threshold in _THRESHOLDS),
+        *(Weights(a, b, weighed) for a, b in between if weighed),
+        *(WithinDistance(k, limit) for k, limit in enumerate(distance_limits)),
+        *(Nearest(k) for k in nearest),
         *(question for _, _, question in splits),
     ]
-    answers = iter(excesses_by_groups(questions, parts, n_groups, n_threads))
-    cec, input_gap, reasoning_gap, *features = next(answers)
+    answers = iter(excesses_by_groups(questions, parts, n_groups, n_threads, device))
+    cec, input_gap, reasoning_gap = next(answers)
+    features = next(answers)
     balanced = next(answers)[0]
     reason_overlap, rank_overlap = map(fewer_in_common, next(answers))
     regime_b = next(answers)[0]
@@ -471,16 +298,6 @@ def estimate_evidence(
     )
 
 
-def main_questions(parts: Parts[Triples], design: Design) -> list[Question[Triples]]:
-    """The excess of the scores and of each feature, the same with groups weighing equally, and that of Regime B."""
-    return [
-        _MainQuestion(len(design.features)),
-        _Balanced(_values_present(parts, len(design.groups)).weights),
-        SharedReasons(),
-        _RegimeB(design.consistency_threshold),
-    ]
-
-
 DISTANCE_SHARES = (0.25, 0.5, 0.75, 1.0)
 """Shares of the triples, nearest first, within which the excess is given."""
 
@@ -503,89 +320,26 @@ def gather_evidence(
         without_weight=tuple(reference.model.category_columns(list(features))),
     )
     triples = batches.triples(merged, limits, len(reference.pool))
-    evidence = estimate_evidence(triples, sums.evidence, design, limits, n_threads=batches.n_threads)
+    device = reference.pool.x.device
+    evidence = estimate_evidence(triples, sums.evidence, design, limits, n_threads=batches.n_threads, device=device)
     buckets = person_buckets(reference.pool, reference.settings.financial_features)
     gaps, of_gaps = estimate_score_gaps(reference, triples, features, reference_group, buckets)
-    influences = Influences.of({**excess_influences(triples, design, buckets), **of_gaps})
+    influences = Influences.of({**excess_influences(triples, design, buckets, device), **of_gaps})
     return replace(evidence, score_gaps=gaps, influences=influences)
 
 
-def excess_influences(triples: Parts[Triples], design: Design, buckets: Ints) -> dict[str, Floats]:
+def excess_influences(
+    triples: Parts[Triples], design: Design, buckets: Ints, device: torch.device | None = None
+) -> dict[str, Floats]:
     """Influences of people on the excess and on weighing, by name."""
-    main, balanced, reasons, _ = main_questions(triples, design)
-    *found, of_reasons = excess_influence([(main, 3), (balanced, 1), (reasons, 1)], triples, buckets)
+    scores, _, balanced, reasons, _ = main_questions(triples, design)
+    *found, of_reasons = excess_influence([(scores, 3), (balanced, 1), (reasons, 1)], triples, buckets, device)
     names = ("excess", "excess: input gap", "weighing", "excess_balanced")
     both = np.hstack(found).T
     return {
         **(dict(zip(names, both, strict=True)) if len(both) else {}),
         **dict.fromkeys(("excess: shared reasons",) if of_reasons.size else (), of_reasons.ravel()),
     }
-
-
-@dataclass(frozen=True)
-class _Present:
-    """Which values occur among the triples."""
-
-    groups: frozenset[int]
-    weights: Mapping[int, float]
-    labels: frozenset[int]
-    decisions: frozenset[int]
-    between: frozenset[tuple[int, int]]
-    by: Mapping[str, frozenset[int]]
-    largest_rank: int
-
-
-def _values_present(parts: Parts[Triples], n_groups: int) -> _Present:
-    seen: dict[str, set[int]] = {"group": set(), "label": set(), "decision": set()}
-    by: dict[str, set[int]] = {}
-    between: set[tuple[int, int]] = set()
-    largest = 0
-    weights = np.zeros(n_groups)
-    for part in parts.parts():
-        weights += np.bincount(part.group, part.weight / part.n_within[:, -1], minlength=n_groups)
-        for name, codes in seen.items():
-            codes.update(np.unique(_person_column(part, name)).tolist())
-        for name, values in part.by.items():
-            by.setdefault(name, set()).update(np.unique(values).tolist())
-        sides = np.unique(part.group * n_groups + part.other_group).tolist()
-        between.update((min(divmod(code, n_groups)), max(divmod(code, n_groups))) for code in sides)
-        largest = max(largest, int(part.rank.max(initial=0)))
-    return _Present(
-        groups=frozenset(seen["group"]),
-        weights={code: float(weight) for code, weight in enumerate(weights) if weight > 0},
-        labels=frozenset(seen["label"]),
-        decisions=frozenset(seen["decision"]),
-        between=frozenset(between),
-        by={name: frozenset(codes) for name, codes in by.items()},
-        largest_rank=largest,
-    )
-
-
-def _split_questions(
-    design: Design, between: list[tuple[int, int]], present: _Present
-) -> list[tuple[str, str, Question[Triples]]]:
-    """Split, value and question; every group is shown, those without a single triple too."""
-    found: list[tuple[str, str, Question[Triples]]] = []
-
-    def add(split: str, names: Mapping[int, str], codes: Iterable[int]) -> None:
-        ordered = sorted(codes, key=lambda code: names[code])
-        found.extend((split, names[code], _WithinPeople(split, code)) for code in ordered)
-
-    groups = dict(enumerate(design.groups))
-    add("group", groups, present.groups)
-    found += [("group", groups[c], _WithinPeople("group", c)) for c in groups if c not in present.groups]
-    add("label", {0: "0", 1: "1"}, present.labels)
-    add("decision", {1: "favorable", 0: "unfavorable"}, present.decisions)
-    if len(groups) > 2:
-        order = sorted(between, key=lambda sides: (sides not in present.between, _sides(design, sides)))
-        found += [("groups compared", _sides(design, sides), _BetweenGroups(*sides)) for sides in order]
-    for name, values in design.by.items():
-        add(name, dict(enumerate(values)), present.by.get(name, frozenset()))
-    return found
-
-
-def _sides(design: Design, sides: tuple[int, int]) -> str:
-    return f"{design.groups[sides[0]]} - {design.groups[sides[1]]}"
 
 
 def _adjusted(found: list[tuple[str, str, ExcessEstimate]]) -> tuple[SplitExcess, ...]:

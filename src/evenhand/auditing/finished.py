@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.distributions import merge_distributions, pair_distributions
 from evenhand.auditing.sums import AuditSums
-from evenhand.auditing.triples import Triples
-from evenhand.metrics.clustering import InMemory, Parts
+from evenhand.auditing.triples import KeptTriples, Triples
+from evenhand.metrics.clustering import Parts
 from evenhand.system.parallel import PairwiseSum
 
 __all__ = ["BatchOutput", "BatchRecord", "FinishedBatches", "Merged", "OneBatch", "PairNulls", "merge_batches"]
@@ -239,10 +239,10 @@ class OneBatch:
         return self.output.triples.distance
 
     def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts[Triples]:
-        """The triples, whole."""
+        """The triples, a few at a time."""
         assert self.output.triples is not None
         assert merged.sums.evidence is not None
-        return InMemory(self.output.triples.within(limits), n_reference, merged.sums.evidence.n_left_out)
+        return KeptTriples(self.output.triples.within(limits), n_reference, merged.sums.evidence.n_left_out)
 
     def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
         """Features and groups of the people who are screened for proxies."""

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from evenhand.auditing.batch import BatchFindings
+from evenhand.auditing.compared import compared_people
 from evenhand.auditing.options import ReasonMapLike
 from evenhand.auditing.reason_codes import PeopleReasons, reason_table, reasons_of_codes
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
-from evenhand.auditing.triples import compared_people
 from evenhand.inputs.reason_maps import given_reasons
 
 __all__ = ["with_given_reasons"]

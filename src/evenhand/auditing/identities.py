@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.auditing.people import People
-from evenhand.inputs.fingerprints import hash_rows
+from evenhand.inputs.fingerprints import hash_column, hash_rows
 from evenhand.metrics.influence import N_BUCKETS
 from evenhand.system.hashing import person_hash
 
@@ -47,7 +47,7 @@ def people_prints(people: People) -> NDArray[np.uint64]:
     """
     cells = pd.DataFrame(_cells(people))
     whose = hash_rows(cells)
-    columns = [person_hash(hash_rows(people.table[[name]]) + whose) for name in people.table.columns]
+    columns = [person_hash(hash_column(column) + whose) for _, column in people.table.items()]
     no_one = np.zeros(0, dtype=np.uint64)
     ids = no_one if people.ids is None else person_hash(hash_rows(pd.DataFrame({_ID: people.ids}).astype(str)) + whose)
     return np.array([bits.sum(dtype=np.uint64) for bits in (person_hash(whose), ids, *columns)], dtype=np.uint64)

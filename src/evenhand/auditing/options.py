@@ -57,7 +57,8 @@ class AuditSettings:
     Attributes
     ----------
     n_steps, method
-        How integrated gradients are integrated: see `integrated_gradients`.
+        How integrated gradients are integrated: see `integrated_gradients`. None for the fewest segments, at most 8,
+        whose error is below 0.1 % of the attributions' size, as seen on people of the reference beforehand.
     output
         Whether the score of a black box is its ``"probability"`` or ``"log-odds"``; None for what the model offers.
     n_permutations
@@ -72,15 +73,18 @@ class AuditSettings:
 
     Examples
     --------
-    >>> AuditSettings(n_permutations=64).n_steps
-    8
+    >>> AuditSettings(n_permutations=64).sampling_error
+    0.06
     >>> AuditSettings(n_steps=0)
     Traceback (most recent call last):
     ...
     evenhand.exceptions.InvalidInputError: `n_steps` (--n-steps) must be a whole number of at least 1, got 0.
     """
 
-    n_steps: int = field(default=8, metadata=_help("Segments of the paths of integrated gradients."))
+    n_steps: int | None = field(
+        default=None,
+        metadata=_help("Segments of the paths of integrated gradients; by default as many as an error of 0.1 % needs."),
+    )
     method: Method = field(default="segments", metadata=_help("How paths are integrated: segments, midpoint or exact."))
     output: Output | None = field(
         default=None, metadata=_help("What the model's score is, if it does not tell: log-odds or probability.")

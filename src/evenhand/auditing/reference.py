@@ -10,21 +10,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.auditing.compared import EvidenceReference
 from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.auditing.options import AuditOptions, check_value
 from evenhand.auditing.people import People
 from evenhand.auditing.reason_reference import ReasonReference
 from evenhand.auditing.scope import Scope
-from evenhand.auditing.triples import EvidenceReference
 from evenhand.exceptions import EvenhandWarning
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.matching import MatchReference
+from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS
 from evenhand.matching.space import Missing
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.risk import RiskModel
 from evenhand.models.sampling_plan import is_sampled, needed_permutations, with_permutations
+from evenhand.models.segments import MOST_SEGMENTS, needed_segments
 from evenhand.models.thresholds import own_threshold
 
 __all__ = ["AuditReference", "audited_model", "settled_options"]
@@ -32,7 +34,9 @@ __all__ = ["AuditReference", "audited_model", "settled_options"]
 _SAME_THRESHOLD = 1e-9
 _ORDERS = 32  # of sampled Shapley values, until a trial settles how many are needed
 
-_FEW_PEOPLE = 5_000  # with more, what further triples add to the precision is not worth three times the explanations
+# Candidates of each kind, and triples of a person with a group, by the number of people. Further triples make the
+# estimates more precise; with many people they take time and memory rather than add to what can be found.
+_REACH = {5_000: (64, 12), 25_000: (32, 6), np.inf: (N_NEIGHBORS, N_NEAR)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +57,8 @@ class AuditReference:
         What can be found from what was given.
     reasons
         What the reasons of declined people are measured from.
+    integration_error
+        Error of attributions as a share of their size: see `models.segments`.
     """
 
     model: AuditedModel
@@ -63,6 +69,7 @@ class AuditReference:
     evidence: EvidenceReference | None
     scope: Scope
     reasons: ReasonReference
+    integration_error: float | None = None
 
     @property
     def approval_threshold(self) -> float:
@@ -90,10 +97,12 @@ class AuditReference:
             pool.x,
             pool.labels,
             pool.groups.codes,
-            settings.n_steps,
+            settings.n_steps or MOST_SEGMENTS,
             settings.method,
             sample_weight=pool.sample_weight,
         )
+        segments = needed_segments(explainer, pool.x, pool.cells, settings.n_steps)
+        explainer, settings = replace(explainer, n_steps=segments.n), replace(settings, n_steps=segments.n)
         if is_sampled(explainer) and settings.n_permutations is None:
             n_orders = needed_permutations(explainer, pool.x, pool.cells, settings.sampling_error)
             explainer, settings = with_permutations(explainer, n_orders), replace(settings, n_permutations=n_orders)
@@ -112,13 +121,21 @@ class AuditReference:
                 matcher.points,
                 is_financial,
                 settings.random_state,
-                is_wide=model.attribution != "sampled_shapley" and max(n_people, len(pool)) <= _FEW_PEOPLE,
+                **_reach(model, max(n_people, len(pool))),
             )
             if settings.evidence
             else None,
             scope=scope or _scope_of_model(settings, pool),
             reasons=ReasonReference.of(reason_map, settings, explainer, pool),
+            integration_error=segments.error,
         )
+
+
+def _reach(model: AuditedModel, n_people: float) -> dict[str, int]:
+    """Candidates and triples of each person; the fewest where every explanation is sampled anew."""
+    n_people = np.inf if model.attribution == "sampled_shapley" else n_people
+    n_neighbors, n_triples = next(reach for most, reach in _REACH.items() if n_people <= most)
+    return {"n_neighbors": n_neighbors, "n_triples": n_triples}
 
 
 def _scope_of_model(settings: AuditOptions, pool: People) -> Scope:

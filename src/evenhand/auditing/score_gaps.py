@@ -15,7 +15,8 @@ from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.triples import Triples
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.clustering import Parts
-from evenhand.metrics.score_gap import FinanceControls, GapColumn, GroupGap, group_gap, smallest_p_values
+from evenhand.metrics.gap_sums import FinanceControls
+from evenhand.metrics.score_gap import GapColumn, GroupGap, group_gap, smallest_p_values
 
 __all__ = ["FeatureGap", "ScoreGap", "estimate_score_gaps"]
 
@@ -125,7 +126,7 @@ def estimate_score_gaps(
     names = reference.pool.groups.names
     first = names.index(reference_group)
     order = [first, *(code for code in range(len(names)) if code != first)]
-    controls = FinanceControls.of(reference.matcher.points)
+    controls = FinanceControls.of(reference.matcher.points, reference.pool.x.device)
     found: list[ScoreGap] = []
     influences: dict[str, NDArray[np.float64]] = {}
     by_groups = ByGroups.of(triples, len(names))

@@ -50,6 +50,9 @@ class Provenance:
     attribution_error
         Standard error of sampled attributions as a share of their size (root mean squares); None where nothing is
         sampled.
+    integration_error
+        Bound on the mean error of integrated gradients as a share of their size, from people of the reference; None
+        where paths are not integrated by segments.
     n_without_baseline
         Audited people left out because the reference has no one of their label and group.
     exclusions
@@ -77,6 +80,7 @@ class Provenance:
     fingerprint: str = ""
     column_prints: Mapping[str, str] = field(default_factory=dict)
     hashes: Mapping[str, str] = field(default_factory=dict)
+    integration_error: float | None = None
 
 
 @dataclass(frozen=True)

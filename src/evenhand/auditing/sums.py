@@ -7,16 +7,18 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.attribution import Explanation
+from evenhand.auditing.compared import BatchEvidence
 from evenhand.auditing.identities import people_prints
 from evenhand.auditing.pairs import ScoredPairs
 from evenhand.auditing.people import People
 from evenhand.auditing.reason_codes import ReasonSums
 from evenhand.auditing.reason_reference import BatchReasons
 from evenhand.auditing.reference import AuditReference
-from evenhand.auditing.triples import BatchEvidence, EvidenceSums
+from evenhand.auditing.triples import EvidenceSums
 from evenhand.matching import MatchSums, Pairs
 from evenhand.metrics.regimes import REGIMES
 from evenhand.metrics.weights import RowWeights
@@ -205,7 +207,7 @@ class AuditSums:
         done = scored.is_scored
         weight, group = people.weight, codes[pairs.person[done]]
         of_pair = weight[pairs.person[done]]
-        place = np.array([REGIMES.index(name) for name in regime[done]], dtype=np.int64)
+        place = pd.Index(REGIMES).get_indexer(pd.Index(regime[done]))
         error = own.standard_error
         return cls(
             n_people=np.bincount(codes, minlength=n_groups),
@@ -295,14 +297,15 @@ def _values_by_group(people: People) -> dict[str, dict[str, tuple[int, ...]] | N
     """Values of each discrete column, and the groups that have them."""
     found: dict[str, dict[str, tuple[int, ...]] | None] = {}
     for column in people.table.columns:
-        values = people.table[column]
-        if values.nunique(dropna=False) > _MOST_VALUES:
+        codes, values = pd.factorize(people.table[column], use_na_sentinel=False)
+        if len(values) > _MOST_VALUES:
             found[str(column)] = None
             continue
-        text = values.astype(object).where(values.notna(), None).map(str).to_numpy(dtype=str)
+        distinct = pd.Series(values)
+        text = distinct.astype(object).where(distinct.notna(), None).map(str).to_numpy(dtype=str)
         names, place = text_codes(text)
         occurs = np.zeros((len(names), len(people.groups.names)), dtype=bool)
-        occurs[place, people.groups.codes] = True
+        occurs[place[codes], people.groups.codes] = True
         found[str(column)] = {
             name: tuple(np.flatnonzero(row).tolist()) for name, row in zip(names, occurs, strict=True)
         }

@@ -1,38 +1,31 @@
-"""Triples of a batch of people with placebo pairs: what the evidence of an audit is estimated from."""
+"""Triples of people with placebo pairs: what the evidence of an audit is estimated from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from typing import Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from evenhand.auditing.people import People
-from evenhand.auditing.reason_codes import agreement_sums
-from evenhand.auditing.reason_reference import BatchReasons
-from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS, PlaceboPairs, PlaceboReference
-from evenhand.metrics.cec import PairScores
-from evenhand.models.explaining import Explainer, HalvedExplainer
-from evenhand.models.scoring import TripleScores, score_triples
+from evenhand.metrics.clustering import InMemory
 
-__all__ = ["BatchEvidence", "EvidenceReference", "EvidenceSums", "Triples", "compare_batch", "compared_people"]
+__all__ = ["EvidenceSums", "KeptTriples", "Triples"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_BLOCK = 16_384  # people whose deviation is summed at once
-_WIDE_NEIGHBORS, _WIDE_TRIPLES = 64, 12
+_ROWS_AT_ONCE = 65_536  # of triples in memory that are worked on together
 
 
 @dataclass(frozen=True, eq=False)
 class Triples:
     """Triples that could be scored, with everything the evidence is estimated from.
 
-    Every field has one row per triple.
+    Every field has one row per triple. Small numbers are kept in few bytes: there may be millions of triples.
 
     Attributes
     ----------
@@ -85,19 +78,19 @@ class Triples:
     person: Ints
     unit: Ints
     person_row: Ints
-    bucket: Ints
+    bucket: NDArray[np.signedinteger]
     other: Ints
     own: Ints
     match: Ints
-    group: Ints
-    other_group: Ints
-    label: Ints
+    group: NDArray[np.signedinteger]
+    other_group: NDArray[np.signedinteger]
+    label: NDArray[np.signedinteger]
     is_favorable: Bools
-    rank: Ints
-    n_within: Ints
-    n_between: Ints
+    rank: NDArray[np.signedinteger]
+    n_within: NDArray[np.signedinteger]
+    n_between: NDArray[np.signedinteger]
     distance: Floats
-    n_near: Ints
+    n_near: NDArray[np.signedinteger]
     cec: Floats
     placebo_cec: Floats
     gap: Floats
@@ -107,7 +100,7 @@ class Triples:
     reasoning_gap: Floats
     agreement: Floats
     agreement_control: Floats
-    n_declined: Ints
+    n_declined: NDArray[np.signedinteger]
     is_same_decision: Bools
     is_same_placebo_decision: Bools
     contributions: NDArray[np.float32]
@@ -126,11 +119,16 @@ class Triples:
         """What unlike finances alone make of score and length, pair less placebo pair, of shape (n, 2)."""
         return np.column_stack([self.gap - self.placebo_gap, self.stretch])
 
+    def rows(self, index: slice | Ints) -> Self:
+        """Some of the triples."""
+        plain = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "by"}
+        return type(self)(**plain, by={name: codes[index] for name, codes in self.by.items()})
+
     def within(self, limits: Sequence[float]) -> Triples:
         """The same triples with the number of each person's within each limit of distance."""
         code = np.unique(self.person, return_inverse=True)[1]
-        near = [np.bincount(code, self.distance <= limit)[code] for limit in limits]
-        return replace(self, n_near=np.column_stack([*near, np.zeros((len(self), 0))]).astype(np.int64))
+        near = [np.bincount(code, self.distance <= limit).astype(np.int16)[code] for limit in limits]
+        return replace(self, n_near=np.column_stack(near) if near else np.zeros((len(self), 0), dtype=np.int16))
 
 
 @dataclass(frozen=True)
@@ -169,374 +167,18 @@ class EvidenceSums:
 
 
 @dataclass(frozen=True, eq=False)
-class BatchEvidence:
-    """What comparing a batch of people gives.
+class KeptTriples(InMemory[Triples]):
+    """Triples that are kept in memory, in order of person.
 
-    Attributes
-    ----------
-    triples, sums
-        All that is estimated follows from these.
-    placebo_cec, over_gap, placebo_over_gap
-        For each (person, other group), of shape (n_people, n_groups), NaN without triple: mean CEC score of the
-        placebo pairs; what the scores of the pairs, and of the placebo pairs, have over what unlike finances give.
+    They are handed out a few at a time, so that what is worked out from them takes little memory beside them.
     """
 
-    triples: Triples
-    sums: EvidenceSums
-    placebo_cec: Floats
-    over_gap: Floats
-    placebo_over_gap: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class EvidenceReference:
-    """What comparing needs of the reference, computed once.
-
-    Attributes
-    ----------
-    placebos
-        The reference, indexed for triples.
-    explainer
-        What triples are explained by.
-    is_financial
-        Which encoded inputs belong to financial features, of shape (d,).
-    deviation
-        Standard deviation of each input, of shape (d,).
-    n_neighbors, n_triples
-        Candidates of each kind, and most triples of a person with a group.
-    """
-
-    placebos: PlaceboReference
-    explainer: HalvedExplainer
-    is_financial: Tensor
-    deviation: Tensor
-    n_neighbors: int = N_NEIGHBORS
-    n_triples: int = N_NEAR
-
-    @classmethod
-    def of(
-        cls,
-        pool: People,
-        explainer: Explainer,
-        points: Floats,
-        is_financial: NDArray[np.bool_],
-        random_state: int,
-        *,
-        is_wide: bool,
-    ) -> EvidenceReference:
-        """Index the pool by its standardized financial features; `is_wide` makes three times as many triples."""
-        device = pool.x.device
-        away = None if device.type == "cpu" else str(device)
-        placebos = PlaceboReference.of(
-            points, pool.labels, pool.groups.codes, random_state, identity=pool.identity, device=away
-        )
-        reach = (_WIDE_NEIGHBORS, _WIDE_TRIPLES) if is_wide else (N_NEIGHBORS, N_NEAR)
-        half = pool.identity.halves(pool.cells)
-        halved = HalvedExplainer.of(explainer, pool.x, pool.labels, pool.groups.codes, half, pool.sample_weight)
-        deviation = _deviation(pool.x, pool.sample_weight)
-        return cls(placebos, halved, torch.as_tensor(is_financial, device=device), deviation, *reach)
-
-
-def compare_batch(
-    reference: EvidenceReference,
-    people: People,
-    pool: People,
-    points: Floats,
-    *,
-    person_row: Ints | None,
-    first_person: int,
-    decision_threshold: float,
-    max_distance: float | None,
-    by: Mapping[str, Ints],
-    bucket: Ints,
-    reasons: BatchReasons,
-    compared: Ints | None = None,
-) -> BatchEvidence:
-    """Compare a batch of people with the reference.
-
-    Parameters
-    ----------
-    reference, pool
-        The people to compare with.
-    people, points
-        The batch and its standardized financial features.
-    person_row
-        Row of the reference that each person is, -1 for none; None for people who are all outside it.
-    first_person
-        Number of the first person of the batch.
-    decision_threshold, max_distance
-        As in `evenhand.audit`.
-    by
-        Columns of the batch to split by, as codes.
-    bucket
-        Of each person of the batch.
-    reasons
-        Principal reasons of the batch and of the pool.
-    compared
-        Rows of the batch to compare; None for all.
-    """
-    pairs = compared_people(reference, people, points, person_row, compared, max_distance)
-    pairs = pairs.where(reference.explainer.has_baseline(people.cells[pairs.person], pairs.own))
-    if people.sample_weight is not None:
-        weighs = (people.weight[pairs.person] > 0) & (pool.weight[pairs.other] > 0) & (pool.weight[pairs.own] > 0)
-        pairs = pairs.where(weighs)  # a triple of three who are counted
-    scored = _scored(reference, people, pool, pairs, decision_threshold)
-    within = _weights_within(pool, pairs)
-    means = {name: pairs.person_mean(within[0] * values) for name, values in _by_person(scored).items()}
-    usable = _is_usable(scored)
-    units = people.identity.first_rows() + first_person
-    alike = reasons.of_triples(pairs)
-    triples = _triples(people, points, pairs, scored, alike, usable, units, first_person, by, bucket, within)
-    n_agreement, agreement = agreement_sums(alike[0][usable], pairs.person[usable])
-    known = np.isfinite(means["cec"])
-    weight = np.broadcast_to(people.weight[:, None], known.shape)[known]
-    sums = EvidenceSums(
-        n_triples=len(pairs),
-        n_left_out=int((~usable).sum()),
-        n_asked=pairs.n_asked,
-        n_supported=int((pairs.reason == 0).sum()),
-        n_repeated=_n_repeated(people, pairs, person_row),
-        compared=float(weight.sum()),
-        compared_cec=float((weight * means["cec"][known]).sum()),
-        placebo_cec=float((weight * means["placebo_cec"][known]).sum()),
-        n_agreement=n_agreement,
-        agreement=agreement,
-        without_support=pairs.without_support,
-    )
-    return BatchEvidence(triples, sums, means["placebo_cec"], means["over_gap"], means["placebo_over_gap"])
-
-
-def compared_people(
-    reference: EvidenceReference,
-    people: People,
-    points: Floats,
-    person_row: Ints | None,
-    compared: Ints | None,
-    max_distance: float | None,
-) -> PlaceboPairs:
-    """Triples of those of the batch who are compared, as rows of the batch."""
-    chosen = np.arange(len(people)) if compared is None else compared
-    found = reference.placebos.compare(
-        points[chosen],
-        people.labels[chosen],
-        people.groups.codes[chosen],
-        None if person_row is None else person_row[chosen],
-        identity=people.identity.rows(chosen),
-        n_neighbors=reference.n_neighbors,
-        n_pairs=reference.n_triples,
-        max_distance=max_distance,
-    )
-    if compared is None:
-        return found
-    reason = np.full((len(people), found.reason.shape[1]), -1, dtype=np.int8)
-    reason[compared] = found.reason
-    person_unit = np.full(len(people), -1, dtype=np.int64)
-    person_unit[compared] = found.person_unit
-    return replace(found, person=compared[found.person], reason=reason, person_unit=person_unit)
-
-
-@dataclass(frozen=True, eq=False)
-class _Scores:
-    """Metrics of every triple: pair, placebo pair, and what unlike finances alone would give.
-
-    The columns of `pair` and `placebo` are cec, input gap and reasoning gap.
-    """
-
-    pair: Floats
-    placebo: Floats
-    gap: Floats
-    placebo_gap: Floats
-    stretch: Floats
-    is_favorable: Bools
-    is_same_decision: Bools
-    is_same_placebo_decision: Bools
-    contributions: NDArray[np.float32]
-    weights: NDArray[np.float32]
-    score_gaps: NDArray[np.float32]
-
-
-def _by_person(scored: _Scores) -> dict[str, Floats]:
-    """What is averaged over each person's triples."""
-    return {
-        "cec": scored.pair[:, 0],
-        "placebo_cec": scored.placebo[:, 0],
-        # What a pair's score has over its financial gap is compared with the same of placebo pairs of the cell.
-        "over_gap": scored.pair[:, 0] - scored.gap,
-        "placebo_over_gap": scored.placebo[:, 0] - scored.placebo_gap,
-    }
-
-
-def _is_usable(scored: _Scores) -> Bools:
-    rows = (scored.pair, scored.placebo, scored.contributions, scored.weights, scored.score_gaps)
-    usable: Bools = np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in rows])
-    return usable & np.isfinite(scored.gap) & np.isfinite(scored.placebo_gap)
-
-
-def _triples(
-    people: People,
-    points: Floats,
-    pairs: PlaceboPairs,
-    scored: _Scores,
-    alike: tuple[Floats, Floats],
-    usable: Bools,
-    units: Ints,
-    first_person: int,
-    by: Mapping[str, Ints],
-    bucket: Ints,
-    within: tuple[Floats, Floats],
-) -> Triples:
-    kept = slice(None) if usable.all() else np.flatnonzero(usable)
-    person, other_group, rank = pairs.person[kept], pairs.other_group[kept], pairs.rank[kept]
-    n_groups = pairs.reason.shape[1]
-    cell = person * n_groups + other_group
-    difference = scored.pair[kept] - scored.placebo[kept]
-    limits = [*range(1, N_NEAR + 1), np.inf]
-    n_within = [np.bincount(person, rank <= limit, minlength=len(people))[person] for limit in limits]
-    of_triple, of_pair = (people.weight[person] * values[kept] for values in within)
-    agreement = alike[0][kept, 0] - alike[0][kept, 1]
-    declined = np.bincount(person, ~np.isnan(agreement[:, 0]), minlength=len(people))[person]
-    return Triples(
-        person=person + first_person,
-        unit=units[person],
-        person_row=pairs.person_unit[person],
-        bucket=bucket[person],
-        other=pairs.unit[pairs.other[kept]],
-        own=pairs.unit[pairs.own[kept]],
-        match=pairs.other[kept],
-        group=people.groups.codes[person],
-        other_group=other_group,
-        label=people.labels[person],
-        is_favorable=scored.is_favorable[kept],
-        rank=rank,
-        n_within=np.column_stack(n_within).astype(np.int64),
-        n_between=np.bincount(cell, rank <= N_NEAR, minlength=len(people) * n_groups)[cell].astype(np.int64),
-        distance=pairs.other_distance[kept],
-        n_near=np.zeros((len(person), 0), dtype=np.int64),
-        cec=scored.pair[kept, 0],
-        placebo_cec=scored.placebo[kept, 0],
-        gap=scored.gap[kept],
-        placebo_gap=scored.placebo_gap[kept],
-        stretch=scored.stretch[kept],
-        input_gap=difference[:, 1],
-        reasoning_gap=difference[:, 2],
-        agreement=agreement,
-        agreement_control=alike[1][kept],
-        n_declined=declined.astype(np.int64),
-        is_same_decision=scored.is_same_decision[kept],
-        is_same_placebo_decision=scored.is_same_placebo_decision[kept],
-        contributions=scored.contributions[kept],
-        weights=scored.weights[kept],
-        finances=points[person].astype(np.float32),
-        score_gaps=scored.score_gaps[kept],
-        weight=of_triple,
-        pair_weight=of_pair,
-        by={name: codes[person] for name, codes in by.items()},
-    )
-
-
-def _weights_within(pool: People, pairs: PlaceboPairs) -> tuple[Floats, Floats]:
-    """What triples, and their pairs alone, weigh among those of the same person and group, with a mean of 1.
-
-    Near a person, the people of a sample are not drawn alike either. Matches and placebos count by their sampling
-    weights, so that each person is compared with those whom the population has there. A triple weighs what its match
-    and its placebo weigh together, which treats the two alike.
-    """
-    if pool.sample_weight is None:
-        ones = np.ones(len(pairs))
-        return ones, ones
-    cell, match = pairs.person * pairs.reason.shape[1] + pairs.other_group, pool.sample_weight[pairs.other]
-
-    def relative(weight: Floats) -> Floats:
-        share: Floats = weight * np.bincount(cell)[cell] / np.bincount(cell, weight)[cell]
-        return share
-
-    return relative(match * pool.sample_weight[pairs.own]), relative(match)
-
-
-def _n_repeated(people: People, pairs: PlaceboPairs, person_row: Ints | None) -> int:
-    """Rows of the batch whose person has a further row, in the batch or in the reference."""
-    first = people.identity.first_rows()
-    in_batch = np.bincount(first, minlength=len(first))[first] > 1
-    is_known = pairs.person_unit >= 0
-    copies = np.bincount(pairs.unit, minlength=len(pairs.unit))[pairs.person_unit]
-    # Someone who is a row of the reference is among the copies themselves.
-    is_member = np.zeros(len(first), dtype=np.bool_) if person_row is None else person_row >= 0
-    return int((in_batch | (is_known & (copies > is_member))).sum())
-
-
-def _scored(
-    reference: EvidenceReference, people: People, pool: People, pairs: PlaceboPairs, decision_threshold: float
-) -> _Scores:
-    """Score every triple's pair and placebo pair."""
-    n, n_features = len(pairs), len(people.table.columns)
-    seen = reference.explainer.see(people.x, people.cells, pool.x, pairs.person, pairs.other, pairs.own)
-    probability = reference.explainer.explainer.model.probability
-    decided, match_decided, placebo_decided = (
-        group.decided(probability(who.logit).cpu().numpy(), decision_threshold, rows)
-        for who, group, rows in (
-            (seen.person, people, pairs.person),
-            (seen.match, pool, pairs.other),
-            (seen.placebo, pool, pairs.own),
-        )
-    )
-    result = _Scores(
-        pair=np.empty((n, 3)),
-        placebo=np.empty((n, 3)),
-        gap=np.empty(n),
-        placebo_gap=np.empty(n),
-        stretch=np.empty(n),
-        is_favorable=decided,
-        is_same_decision=decided == match_decided,
-        is_same_placebo_decision=decided == placebo_decided,
-        contributions=np.empty((n, n_features), dtype=np.float32),
-        weights=np.empty((n, n_features), dtype=np.float32),
-        score_gaps=np.empty((n, n_features + 3), dtype=np.float32),
-    )
-    for block, part in score_triples(reference.explainer, seen, people.x, pool.x, pairs, reference.is_financial):
-        result.pair[block], result.placebo[block] = _columns(part.pair), _columns(part.placebo)
-        result.gap[block], result.placebo_gap[block] = part.gap.cpu().numpy(), part.placebo_gap.cpu().numpy()
-        result.stretch[block] = part.stretch.cpu().numpy()
-        result.contributions[block] = (part.pair.contributions - part.placebo.contributions).cpu()
-        result.weights[block] = part.weight_difference(reference.deviation).cpu()
-        thresholds = (
-            people.cut_off(decision_threshold, pairs.person[block]),
-            pool.cut_off(decision_threshold, pairs.other[block]),
-        )
-        result.score_gaps[block] = _score_gaps(part, probability, thresholds)
-    if people.decisions is not None:
-        # No one decided about the person with the match's finances; the regression holds the finances equal.
-        result.score_gaps[:, -1] = decided.astype(np.float32) - match_decided
-    return result
-
-
-def _score_gaps(
-    part: TripleScores, probability: Callable[[Tensor], Tensor], thresholds: tuple[float | Floats, float | Floats]
-) -> NDArray[np.float32]:
-    """By feature, their sum, and the gaps in probability and in decisions, given the thresholds of both."""
-    by_feature = part.score_gaps
-    moved, match = probability(part.moved.logit), probability(part.match.logit)
-    of_person, of_match = (torch.as_tensor(threshold).to(moved) for threshold in thresholds)
-    decided = (moved >= of_person).to(by_feature) - (match >= of_match).to(by_feature)
-    gaps = (by_feature, by_feature.sum(-1, keepdim=True), (moved - match)[:, None].to(by_feature), decided[:, None])
-    found: NDArray[np.float32] = torch.cat(gaps, dim=-1).float().cpu().numpy()
-    return found
-
-
-def _columns(scores: PairScores) -> Floats:
-    found = (scores.cec, scores.input_gap, scores.reasoning_gap)
-    columns: Floats = torch.stack(found, dim=1).cpu().numpy()
-    return columns
-
-
-def _deviation(x: Tensor, sample_weight: Floats | None) -> Tensor:
-    """Standard deviation of each input over its known values, of shape (d,)."""
-    known = ~x.isnan()
-    if sample_weight is not None:
-        weight = torch.as_tensor(sample_weight, device=x.device)[:, None]
-        total = (weight * known).sum(0).clamp_min(torch.finfo(torch.float64).tiny)
-        center = torch.nansum(weight * x, 0) / total
-        return (torch.nansum(weight * (x - center).square(), 0) / total).sqrt()
-    n = known.sum(0).clamp_min(1)
-    mean = torch.nansum(x, 0, dtype=torch.float64) / n
-    squares = torch.stack([torch.nansum((part.double() - mean).square(), 0) for part in x.split(_BLOCK)]).sum(0)
-    return (squares / n).sqrt()
+    def parts(self) -> Iterator[Triples]:
+        """Some triples after the other; all of them at once where a person has several rows."""
+        person = self.part.person
+        if len(person) <= _ROWS_AT_ONCE or not np.array_equal(self.part.unit, person):
+            yield self.part
+            return
+        ends = np.searchsorted(person, person[_ROWS_AT_ONCE - 1 :: _ROWS_AT_ONCE], side="right").tolist()
+        for start, stop in pairwise(sorted({0, *ends, len(person)})):
+            yield self.part.rows(slice(start, stop))

@@ -19,6 +19,7 @@ __all__ = [
     "fingerprint_numbers",
     "fingerprint_plain",
     "fingerprint_table",
+    "hash_column",
     "hash_rows",
 ]
 
@@ -66,8 +67,13 @@ def hash_rows(table: pd.DataFrame) -> NDArray[np.uint64]:
     """
     found = np.zeros(len(table), dtype=np.uint64)
     for name in table.columns:
-        found += person_hash(_value_bits(table[name]), _text_bits(str(name)) >> 1)
+        found += hash_column(table[name])
     return found
+
+
+def hash_column(column: pd.Series[Any]) -> NDArray[np.uint64]:
+    """What a column adds to the bits of each row."""
+    return person_hash(_value_bits(column), _text_bits(str(column.name)) >> 1)
 
 
 def _value_bits(column: pd.Series[Any]) -> NDArray[np.uint64]:

@@ -281,7 +281,7 @@ def as_groups(
                 "drop those people (on the command line: --drop-missing), or give them a group of their own such as "
                 "'unknown'."
             )
-    parts = [pd.Series(list(map(category_text, values.astype(object))), dtype=object) for values in columns.values()]
+    parts = [_category_texts(values) for values in columns.values()]
     joined = parts[0]
     for part in parts[1:]:
         joined = joined + _SEPARATOR + part
@@ -438,6 +438,15 @@ def _refuse_probabilities(values: Any, name: str) -> None:  # noqa: ANN401
 def category_text(value: Any) -> str:  # noqa: ANN401 - one cell of a column
     """A value as the name of a group or label; 1.0 read from a file with missing values elsewhere is 1."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _category_texts(values: pd.Series[Any]) -> pd.Series[Any]:
+    """The text of every value; of a column of one type, each distinct value is put into words once."""
+    if values.dtype == object:  # 1 and True are equal there, and different words
+        return pd.Series(list(map(category_text, values)), dtype=object)
+    codes, distinct = pd.factorize(values)
+    texts = np.array([category_text(value) for value in distinct.astype(object)], dtype=object)
+    return pd.Series(texts[codes], dtype=object)
 
 
 def _group_columns(values: Any, name: str) -> dict[str, pd.Series[Any]]:  # noqa: ANN401

@@ -11,9 +11,19 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.matching.balancing import (
+    N_NEAR,
+    N_NEIGHBORS,
+    Asking,
+    IndexedRows,
+    Neighbors,
+    balanced_triples,
+)
 from evenhand.matching.identity import Identity, KnownPeople
 from evenhand.matching.neighbors import NeighborIndex
 from evenhand.system.hashing import mixed_hash
@@ -39,15 +49,8 @@ NO_ONE_IN_OWN_GROUP = "no one else of that label in the own group"
 NO_PLACEBO_AT_DISTANCE = "no one of the own group at the distance of anyone in the other"
 _REASONS = ("", NO_ONE_IN_OTHER_GROUP, NO_ONE_IN_OWN_GROUP, NO_PLACEBO_AT_DISTANCE)
 
-N_NEAR = 4
-"""Most near triples of a person with a group, and of all of them unless told otherwise."""
-
-N_NEIGHBORS = 16
-"""Candidates of each kind for a near triple."""
-
 # Far below any difference between people, in standard deviations: it only decides among people at one point.
 _JITTER = 1e-7
-_PEOPLE_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,10 +231,10 @@ class PlaceboReference:
     known
         Which of its rows are the same person.
     index
-        Rows of the reference, and the index of their jittered points.
+        The jittered points of the reference.
     few
-        By (large group, small group) where the one has far more people: random rows of the large, as many of each
-        label as the small has, with their index.
+        By (large group, small group) where the one has far more people: those of random rows of the large, as many of
+        each label as the small has.
     seed
         Of where people outside the reference ask from.
     """
@@ -239,8 +242,8 @@ class PlaceboReference:
     pool: _People
     jittered: _People
     known: KnownPeople
-    index: tuple[Ints, NeighborIndex]
-    few: Mapping[tuple[int, int], tuple[Ints, NeighborIndex]]
+    index: IndexedRows
+    few: Mapping[tuple[int, int], IndexedRows]
     seed: int
 
     @classmethod
@@ -272,16 +275,18 @@ class PlaceboReference:
         content = who.distinct_content()
         jittered = pool.moved(_jitter_of(content, pool.points.shape[1], seed))
         rank = mixed_hash(content, np.full(len(content), seed))
+        known = KnownPeople.of(who)
 
-        def indexed(rows: Ints) -> tuple[Ints, NeighborIndex]:
+        def indexed(rows: Ints) -> IndexedRows:
             # By content, so that what little is tied in spite of the jitter does not go by the order of rows.
             rows = rows[np.argsort(content[rows])]
-            return rows, NeighborIndex.build(jittered.points[rows], pool.labels[rows], pool.groups[rows], device=device)
+            people = (jittered.points[rows], pool.labels[rows], pool.groups[rows])
+            return IndexedRows.of(NeighborIndex.build(*people, device=device), rows, known.unit[rows])
 
         present = np.unique(pool.groups).tolist()
         chosen = {(a, b): _few(pool, rank, a, b) for a in present for b in present if a != b}
         few = {key: indexed(rows) for key, rows in chosen.items() if len(rows)}
-        return cls(pool, jittered, KnownPeople.of(who), indexed(np.arange(len(pool.groups))), few, seed)
+        return cls(pool, jittered, known, indexed(np.arange(len(pool.groups))), few, seed)
 
     def compare(
         self,
@@ -319,35 +324,34 @@ class PlaceboReference:
                 f"`points` has {people.points.shape[1]} columns and the reference has {pool.points.shape[1]}."
             )
         rows = np.full(len(people.groups), -1) if reference_row is None else np.asarray(reference_row, dtype=np.int64)
-        who = Identity.by_number(len(rows)) if identity is None else identity
+        identified = Identity.by_number(len(rows)) if identity is None else identity
         # Someone of the reference asks from where the reference has them.
-        asked = people.points + _jitter_of(who.content, people.points.shape[1], self.seed)
+        asked = people.points + _jitter_of(identified.content, people.points.shape[1], self.seed)
         asked[rows >= 0] = self.jittered.points[rows[rows >= 0]]
         unit = np.full(len(rows), -1) if identity is None else self.known.find(identity)
         unit[rows >= 0] = self.known.unit[rows[rows >= 0]]
-        search = _Search(self, people, asked, unit, n_neighbors)
+        n_groups = 1 + int(max(people.groups.max(initial=-1), pool.groups.max(initial=-1)))
         slack = 10 * _JITTER * float(np.sqrt(max(1, pool.points.shape[1])))
         limit = np.inf if max_distance is None else max_distance + slack
-        n_groups = 1 + int(max(people.groups.max(initial=-1), pool.groups.max(initial=-1)))
         reason = np.full((len(people.groups), n_groups), -1, dtype=np.int8)
-        found = [np.zeros((0, 5), dtype=np.int64)]
-        for asking, own, target, other, few_own, few_other in search.between_groups(n_groups):
-            reason[asking, target] = np.where(other.is_empty, 1, np.where(own.is_empty, 2, 3))
-            for part in _parts(len(asking)):
-                near, wide = (
-                    _balanced(
-                        other.with_few(few_other, part, k), own.with_few(few_own, part, k), tolerance, slack, limit
-                    )
-                    for k in (min(n_neighbors, N_NEIGHBORS), n_neighbors)
-                )
-                which, rank, other_row, own_row = _ranked(near, wide, len(asking[part]), n_pairs)
-                found.append(
-                    np.column_stack([asking[part][which], np.full(len(which), target), rank, other_row, own_row])
-                )
-        table = np.concatenate(found)
-        # Households can have people of both groups: match and placebo must be different people, too.
-        table = table[self.known.unit[table[:, 3]] != self.known.unit[table[:, 4]]]
-        person, other_group, rank, others, owns = table[np.lexsort(table[:, 2::-1].T)].T
+        device = self.index.index.device
+        everyone = Asking(torch.as_tensor(asked, device=device), people.labels, torch.as_tensor(unit, device=device))
+        found = [torch.zeros((0, 5), dtype=torch.int64, device=device)]
+        for who, target, other, own in self._between_groups(everyone, people.groups, n_groups, n_neighbors):
+            why = torch.where(other[0].is_empty, 1, torch.where(own[0].is_empty, 2, 3))
+            reason[who, target] = why.cpu().numpy()
+            triples = balanced_triples(
+                other,
+                own,
+                n_neighbors=n_neighbors,
+                n_pairs=n_pairs,
+                tolerance=tolerance,
+                slack=slack,
+                limit=limit,
+            )
+            person = torch.as_tensor(who, device=device)[triples[:, 0]]
+            found.append(torch.column_stack([person, torch.full_like(person, target), triples[:, 1:]]))
+        person, other_group, rank, others, owns = self._of_three_people(torch.cat(found)).cpu().numpy().T.copy()
         reason[person, other_group] = 0
         return PlaceboPairs(
             person=person,
@@ -362,6 +366,35 @@ class PlaceboReference:
             person_unit=unit,
             is_same_people=len(rows) == len(pool.groups) and bool((rows == np.arange(len(rows))).all()),
         )
+
+    def _between_groups(
+        self, everyone: Asking, groups: Ints, n_groups: int, k: int
+    ) -> Iterator[tuple[Ints, int, tuple[Neighbors, Neighbors | None], tuple[Neighbors, Neighbors | None]]]:
+        """Yield people of a group, another group, and their neighbors there and in their own; all and among few."""
+
+        def among_few(sides: tuple[int, int], asking: Asking) -> Neighbors | None:
+            return self.few[sides].nearest(asking, sides[0], k) if sides in self.few else None
+
+        for group in np.unique(groups).tolist():
+            who = np.flatnonzero(groups == group)
+            asking = everyone.rows(who)
+            own = self.index.nearest(asking, group, k)
+            for target in range(n_groups):
+                if target != group:
+                    other = self.index.nearest(asking, target, k)
+                    few_other, few_own = among_few((target, group), asking), among_few((group, target), asking)
+                    yield who, target, (other, few_other), (own, few_own)
+
+    def _of_three_people(self, table: Tensor) -> Tensor:
+        """Person, other group, rank, other row and own row of triples of three people, in this order.
+
+        Households can have people of both groups: match and placebo must be different people, too.
+        """
+        unit = torch.as_tensor(self.known.unit, device=table.device)
+        table = table[unit[table[:, 3]] != unit[table[:, 4]]]
+        person, other_group, rank = table[:, 0], table[:, 1], table[:, 2]
+        n_groups, n_ranks = (1 + int(codes.max()) if len(table) else 1 for codes in (other_group, rank))
+        return table[((person * n_groups + other_group) * n_ranks + rank).argsort()]
 
 
 def _jitter_of(content: Keys, dimensions: int, seed: int) -> Floats:
@@ -410,158 +443,10 @@ class _People:
         return _People(self.points + steps, self.labels, self.groups)
 
 
-@dataclass(frozen=True, eq=False)
-class _Neighbors:
-    """Distances and reference rows of neighbors, of shape (n, k); inf and -1 for none."""
-
-    distance: Floats
-    row: Ints
-
-    @property
-    def is_empty(self) -> Bools:
-        return self.row[:, 0] < 0
-
-    def with_few(self, few: _Neighbors | None, part: slice, k: int) -> _Neighbors:
-        """Some people's k nearest neighbors with the k nearest of a few merged in, each once."""
-        own_distance, own_row = self.distance[part, :k], self.row[part, :k]
-        if few is None:
-            return _Neighbors(own_distance, own_row)
-        distance, row = few.distance[part, :k], few.row[part, :k]
-        is_known = (row[:, :, None] == own_row[:, None, :]).any(axis=2)
-        distance = np.concatenate([own_distance, np.where(is_known, np.inf, distance)], axis=1)
-        return _Neighbors(distance, np.concatenate([own_row, np.where(is_known, -1, row)], axis=1))
-
-
-@dataclass(frozen=True, eq=False)
-class _Search:
-    """Neighbors of the same label, in the whole reference and in a random few of it; never the same person.
-
-    Attributes
-    ----------
-    units
-        The row that stands for each person in the reference, -1 for none.
-    """
-
-    reference: PlaceboReference
-    people: _People
-    points: Floats
-    units: Ints
-    k: int
-
-    def between_groups(
-        self, n_groups: int
-    ) -> Iterator[tuple[Ints, _Neighbors, int, _Neighbors, _Neighbors | None, _Neighbors | None]]:
-        """Yield people of a group with neighbors in it, another group, and neighbors there; then of few."""
-        for group in np.unique(self.people.groups).tolist():
-            who = np.flatnonzero(self.people.groups == group)
-            asked = self.points[who]
-            own = self.nearest(who, asked, group)
-            for target in range(n_groups):
-                if target != group:
-                    few_own = self.nearest_of((group, target), who, asked, group)
-                    few_other = self.nearest_of((target, group), who, asked, target)
-                    yield who, own, target, self.nearest(who, asked, target), few_own, few_other
-
-    def nearest(self, who: Ints, asked: Floats, group: int) -> _Neighbors:
-        """Nearest people of `group`, themselves excluded."""
-        return self._ask(self.reference.index, who, asked, group)
-
-    def nearest_of(self, sides: tuple[int, int], who: Ints, asked: Floats, group: int) -> _Neighbors | None:
-        """Nearest people of `group` among the random few of it; None if there are none."""
-        if sides not in self.reference.few:
-            return None
-        return self._ask(self.reference.few[sides], who, asked, group)
-
-    def _ask(self, indexed: tuple[Ints, NeighborIndex], who: Ints, asked: Floats, group: int) -> _Neighbors:
-        """The k nearest of some rows of the reference.
-
-        One more is asked for than is wanted, and twice as many again by those who meet themselves too often.
-        """
-        chosen, index = indexed
-        distance, row = np.full((len(who), self.k), np.inf), np.full((len(who), self.k), -1, dtype=np.int64)
-        waiting, n_asked = np.arange(len(who)), self.k + 1
-        while len(waiting):
-            people = who[waiting]
-            found, place = index.query(asked[waiting], self.people.labels[people], np.full(len(people), group), n_asked)
-            rows = np.where(place >= 0, chosen[place], -1)
-            is_self = (rows >= 0) & (self.reference.known.unit[rows] == self.units[people][:, None])
-            order = np.argsort(is_self, axis=1, kind="stable")[:, : self.k]
-            is_done = ((~is_self).sum(axis=1) >= self.k) | (rows[:, -1] < 0)
-            distance[waiting] = np.take_along_axis(np.where(is_self, np.inf, found), order, 1)
-            row[waiting] = np.take_along_axis(np.where(is_self, -1, rows), order, 1)
-            waiting, n_asked = waiting[~is_done], 2 * n_asked
-        return _Neighbors(distance, row)
-
-
-def _ranked(near: Ints, wide: Ints, n_people: int, n_pairs: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Person, rank, other row and own row of each triple: near ones, and as many of the rest as are asked for."""
-    near = near[_place(near[:, 0], n_people) < min(N_NEAR, n_pairs)]
-    _, first = np.unique(np.concatenate([near, wide]), axis=0, return_index=True)  # a near triple is found twice
-    rest = wide[np.sort(first[first >= len(near)]) - len(near)]
-    rest = rest[_place(rest[:, 0], n_people) < n_pairs - np.bincount(near[:, 0], minlength=n_people)[rest[:, 0]]]
-    rank = np.concatenate([1 + _place(near[:, 0], n_people), 1 + N_NEAR + _place(rest[:, 0], n_people)])
-    who, other_row, own_row = np.concatenate([near, rest]).T
-    return who, rank, other_row, own_row
-
-
-def _place(who: Ints, n_people: int) -> Ints:
-    """Place of each row among those of its person, whose rows follow each other, from 0."""
-    first = np.searchsorted(who, np.arange(n_people))
-    place: Ints = np.arange(len(who)) - first[who]
-    return place
-
-
-def _balanced(other: _Neighbors, own: _Neighbors, tolerance: float, slack: float, limit: float) -> Ints:
-    """Person, other row and own row of each triple, nearest first, of shape (n_triples, 3).
-
-    On the line of a person's sorted distances, a candidate of each kind that are nearest to each other
-    stand side by side.
-    """
-    n_other = other.row.shape[1]
-    distance = np.concatenate([other.distance, own.distance], axis=1)
-    order = np.argsort(distance, axis=1, kind="stable")
-    distance = np.take_along_axis(distance, order, 1)
-    row = np.take_along_axis(np.concatenate([other.row, own.row], axis=1), order, 1)
-    is_other = order < n_other
-    left, right = distance[:, :-1], distance[:, 1:]
-    with np.errstate(invalid="ignore"):
-        gap = right - left
-        is_pair = (
-            (is_other[:, :-1] != is_other[:, 1:])
-            & (gap <= tolerance * right + slack)
-            & (right <= limit)
-            & (gap < _gap_before(distance, is_other)[:, :-1])
-            & (gap <= _gap_after(distance, is_other)[:, 1:])
-        )
-    who, place = np.nonzero(is_pair & np.isfinite(right))
-    first, second = row[who, place], row[who, place + 1]
-    leads = is_other[who, place]
-    return np.column_stack([who, np.where(leads, first, second), np.where(leads, second, first)])
-
-
-def _gap_before(distance: Floats, is_other: Bools) -> Floats:
-    """How far back on the line the last candidate of the other kind stands; inf if there is none."""
-    last_other = np.maximum.accumulate(np.where(is_other, distance, -np.inf), axis=1)
-    last_own = np.maximum.accumulate(np.where(is_other, -np.inf, distance), axis=1)
-    gap: Floats = distance - np.where(is_other, last_own, last_other)
-    return gap
-
-
-def _gap_after(distance: Floats, is_other: Bools) -> Floats:
-    """How far ahead on the line the next candidate of the other kind stands; inf if there is none."""
-    gap: Floats = _gap_before(-distance[:, ::-1], is_other[:, ::-1])[:, ::-1]
-    return gap
-
-
 def _distances(first: Floats, second: Floats) -> Floats:
     difference = first - second
     found: Floats = np.sqrt(np.einsum("ij,ij->i", difference, difference))
     return found
-
-
-def _parts(n: int) -> Iterator[slice]:
-    for first in range(0, n, _PEOPLE_AT_ONCE):
-        yield slice(first, first + _PEOPLE_AT_ONCE)
 
 
 def _check_numbers(n_neighbors: int, n_pairs: int, tolerance: float, max_distance: float | None) -> None:

@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from evenhand.metrics.excess import (
     MIN_PEOPLE,
@@ -25,15 +27,15 @@ from evenhand.metrics.excess import (
     left_out_note,
     too_few,
 )
-from evenhand.metrics.sharing import Gathered, column_blocks, deleted_squares, effective_number, row_codes
+from evenhand.metrics.sharing import Gathered, deleted_squares, effective_number, placed, row_codes
+from evenhand.system.threads import one_torch_thread
 
 __all__ = ["InMemory", "Part", "Parts", "Question", "Selection", "estimate_excesses", "smallest_row"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
-Bools: TypeAlias = NDArray[np.bool_]
 
-_COLUMNS_AT_ONCE = 8
+_COLUMNS_AT_ONCE = {"cpu": 8, "cuda": 256}  # bounds memory
 _MOST_SUMS = 1 << 25  # of the reference's people times estimates held at once: 256 MB
 
 
@@ -107,6 +109,40 @@ class Selection:
     difference: NDArray[np.floating]
     n_people: float | None = None
 
+    def first(self, n_columns: int) -> Selection:
+        """The same with no more than the first columns."""
+        return replace(self, difference=self.difference[:, :n_columns])
+
+    def on(self, device: torch.device) -> _Placed:
+        """The selection where its sums are taken."""
+        share, control, difference = (placed(array, device) for array in (self.share, self.control, self.difference))
+        return _Placed(share, control, difference, None if self.rows is None else placed(self.rows, device))
+
+
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """A selection on a device."""
+
+    share: Tensor
+    control: Tensor
+    difference: Tensor
+    rows: Tensor | None
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """A few columns at a time, in double precision, and which they are."""
+        width = _COLUMNS_AT_ONCE.get(self.share.device.type, _COLUMNS_AT_ONCE["cpu"])
+        for first in range(0, self.difference.shape[1], width):
+            chosen = slice(first, first + width)
+            yield chosen, self.difference[:, chosen].double()
+
+    def spread(self, values: Tensor, n: int) -> Tensor:
+        """Rows of values over all n triples of a part, 0 for those that were not selected."""
+        if self.rows is None:
+            return values
+        whole = values.new_zeros((n, *values.shape[1:]))
+        whole[self.rows] = values
+        return whole
+
 
 class Question(Protocol[P_contra]):
     """A selection of triples and columns, the same for every part."""
@@ -142,7 +178,10 @@ def smallest_row(part: Part) -> Ints:
 
 
 def estimate_excesses(
-    questions: Sequence[Question[P]], parts: Parts[P], n_threads: int = 1
+    questions: Sequence[Question[P]],
+    parts: Parts[P],
+    n_threads: int = 1,
+    device: torch.device | None = None,
 ) -> list[tuple[ExcessEstimate, ...]]:
     """The excess of each column of each question.
 
@@ -156,17 +195,20 @@ def estimate_excesses(
         The triples.
     n_threads
         Questions answered at the same time; the estimates are the same to the last bit for any number.
+    device
+        Where sums are taken; None for the CPU. Estimates of one device are those of another up to rounding.
     """
     if not questions:
         return []
+    place = device or torch.device("cpu")
     note = left_out_note(parts.n_left_out)
     found: list[tuple[ExcessEstimate, ...]] = []
-    with ThreadPoolExecutor(n_threads) as pool:
-        moments = _moments(questions, parts, pool)
+    with one_torch_thread(), ThreadPoolExecutor(n_threads) as pool:
+        moments = _moments(questions, parts, pool, place)
         fits = [None if m is None or round(m.n_people) < max(MIN_PEOPLE, 2) else m.fit() for m in moments]
         for chosen in _batches(questions, parts.n_reference):
             asked = {
-                k: _Asked(questions[k], fit, _ClusterSums.zeros(parts.n_reference, questions[k].n_columns))
+                k: _Asked(questions[k], fit, _ClusterSums.zeros(parts.n_reference, questions[k].n_columns, place))
                 for k in chosen
                 if (fit := fits[k]) is not None
             }
@@ -192,20 +234,21 @@ class _Asked(Generic[P]):
     sums: _ClusterSums
 
 
-def _moments(questions: Sequence[Question[P]], parts: Parts[P], pool: Executor) -> list[ExcessMoments | None]:
+def _moments(
+    questions: Sequence[Question[P]], parts: Parts[P], pool: Executor, device: torch.device
+) -> list[ExcessMoments | None]:
     found: list[ExcessMoments | None] = [None] * len(questions)
     for part in _ahead(parts.parts(), pool):
-        for k, more in enumerate(pool.map(lambda question, part=part: _moments_of(question.of(part)), questions)):
+        asked = pool.map(lambda question, part=part: _moments_of(question.of(part), device), questions)
+        for k, more in enumerate(asked):
             before = found[k]
             found[k] = more if before is None else before + more
     return found
 
 
-def _moments_of(chosen: Selection) -> ExcessMoments:
-    blocks = [
-        ExcessMoments.of(chosen.share, chosen.control, block, chosen.n_people)
-        for block in column_blocks(chosen.difference, _COLUMNS_AT_ONCE)
-    ]
+def _moments_of(chosen: Selection, device: torch.device) -> ExcessMoments:
+    there = chosen.on(device)
+    blocks = [ExcessMoments.of(there.share, there.control, block, chosen.n_people) for _, block in there.blocks()]
     product = np.concatenate([block.product for block in blocks], axis=1)
     return replace(blocks[0], product=product)
 
@@ -225,22 +268,23 @@ def _batches(questions: Sequence[Question[P]], n_reference: int) -> Iterator[lis
 
 
 def _add_people(asked: Sequence[_Asked[P]], parts: Parts[P], pool: Executor) -> None:
-    indexed = ((part, _PeopleOfPart.of(part, parts.n_reference)) for part in parts.parts())
+    device = asked[0].sums.leverage.device
+    indexed = ((part, _PeopleOfPart.of(part, parts.n_reference, device)) for part in parts.parts())
     for part, people in _ahead(indexed, pool):
 
         def add(one: _Asked[P], part: P = part, people: _PeopleOfPart = people) -> None:
-            one.sums.add_people(people, one.fit, one.question.of(part))
+            one.sums.add_people(people, one.fit, one.question.of(part).on(device))
 
         _for_each(add, asked, pool)
 
 
 def _add_couples(asked: Sequence[_Asked[P]], parts: Parts[P], pool: Executor) -> None:
-    n = parts.n_reference
-    indexed = ((part, _couples_of_reference(part, n, low, high)) for part, low, high in parts.ranges())
+    n, device = parts.n_reference, asked[0].sums.leverage.device
+    indexed = ((part, _couples_of_reference(part, n, low, high, device)) for part, low, high in parts.ranges())
     for part, couples in _ahead(indexed, pool):
 
         def add(one: _Asked[P], part: P = part, couples: tuple[Gathered, ...] = couples) -> None:
-            one.sums.add_couples(couples, one.fit, one.question.of(part), len(part))
+            one.sums.add_couples(couples, one.fit, one.question.of(part).on(device), len(part))
 
         _for_each(add, asked, pool)
 
@@ -260,68 +304,77 @@ def _ahead(items: Iterator[T], pool: Executor) -> Iterator[T]:
         yield item  # type: ignore[misc]
 
 
+def _rows_of(part: Part, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows that stand in the reference for the three of each triple."""
+    columns = (part.person_row, part.other, part.own)
+    person, other, own = (placed(rows, device, torch.int64) for rows in columns)
+    return person, other, own
+
+
 @dataclass(frozen=True, eq=False)
 class _PeopleOfPart:
-    """Who is in the triples of a part, and what those outside the reference share with whom."""
+    """Who is in the triples of a part, and what those outside the reference share with whom.
 
-    code: Ints
-    n_people: int
-    is_outside_person: Bools
-    inside: Ints
-    inside_row: Ints
-    other: Ints
-    own: Ints
+    Attributes
+    ----------
+    person
+        Triples by the person that they are about.
+    is_outside_person
+        Which of those people are not in the reference.
+    reference
+        Triples by each person of the reference who is in them.
+    shared
+        Triples by what people outside the reference share.
+    """
+
+    person: Gathered
+    is_outside_person: Tensor
+    reference: Gathered
     shared: tuple[Gathered, ...]
 
     @classmethod
-    def of(cls, part: Part, n_reference: int) -> _PeopleOfPart:
-        people, first, code = np.unique(part.unit, return_index=True, return_inverse=True)
-        outside = np.flatnonzero(part.person_row < 0)
-        inside = np.flatnonzero(part.person_row >= 0)
+    def of(cls, part: Part, n_reference: int, device: torch.device) -> _PeopleOfPart:
+        person_row, other, own = _rows_of(part, device)
+        code = placed(part.unit, device).unique(return_inverse=True)[1]
+        person, everyone = Gathered.of(code), torch.arange(len(code), device=device)
+        is_outside = torch.zeros(person.n_codes, dtype=torch.bool, device=device)
+        is_outside[code] = person_row < 0
+        outside, inside = ((person_row < 0) == side for side in (True, False))
+        outside, inside = everyone[outside], everyone[inside]
         who = code[outside]
-        lower, upper = np.minimum(part.other, part.own)[outside], np.maximum(part.other, part.own)[outside]
-        couple = row_codes(n_reference, np.concatenate([who, who]), np.concatenate([lower, upper]))
+        lower, upper = torch.minimum(other, own)[outside], torch.maximum(other, own)[outside]
+        couple = row_codes(n_reference, torch.cat([who, who]), torch.cat([lower, upper]))
         three = row_codes(n_reference, couple[: len(who)], upper)
-        shared = (Gathered(couple, -1.0, np.concatenate([outside, outside])), Gathered(three, 1.0, outside))
-        return cls(
-            code=code,
-            n_people=len(people),
-            is_outside_person=part.person_row[first] < 0,
-            inside=inside,
-            inside_row=part.person_row[inside],
-            other=part.other,
-            own=part.own,
-            shared=shared if len(outside) else (),
+        shared = (Gathered.of(couple, -1.0, torch.cat([outside, outside])), Gathered.of(three, 1.0, outside))
+        reference = Gathered(
+            torch.cat([other, own, person_row[inside]]), n_reference, rows=torch.cat([everyone, everyone, inside])
         )
-
-    def over_reference(self, residual: Floats, n_reference: int) -> Floats:
-        """Sum of a value per triple over the triples that contain each person of the reference."""
-        total = np.bincount(self.other, residual, minlength=n_reference)
-        total += np.bincount(self.own, residual, minlength=n_reference)
-        total += np.bincount(self.inside_row, residual[self.inside], minlength=n_reference)
-        return total.astype(np.float64, copy=False)
+        return cls(person, is_outside, reference, shared if len(outside) else ())
 
 
-def _couples_of_reference(part: Part, n_reference: int, low: int, high: int) -> tuple[Gathered, ...]:
+def _couples_of_reference(
+    part: Part, n_reference: int, low: int, high: int, device: torch.device
+) -> tuple[Gathered, ...]:
     """Couples, and triples, of the reference whose lowest row is in a range."""
-    inside = np.flatnonzero(part.person_row >= 0)
-    everyone = np.arange(len(part))
+    person, other, own = _rows_of(part, device)
+    everyone = torch.arange(len(person), device=device)
+    inside = everyone[person >= 0]
     sides = [
-        (everyone, part.other, part.own),
-        (inside, part.person_row[inside], part.other[inside]),
-        (inside, part.person_row[inside], part.own[inside]),
+        (everyone, other, own),
+        (inside, person[inside], other[inside]),
+        (inside, person[inside], own[inside]),
     ]
     couples = []
     for who, first, second in sides:
-        lower, upper = np.minimum(first, second), np.maximum(first, second)
+        lower, upper = torch.minimum(first, second), torch.maximum(first, second)
         chosen = (lower >= low) & (lower < high)
         couples.append((who[chosen], lower[chosen], upper[chosen]))
-    rows, lower, upper = (np.concatenate(columns) for columns in zip(*couples, strict=True))
-    found = [Gathered(row_codes(n_reference, lower, upper), -1.0, rows)]
-    three = np.sort(np.column_stack([part.person_row[inside], part.other[inside], part.own[inside]]), axis=1)
+    rows, lower, upper = (torch.cat(columns) for columns in zip(*couples, strict=True))
+    found = [Gathered.of(row_codes(n_reference, lower, upper), -1.0, rows)]
+    three = torch.stack([person[inside], other[inside], own[inside]], dim=1).sort(dim=1).values
     chosen = (three[:, 0] >= low) & (three[:, 0] < high)
     if chosen.any():
-        found.append(Gathered(row_codes(n_reference, *three[chosen].T), 1.0, inside[chosen]))
+        found.append(Gathered.of(row_codes(n_reference, *three[chosen].T), 1.0, inside[chosen]))
     return tuple(found)
 
 
@@ -334,7 +387,7 @@ class _ClusterSums:
     leverage
         Weight of the triples of each person of the reference.
     over_reference
-        Sum of their residuals, of shape (n_columns, n_reference).
+        Sum of their residuals, of shape (n_reference, n_columns).
     outside_squares, outside_leverage
         Squared sums over people outside the reference; sums of the second and of the fourth power of their weights.
     person_squares
@@ -343,64 +396,53 @@ class _ClusterSums:
         What is counted more than once.
     """
 
-    leverage: Floats
-    over_reference: Floats
-    outside_squares: Floats
-    person_squares: Floats
-    shared_squares: Floats
-    outside_leverage: Floats
+    leverage: Tensor
+    over_reference: Tensor
+    outside_squares: Tensor
+    person_squares: Tensor
+    shared_squares: Tensor
+    outside_leverage: Tensor
 
     @classmethod
-    def zeros(cls, n_reference: int, n_columns: int) -> _ClusterSums:
-        outside, person, shared = np.zeros((3, n_columns))
-        return cls(np.zeros(n_reference), np.zeros((n_columns, n_reference)), outside, person, shared, np.zeros(2))
+    def zeros(cls, n_reference: int, n_columns: int, device: torch.device) -> _ClusterSums:
+        def zeros(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.float64, device=device)
 
-    def add_people(self, people: _PeopleOfPart, fit: ExcessFit, chosen: Selection) -> None:
-        n, n_reference = len(people.code), len(self.leverage)
-        weight = _spread(chosen.share / fit.total, chosen.rows, n)
-        self.leverage += people.over_reference(weight, n_reference)
-        share_of: Floats = np.bincount(people.code, weight, minlength=people.n_people).astype(np.float64)
-        share_of = share_of[people.is_outside_person]
-        self.outside_leverage += [float((share_of**2).sum()), float((share_of**4).sum())]
-        for column, residual in _residuals(fit, chosen, n):
-            self.over_reference[column] += people.over_reference(residual, n_reference)
-            sums: Floats = np.bincount(people.code, residual, minlength=people.n_people).astype(np.float64)
-            self.person_squares[column] += sums @ sums
-            outside = sums[people.is_outside_person]
-            self.outside_squares[column] += deleted_squares(outside, share_of)
-            self.shared_squares[column] += sum(index.squares(residual) for index in people.shared)
+        outside, person, shared = zeros(n_columns), zeros(n_columns), zeros(n_columns)
+        return cls(zeros(n_reference), zeros(n_reference, n_columns), outside, person, shared, zeros(2))
 
-    def add_couples(self, couples: tuple[Gathered, ...], fit: ExcessFit, chosen: Selection, n: int) -> None:
-        for column, residual in _residuals(fit, chosen, n):
-            self.shared_squares[column] += sum(index.squares(residual) for index in couples)
+    def add_people(self, people: _PeopleOfPart, fit: ExcessFit, chosen: _Placed) -> None:
+        n, is_outside = len(people.person.code), people.is_outside_person
+        weight = chosen.spread(chosen.share / fit.total, n).unsqueeze(1)
+        self.leverage += people.reference.sums(weight)[:, 0]
+        share_of = people.person.sums(weight)[is_outside, 0]
+        self.outside_leverage += torch.stack([share_of.pow(2).sum(), share_of.pow(4).sum()])
+        for columns, residual in _residuals(fit, chosen, n):
+            self.over_reference[:, columns] += people.reference.sums(residual)
+            sums = people.person.sums(residual)
+            self.person_squares[columns] += sums.square().sum(0)
+            self.outside_squares[columns] += deleted_squares(sums[is_outside], share_of)
+            for index in people.shared:
+                self.shared_squares[columns] += index.squares(residual)
+
+    def add_couples(self, couples: tuple[Gathered, ...], fit: ExcessFit, chosen: _Placed, n: int) -> None:
+        for columns, residual in _residuals(fit, chosen, n):
+            for index in couples:
+                self.shared_squares[columns] += index.squares(residual)
 
     def estimates(self, fit: ExcessFit, note: str) -> tuple[ExcessEstimate, ...]:
-        square, (outside, outside_fourth) = self.leverage**2, self.outside_leverage.tolist()
-        n_effective = effective_number(float(square.sum()) + outside, float((square**2).sum()) + outside_fourth)
-        found = []
-        for column, value in enumerate(fit.values.tolist()):
-            variance = deleted_squares(self.over_reference[column], self.leverage) + float(
-                self.outside_squares[column] + self.shared_squares[column]
-            )
-            error = float(np.sqrt(max(variance, float(self.person_squares[column]))))
-            found.append(estimated(value, error, fit.n_people, n_effective, 0.95, note))
-        return tuple(found)
+        square, (outside, outside_fourth) = self.leverage.square(), self.outside_leverage.tolist()
+        n_effective = effective_number(float(square.sum()) + outside, float(square.square().sum()) + outside_fourth)
+        variance = deleted_squares(self.over_reference, self.leverage) + self.outside_squares + self.shared_squares
+        errors = torch.maximum(variance, self.person_squares).cpu().numpy()
+        return tuple(
+            estimated(value, error, fit.n_people, n_effective, 0.95, note)
+            for value, error in zip(fit.values.tolist(), np.sqrt(errors).tolist(), strict=True)
+        )
 
 
-def _residuals(fit: ExcessFit, chosen: Selection, n: int) -> Iterator[tuple[int, Floats]]:
-    """Residuals of each column over all n triples of a part, 0 for those that were not selected."""
-    column = 0
-    for block in column_blocks(chosen.difference, _COLUMNS_AT_ONCE):
-        part = replace(fit, coefficients=fit.coefficients[:, column : column + block.shape[1]])
-        residuals = part.residuals(chosen.share, chosen.control, block)
-        for residual in np.ascontiguousarray(residuals.T):
-            yield column, _spread(residual, chosen.rows, n)
-            column += 1
-
-
-def _spread(values: Floats, rows: Ints | None, n: int) -> Floats:
-    if rows is None:
-        return values
-    whole = np.zeros(n)
-    whole[rows] = values
-    return whole
+def _residuals(fit: ExcessFit, chosen: _Placed, n: int) -> Iterator[tuple[slice, Tensor]]:
+    """Residuals of a few columns over all n triples of a part, 0 for those that were not selected."""
+    for columns, block in chosen.blocks():
+        part = replace(fit, coefficients=fit.coefficients[:, columns])
+        yield columns, chosen.spread(part.residuals(chosen.share, chosen.control, block), n)

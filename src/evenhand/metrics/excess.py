@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+from torch import Tensor
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.checks import check_open_fraction, vector
@@ -219,8 +221,14 @@ class ExcessMoments:
     product: Floats
 
     @classmethod
-    def of(cls, share: Floats, control: Floats, difference: Floats, n_people: float | None = None) -> ExcessMoments:
-        """Sums over triples.
+    def of(
+        cls,
+        share: Floats | Tensor,
+        control: Floats | Tensor,
+        difference: Floats | Tensor,
+        n_people: float | None = None,
+    ) -> ExcessMoments:
+        """Sums over triples, taken where tensors are.
 
         Parameters
         ----------
@@ -231,10 +239,10 @@ class ExcessMoments:
         n_people
             Number of people; by default the sum of the weights.
         """
-        design = _design(control)
-        weighted = design * share[:, None]
-        total = float(share.sum())
-        return cls(total if n_people is None else n_people, total, weighted.T @ design, weighted.T @ difference)
+        design, each = _design(control), torch.as_tensor(share)
+        weighted, total = design * each.unsqueeze(1), float(each.sum())
+        products = (weighted.T @ design, weighted.T @ torch.as_tensor(difference))
+        return cls(total if n_people is None else n_people, total, *(product.cpu().numpy() for product in products))
 
     def __add__(self, other: ExcessMoments) -> ExcessMoments:
         return ExcessMoments(
@@ -275,17 +283,19 @@ class ExcessFit:
         intercept: Floats = self.coefficients[0]
         return intercept
 
-    def residuals(self, share: Floats, control: Floats, difference: Floats) -> Floats:
+    def residuals(self, share: Floats | Tensor, control: Floats | Tensor, difference: Floats | Tensor) -> Tensor:
         """What each triple adds to the error of each estimate; the arguments are those of `ExcessMoments.of`."""
         design = _design(control)
+        inverse, coefficients = (torch.as_tensor(rows).to(design) for rows in (self.inverse[0], self.coefficients))
         # The estimate is linear in the differences, with these weights.
-        linear = share / self.total * (design @ self.inverse[0])
-        found: Floats = linear[:, None] * (difference - design @ self.coefficients)
-        return found
+        linear = torch.as_tensor(share) / self.total * (design @ inverse)
+        return linear.unsqueeze(1) * (torch.as_tensor(difference) - design @ coefficients)
 
 
-def _design(control: Floats) -> Floats:
-    return np.column_stack([np.ones(len(control)), control])
+def _design(control: Floats | Tensor) -> Tensor:
+    controls = torch.as_tensor(control)
+    controls = controls.unsqueeze(1) if controls.dim() == 1 else controls
+    return torch.cat([controls.new_ones((len(controls), 1)), controls], dim=1)
 
 
 def excess_by(

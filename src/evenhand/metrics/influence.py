@@ -12,10 +12,13 @@ from collections.abc import Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from evenhand.metrics.clustering import Part, Parts, Question, Selection
+from evenhand.metrics.clustering import Part, Parts, Question
 from evenhand.metrics.excess import ExcessMoments
+from evenhand.metrics.sharing import Gathered, placed
 
 __all__ = ["N_BUCKETS", "PartOfPeople", "bucket_sums", "excess_influence", "folded", "standard_error_of_difference"]
 
@@ -36,23 +39,24 @@ class PartOfPeople(Part, Protocol):
 P = TypeVar("P", bound=PartOfPeople)
 
 
-def bucket_sums(values: Floats, *buckets: Ints) -> Floats:
+def bucket_sums(values: Tensor, *buckets: Tensor) -> Tensor:
     """Sums of the rows of `values` over the buckets of each of their people, of shape (N_BUCKETS, n_columns).
 
     Examples
     --------
-    >>> found = bucket_sums(np.array([[1.0], [2.0]]), np.array([0, 1]), np.array([3, 0]))
-    >>> found[[0, 1, 3], 0]
-    array([3., 2., 1.])
+    >>> found = bucket_sums(torch.tensor([[1.0], [2.0]]), torch.tensor([0, 1]), torch.tensor([3, 0]))
+    >>> found[[0, 1, 3], 0].tolist()
+    [3.0, 2.0, 1.0]
     """
-    code = np.concatenate(buckets)
-    return np.column_stack(
-        [np.bincount(code, np.tile(column, len(buckets)), minlength=N_BUCKETS) for column in values.T]
-    ).astype(np.float64)
+    rows = torch.arange(len(values), device=values.device).repeat(len(buckets))
+    return Gathered(torch.cat(buckets), N_BUCKETS, rows=rows).sums(values)
 
 
 def excess_influence(
-    questions: Sequence[tuple[Question[P], int]], parts: Parts[P], reference_buckets: Ints
+    questions: Sequence[tuple[Question[P], int]],
+    parts: Parts[P],
+    reference_buckets: Ints,
+    device: torch.device | None = None,
 ) -> list[Floats]:
     """Influences of people on excesses, for each question of shape (N_BUCKETS, n_columns); no column without people.
 
@@ -64,28 +68,33 @@ def excess_influence(
         The triples, gone through twice.
     reference_buckets
         Bucket of each person of the reference.
+    device
+        Where sums are taken; None for the CPU.
     """
+    place = device or torch.device("cpu")
     moments: list[ExcessMoments | None] = [None] * len(questions)
     for part in parts.parts():
         for k, (question, n_columns) in enumerate(questions):
-            chosen, before = question.of(part), moments[k]
-            more = ExcessMoments.of(chosen.share, chosen.control, _columns(chosen, n_columns), chosen.n_people)
+            chosen, before = question.of(part).first(n_columns), moments[k]
+            there = chosen.on(place)
+            more = ExcessMoments.of(there.share, there.control, there.difference.double(), chosen.n_people)
             moments[k] = more if before is None else before + more
     fits = [None if one is None or round(one.n_people) < 1 else one.fit() for one in moments]
-    found = [np.zeros((N_BUCKETS, 0 if fit is None else len(fit.values))) for fit in fits]
+    found = [
+        torch.zeros((N_BUCKETS, 0 if fit is None else len(fit.values)), dtype=torch.float64, device=place)
+        for fit in fits
+    ]
+    buckets = placed(reference_buckets, place)
     for part in parts.parts():
+        columns = (part.bucket, part.other, part.own)
+        own, other, placebo = (placed(codes, place, torch.int64) for codes in columns)
+        everyone = (own, buckets[other], buckets[placebo])
         for (question, n_columns), fit, total in zip(questions, fits, found, strict=True):
             if fit is not None:
-                chosen = question.of(part)
-                residual = fit.residuals(chosen.share, chosen.control, _columns(chosen, n_columns))
-                rows = slice(None) if chosen.rows is None else chosen.rows
-                others = (reference_buckets[part.other[rows]], reference_buckets[part.own[rows]])
-                total += bucket_sums(residual, part.bucket[rows], *others)
-    return found
-
-
-def _columns(chosen: Selection, n_columns: int) -> Floats:
-    return chosen.difference[:, :n_columns].astype(np.float64)
+                there = question.of(part).first(n_columns).on(place)
+                residual = fit.residuals(there.share, there.control, there.difference.double())
+                total += bucket_sums(there.spread(residual, len(part)), *everyone)
+    return [total.cpu().numpy() for total in found]
 
 
 def folded(values: NDArray[np.floating], n_buckets: int) -> Floats:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-__all__ = ["Gathered", "Overlap", "column_blocks", "deleted_squares", "effective_number", "row_codes"]
+__all__ = ["Gathered", "Overlap", "column_blocks", "deleted_squares", "effective_number", "placed", "row_codes"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -18,32 +21,55 @@ Ints: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """Triples gathered by who is in them; a triple may be gathered several times.
+    """Triples gathered by who is in them, on any device; a triple may be gathered several times.
+
+    Sums are taken in the order of the triples, so that they come out the same to the last bit each time.
 
     Attributes
     ----------
     code
         Who is shared: a person, a couple or three people.
+    n_codes
+        One more than the highest code that may occur.
     sign
         Whether their squared sums add to the variance or were counted too often.
     rows
-        The triple of each code; None for all triples, as often as there are codes for them.
+        The triple of each code; None for one code for each triple.
     """
 
-    code: Ints
+    code: Tensor
+    n_codes: int
     sign: float = 1.0
-    rows: Ints | None = None
+    rows: Tensor | None = None
 
-    def sums(self, residual: Floats) -> Floats:
-        """Sum of the residuals of each code's triples."""
-        n_times = len(self.code) // max(len(residual), 1)
-        values = residual[self.rows] if self.rows is not None else np.tile(residual, n_times)
-        return np.bincount(self.code, values).astype(np.float64, copy=False)
+    @classmethod
+    def of(cls, code: Tensor, sign: float = 1.0, rows: Tensor | None = None) -> Gathered:
+        """Of codes that all occur."""
+        return cls(code, 1 + int(code.max()) if len(code) else 0, sign, rows)
 
-    def squares(self, residual: Floats) -> float:
-        """Signed sum of the squares of `sums`."""
-        sums = self.sums(residual)
-        return self.sign * float(sums @ sums)
+    def sums(self, residual: Tensor) -> Tensor:
+        """Sum of the residuals, of shape (n, n_columns), of each code's triples: (n_codes, n_columns)."""
+        if residual.device.type == "cpu":
+            found = residual.new_empty((residual.shape[1], self.n_codes))
+            for column, total in zip(residual.T.contiguous(), found, strict=True):
+                values = column if self.rows is None else column.index_select(0, self.rows)
+                total.copy_(self.code.bincount(values, self.n_codes))
+            return found.T
+        if not len(self.code):
+            return residual.new_zeros((self.n_codes, residual.shape[1]))
+        # A GPU adds in any order unless each sum has its values side by side.
+        values, (order, lengths) = residual if self.rows is None else residual[self.rows], self._by_code
+        sums: Tensor = torch.segment_reduce(values[order], "sum", lengths=lengths, axis=0, unsafe=True)
+        return sums
+
+    def squares(self, residual: Tensor) -> Tensor:
+        """Signed sums of the squares of `sums`, of shape (n_columns,)."""
+        return self.sign * self.sums(residual).square().sum(0)
+
+    @cached_property
+    def _by_code(self) -> tuple[Tensor, Tensor]:
+        """The order in which codes ascend, and how often each occurs."""
+        return self.code.argsort(stable=True), self.code.bincount(minlength=self.n_codes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,66 +79,70 @@ class Overlap:
     person: Gathered
     singles: Gathered
     larger: tuple[Gathered, ...]
-    leverage: Floats
+    leverage: Tensor
 
     @classmethod
     def of(cls, people: Ints, weight: Floats) -> Overlap:
         """Index the single people, the couples and the three of every triple, given as codes of shape (n, m)."""
-        codes: Ints = np.unique(people, return_inverse=True)[1].reshape(people.shape).astype(np.int64)
-        ordered = np.sort(codes, axis=1)
-        n_codes = int(codes.max()) + 1
+        codes = placed(people).unique(return_inverse=True)[1]
+        ordered = codes.sort(dim=1).values
+        n_codes, everyone = int(codes.max()) + 1, torch.arange(len(codes))
         larger = []
         for size, sign in ((2, -1.0), (3, 1.0)):
             subsets = list(combinations(range(ordered.shape[1]), size))
             if subsets:
-                members = (ordered[:, list(column)].T.ravel() for column in zip(*subsets, strict=True))
-                larger.append(Gathered(row_codes(n_codes, *members), sign))
-        singles = Gathered(codes.T.ravel())
-        return cls(Gathered(codes[:, 0]), singles, tuple(larger), singles.sums(weight))
+                members = (ordered[:, list(column)].T.flatten() for column in zip(*subsets, strict=True))
+                rows = everyone.repeat(len(subsets))
+                larger.append(Gathered.of(row_codes(n_codes, *members), sign, rows))
+        singles = Gathered(codes.T.flatten(), n_codes, rows=everyone.repeat(codes.shape[1]))
+        leverage = singles.sums(placed(weight).unsqueeze(1))[:, 0]
+        return cls(Gathered(codes[:, 0].contiguous(), n_codes), singles, tuple(larger), leverage)
 
     @property
     def n_effective(self) -> float:
         """Effective number of people, from how unevenly they are used."""
-        return effective_number(float((self.leverage**2).sum()), float((self.leverage**4).sum()))
+        return effective_number(float(self.leverage.pow(2).sum()), float(self.leverage.pow(4).sum()))
 
-    def variance(self, residual: Floats) -> Floats:
+    def variance(self, residual: Tensor) -> Floats:
         """Variance of the sum of each column of `residual`, of shape (n_columns,)."""
-        return np.array([self._variance(column) for column in np.ascontiguousarray(residual.T)])
-
-    def _variance(self, residual: Floats) -> float:
         total = deleted_squares(self.singles.sums(residual), self.leverage)
         for shared in self.larger:
             total += shared.squares(residual)
-        return max(total, float((self.person.sums(residual) ** 2).sum()))
+        found: Floats = torch.maximum(total, self.person.squares(residual)).numpy()
+        return found
 
 
-def row_codes(n: int, first: Ints, *others: Ints) -> Ints:
+def placed(values: NDArray[Any], device: torch.device | None = None, dtype: torch.dtype | None = None) -> Tensor:
+    """An array as a tensor on a device; None is the CPU, where the two share memory if they can."""
+    return torch.as_tensor(np.require(values, requirements=("C", "W")), dtype=dtype, device=device)
+
+
+def row_codes(n: int, first: Tensor, *others: Tensor) -> Tensor:
     """One code from 0 for each distinct row of columns of codes below `n`, in lexicographic order.
 
     Examples
     --------
-    >>> row_codes(10, np.array([3, 1, 3]), np.array([0, 9, 0]))
-    array([1, 0, 1])
+    >>> row_codes(10, torch.tensor([3, 1, 3]), torch.tensor([0, 9, 0]))
+    tensor([1, 0, 1])
     """
     code = first
     for column in others:  # one at a time: n cubed could overflow
-        code = np.unique(code * n + column, return_inverse=True)[1]
+        code = (code * n + column).unique(return_inverse=True)[1]
     return code
 
 
-def deleted_squares(sums: Floats, leverage: Floats | float) -> float:
-    """Sum of squares of what the estimate changes by when each person is deleted.
+def deleted_squares(sums: Tensor, leverage: Tensor) -> Tensor:
+    """Sums of squares of what estimates change by when each person is deleted, of shape (n_columns,).
 
     Parameters
     ----------
     sums
-        Sum of the residuals of each person's triples.
+        Sum of the residuals of each person's triples, of shape (n_people, n_columns).
     leverage
         Weight of each person's triples.
     """
     # A person in every triple cannot be deleted; the bound only keeps the division defined.
-    change = sums / np.maximum(1 - leverage, 0.1)
-    return float(change @ change)
+    return (sums / (1 - leverage).clamp_min(0.1).unsqueeze(1)).square().sum(0)
 
 
 def effective_number(squares: float, fourth_powers: float) -> float:

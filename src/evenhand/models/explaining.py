@@ -176,6 +176,11 @@ class Explainer:
         """Whether the pool has anyone in each cell."""
         return self.baselines.sizes[cells] > 0
 
+    def spread_people(self, cells: Ints, n: int) -> Ints:
+        """Rows of at most n people, spread over those of the given cells, who have a baseline."""
+        rows = np.linspace(0, len(cells) - 1, min(len(cells), n)).astype(np.int64)
+        return rows[self.has_baseline(cells[rows])]
+
     def explain(self, x: Tensor, cells: Ints | Tensor) -> Explanation:
         """Attributions of the rows of `x`; from the origin where a cell is empty, to be left out by the caller."""
         rows = self.baselines.rows
@@ -196,7 +201,7 @@ class Explainer:
         if self.known is not None:
             n_groups = n_cells // 2
             return Seen(self.known, torch.as_tensor(rows * n_groups + cells % n_groups, device=device))
-        distinct, position = np.unique(rows * n_cells + cells, return_inverse=True)
+        distinct, position = _distinct(rows * n_cells + cells, len(pool) * n_cells)
         found = self.explain(pool[torch.as_tensor(distinct // n_cells, device=pool.device)], distinct % n_cells)
         return Seen(found, torch.as_tensor(position, device=device))
 
@@ -271,12 +276,30 @@ class HalvedExplainer:
         return self.explainer.has_baseline(self.cells(cells, placebo))
 
     def see(self, x: Tensor, cells: Ints, pool: Tensor, person: Ints, match: Ints, placebo: Ints) -> SeenTriples:
-        """Everyone of triples: people are rows of `x`, matches and placebos of the pool."""
+        """Everyone of triples: people are rows of `x`, matches and placebos of the pool.
+
+        Whoever is in several triples, as person, match or placebo, is explained once from each half cell.
+        """
         halves = self.cells(cells[person], placebo)
-        asked = self.explainer if x is pool else replace(self.explainer, known=None)
-        return SeenTriples(
-            asked.see(x, person, halves),
-            self.explainer.see(pool, match, halves),
-            self.explainer.see(pool, placebo, halves),
-            halves,
-        )
+        of_pool = (match, placebo, person) if x is pool else (match, placebo)
+        seen = self.explainer.see(pool, np.concatenate(of_pool), np.tile(halves, len(of_pool)))
+        matches, placebos, *people = seen.split([len(halves)] * len(of_pool))
+        if not people:
+            people = [replace(self.explainer, known=None).see(x, person, halves)]
+        return SeenTriples(people[0], matches, placebos, halves)
+
+
+def _distinct(codes: Ints, n_codes: int) -> tuple[Ints, Ints]:
+    """The codes that occur, ascending, and the place of each among them: `np.unique`, without sorting.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in _distinct(np.array([3, 1, 3]), 5)]
+    [[1, 3], [1, 0, 1]]
+    """
+    occurs = np.zeros(n_codes, dtype=np.bool_)
+    occurs[codes] = True
+    distinct = np.flatnonzero(occurs)
+    place = np.empty(n_codes, dtype=np.int64)
+    place[distinct] = np.arange(len(distinct))
+    return distinct, place[codes]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from evenhand.attribution import Attribution, FeedForward, attribute, feed_forward
 from evenhand.attribution.gradients import Method, placement
 from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, Output, check_finite
+from evenhand.system.threads import device_turn
 
 __all__ = ["DifferentiableModel"]
 
@@ -36,7 +37,7 @@ class DifferentiableModel(AuditedModel):
 
     def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Attribution:
         """Integrated gradients of encoded people from encoded baselines, without a graph."""
-        with torch.no_grad():
+        with torch.no_grad(), device_turn(x.device.type):
             found = attribute(self.network, x, baseline, n_steps, method)
         if found.logit.dim() == 1:  # of a stack, one member that overflows must not stop the others
             check_finite(found.logit)

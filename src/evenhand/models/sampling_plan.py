@@ -69,7 +69,7 @@ def needed_permutations(explainer: Explainer, x: Tensor, cells: Ints, target: fl
     target
         Standard error of attributions to stay below, as a share of their size.
     """
-    rows = _tried(explainer, cells)
+    rows = explainer.spread_people(cells, _TRIED_PEOPLE)
     if not len(rows) or _game(with_permutations(explainer, _WHERE_ALL)).is_exact(x.shape[1]):
         return _WHERE_ALL
     found = with_permutations(explainer, _TRIED).explain(x[torch.as_tensor(rows)], cells[rows])
@@ -82,7 +82,7 @@ def needed_permutations(explainer: Explainer, x: Tensor, cells: Ints, target: fl
 
 def seconds_per_question(explainer: Explainer, x: Tensor, cells: Ints) -> float:
     """Time of one score, from batches of people that grow until they take long enough to tell."""
-    rows = _tried(explainer, cells)
+    rows = explainer.spread_people(cells, _TRIED_PEOPLE)
     per_person = _game(explainer).n_questions(x.shape[1], is_own=True)
     n, taken, is_first = min(4, len(rows)), 0.0, True  # what has to be compiled is, for the first batch
     while n:
@@ -94,9 +94,3 @@ def seconds_per_question(explainer: Explainer, x: Tensor, cells: Ints) -> float:
             break
         n, is_first = n if is_first else 4 * n, False
     return taken / max(1, n * per_person)
-
-
-def _tried(explainer: Explainer, cells: Ints) -> Ints:
-    """People spread over all, who have a baseline."""
-    rows = np.linspace(0, len(cells) - 1, min(len(cells), _TRIED_PEOPLE)).astype(np.int64)
-    return rows[explainer.has_baseline(cells[rows])]

@@ -40,6 +40,7 @@ _DATA_WORDS = {
     "attribution_method": "Attribution",
     "completeness_gap": "Attribution left over",
     "attribution_error": "Standard error of attributions",
+    "integration_error": "Error of integration, at most",
     "n_without_baseline": "Left out, without a baseline",
     "exclusions": "Rows left out before the audit",
 }
@@ -59,7 +60,7 @@ _SETTING_WORDS = {
     "reason_map": "Reasons of features",
 }
 
-_ATTRIBUTION_FACTS = ("attribution_method", "completeness_gap", "attribution_error")
+_ATTRIBUTION_FACTS = ("attribution_method", "completeness_gap", "attribution_error", "integration_error")
 _PRINTS = ("fingerprint", "column_prints", "hashes")  # shown apart, or of use to no reader
 
 _PROSE = {
@@ -377,6 +378,8 @@ def _fact(name: str, value: Any) -> str:  # noqa: ANN401 - any plain data
         return "no limit"
     if name == "attribution_error":
         return "none: nothing is sampled" if value is None else f"{percent(value, 1)} of their size"
+    if name == "integration_error":
+        return "none: no path is cut into segments" if value is None else f"{percent(value, 2)} of their size"
     if name == "completeness_gap":
         return f"{percent(value, 2)} of the change in the model's output"
     if isinstance(value, Mapping):

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
+from threading import BoundedSemaphore
 from typing import Any
 
 from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
-__all__ = ["n_cores", "on_this_core", "one_blas_thread", "one_torch_thread"]
+__all__ = ["device_turn", "n_cores", "on_this_core", "one_blas_thread", "one_torch_thread"]
 
 _IS_ALONE: ContextVar[bool] = ContextVar("is_alone", default=False)
+_DEVICE_TURNS = BoundedSemaphore(2)
 
 
 def n_cores() -> int:
@@ -55,6 +57,14 @@ def one_blas_thread() -> AbstractContextManager[object]:
     """
     limit: AbstractContextManager[object] = _thread_pools().limit(limits=1, user_api="blas")
     return limit
+
+
+def device_turn(device_type: str) -> AbstractContextManager[object]:
+    """Wait until few enough threads of this process hold much of a GPU's memory; no one waits for a CPU.
+
+    A GPU does one thing after the other in any case. A second thread fills the pauses in which the first one waits.
+    """
+    return nullcontext() if device_type == "cpu" else _DEVICE_TURNS
 
 
 @cache

@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -385,6 +386,19 @@ def test_another_cut_off_is_said_and_compared(people, old):
         comparison = compare_audits({"old": old, "new": audited(people, evidence=False, decision_threshold=0.6)})
     assert not comparison.differences[0].is_defining
     assert "new was audited without evidence, so the four questions cannot be compared." in comparison.warnings
+
+
+@pytest.mark.parametrize(("error", "is_named"), [(0.0009, False), (0.03, True), (None, True)])
+def test_other_steps_are_named_unless_both_audits_are_close_to_the_integral(old, error, is_named):
+    def made(n_steps, of_integration):
+        data = copy.deepcopy(old.to_dict())
+        data["settings"]["n_steps"], data["data"]["integration_error"] = n_steps, of_integration
+        return data
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EvenhandWarning)
+        found = compare_audits({"old": made(6, 0.0008), "new": made(4, error)}).differences
+    assert [difference.setting for difference in found] == (["n_steps"] if is_named else [])
 
 
 def test_a_setting_that_only_one_of_the_audits_knows_is_passed_over(old, others):

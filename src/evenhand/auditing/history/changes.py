@@ -48,6 +48,9 @@ _NOTED = {
 }
 
 
+_FINE = 0.01  # error of attributions, as a share of their size, that is not worth a word
+
+
 @dataclass(frozen=True)
 class SettingDifference:
     """A setting that is not the same in two audits."""
@@ -308,15 +311,24 @@ def _weights(source: _Source) -> str | None:
     return "given" if "weighting" in source.data else None
 
 
+def _is_finely_integrated(source: _Source) -> bool:
+    """Whether an audit says that its attributions are close to the integral, in however many steps."""
+    error = source.data["data"].get("integration_error")
+    return error is not None and error <= _FINE
+
+
 def _setting_differences(base: _Source, other: _Source) -> list[SettingDifference]:
     ours, theirs = (
         {**source.data["settings"], "groups": source.groups, "sample_weight": _weights(source)}
         for source in (base, other)
     )
     found = []
+    is_fine = _is_finely_integrated(base) and _is_finely_integrated(other)
     for setting, consequence in (_DEFINING | _NOTED).items():
         if setting not in ours or setting not in theirs:
             continue  # one of the audits is older than the setting
+        if setting == "n_steps" and is_fine:
+            continue  # each network has as many as it needs
         own, value = comparable(ours[setting]), comparable(theirs[setting])
         if own != value:
             found.append(SettingDifference(other.name, setting, own, value, consequence, setting in _DEFINING))

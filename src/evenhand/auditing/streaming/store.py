@@ -87,10 +87,10 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
     if output.screened is not None and len(output.screened):
         contents["screened.parquet"] = _parquet(output.screened.assign(**{"": output.screened_groups}))
     if output.triples is not None:
-        ordered, n_outside = by_smallest_row(output.triples)
+        order, n_outside = by_smallest_row(output.triples)
         record = replace(record, n_outside=n_outside)
-        contents["triples.npy"] = pa.py_buffer(encode_triples(ordered))
-        contents["index.npy"] = pa.py_buffer(encode_index(ordered))
+        contents["triples.npy"] = pa.py_buffer(encode_triples(output.triples, order))
+        contents["index.npy"] = pa.py_buffer(encode_index(output.triples, order))
         contents["nulls.npz"] = pa.py_buffer(codec.encode(output.nulls))
     contents["npz"] = pa.py_buffer(codec.encode(record))
     return BatchFiles(record.number, {_name(record.number, ending): content for ending, content in contents.items()})

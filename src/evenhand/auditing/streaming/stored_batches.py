@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.finished import BatchRecord, Merged
 from evenhand.auditing.streaming.store import Store
-from evenhand.auditing.streaming.triple_files import Slice, read_triples, taken
+from evenhand.auditing.streaming.triple_files import Slice, read_triples
 from evenhand.auditing.triples import Triples
 from evenhand.metrics.clustering import Parts, smallest_row
 from evenhand.system.parallel import in_order
@@ -22,6 +22,7 @@ __all__ = ["StoredBatches", "StoredTriples"]
 Ints = NDArray[np.int64]
 
 _ROWS_IN_RANGE = 200_000
+_MOST_AHEAD = 3  # threads that read batches ahead: bounds memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,8 @@ class StoredBatches(Store):
 
         for _ in in_order(write_near, merged.numbers, self.n_threads):
             pass
-        return StoredTriples(self, merged.n_outside, codes, n_reference, merged.sums.evidence.n_left_out)
+        n_left_out, n_ahead = merged.sums.evidence.n_left_out, min(self.n_threads, _MOST_AHEAD)
+        return StoredTriples(self, merged.n_outside, codes, n_reference, n_left_out, n_ahead)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +78,8 @@ class StoredTriples:
         By batch with triples, how many are of people outside the reference.
     codes
         By batch, what turns its codes of the columns to split by into those of all batches.
+    n_threads
+        Batches read ahead at the same time.
     """
 
     store: Store
@@ -83,6 +87,7 @@ class StoredTriples:
     codes: Mapping[int, Mapping[str, Ints]]
     n_reference: int
     n_left_out: int
+    n_threads: int = 1
 
     @cached_property
     def _files(self) -> dict[int, Slice]:
@@ -91,8 +96,7 @@ class StoredTriples:
 
     def parts(self) -> Iterator[Triples]:
         """The triples of each batch."""
-        for part in self._files.values():
-            yield read_triples([part])
+        return in_order(lambda part: read_triples([part]), self._files.values(), self.n_threads)
 
     def ranges(self) -> Iterator[tuple[Triples, int, int]]:
         """Triples by ranges of the reference."""
@@ -129,4 +133,4 @@ class StoredTriples:
         part = self._inside
         pairs = ((part.other, part.own), (part.person_row, part.other), (part.person_row, part.own))
         lower = [np.minimum(first, second) for first, second in pairs]
-        return taken(part, np.flatnonzero(np.logical_or.reduce([(low <= u) & (u < high) for u in lower])))
+        return part.rows(np.flatnonzero(np.logical_or.reduce([(low <= u) & (u < high) for u in lower])))

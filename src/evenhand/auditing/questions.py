@@ -1,0 +1,310 @@
+"""What is asked of triples: which of them, and what is averaged over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.auditing.reason_evidence import SharedReasons
+from evenhand.auditing.triples import Triples
+from evenhand.matching.placebos import N_NEAR
+from evenhand.metrics.clustering import Parts, Question, Selection
+
+__all__ = [
+    "BetweenGroups",
+    "Design",
+    "Nearest",
+    "Present",
+    "RegimeB",
+    "Weights",
+    "WithinDistance",
+    "main_questions",
+    "split_questions",
+    "values_present",
+]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_NEAR = N_NEAR - 1  # the column of `Triples.n_within` that counts near triples
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """The excess of the CEC score, of the input gap and of the reasoning gap."""
+
+    n_columns: int = 3
+
+    def of(self, part: Triples) -> Selection:
+        scores = np.column_stack([part.cec - part.placebo_cec, part.input_gap, part.reasoning_gap])
+        return _selected(part, None, part.n_within[:, -1], part.controls, scores)
+
+
+@dataclass(frozen=True)
+class _Features:
+    """Each feature's part of the excess; apart from the scores, as joining the two would copy all parts."""
+
+    n_columns: int
+
+    def of(self, part: Triples) -> Selection:
+        return _selected(part, None, part.n_within[:, -1], part.controls, part.contributions)
+
+
+@dataclass(frozen=True)
+class _Balanced:
+    """The excess of the scores with groups weighing equally, whatever their number of people."""
+
+    weights: Mapping[int, float]
+    n_columns: int = 1
+
+    def of(self, part: Triples) -> Selection:
+        everyone = sum(self.weights.values())
+        factor = np.zeros(max(self.weights, default=0) + 1)
+        for group, weight in self.weights.items():
+            factor[group] = everyone / (len(self.weights) * weight)
+        difference = (part.cec - part.placebo_cec)[:, None]
+        chosen = _selected(part, None, part.n_within[:, -1], part.controls, difference)
+        return replace(chosen, share=chosen.share * factor[part.group])
+
+
+@dataclass(frozen=True)
+class RegimeB:
+    """The excess of the share in Regime B at a threshold."""
+
+    threshold: float
+    n_columns: int = 1
+
+    def of(self, part: Triples) -> Selection:
+        """Near triples, with what unlike finances alone would do as controls."""
+
+        def share(is_same: Bools, score: Floats) -> Floats:
+            return (is_same & (score > self.threshold)).astype(np.float64)
+
+        same, same_placebo = part.is_same_decision, part.is_same_placebo_decision
+        difference = share(same, part.cec) - share(same_placebo, part.placebo_cec)
+        # What unlike finances alone would do to the regime, to the score, and to decisions.
+        regime = share(same, part.gap) - share(same_placebo, part.placebo_gap)
+        decision = same.astype(np.float64) - same_placebo
+        control = np.column_stack([regime, part.controls, decision])
+        rows = np.flatnonzero(_is_near(part))
+        return _selected(part, rows, part.n_within[rows, _NEAR], control[rows], difference[rows, None])
+
+
+@dataclass(frozen=True)
+class _WithinPeople:
+    """The excess among the people of one value of a column."""
+
+    column: str
+    code: int
+    n_columns: int = 1
+
+    def of(self, part: Triples) -> Selection:
+        values = part.by[self.column] if self.column in part.by else _person_column(part, self.column)
+        return _cec_of(part, _is_near(part) & (values == self.code), part.n_within[:, _NEAR])
+
+
+@dataclass(frozen=True)
+class BetweenGroups:
+    """The excess of triples between two groups."""
+
+    first: int
+    second: int
+    n_columns: int = 1
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """The two groups, of whose triples nothing else is asked."""
+        return self.first, self.second
+
+    def of(self, part: Triples) -> Selection:
+        """Near triples between the two."""
+        return _cec_of(part, _is_near(part) & _is_between(part, self.first, self.second), part.n_between)
+
+
+@dataclass(frozen=True)
+class WithinDistance:
+    """The excess of triples within a distance."""
+
+    place: int
+    limit: float
+    n_columns: int = 1
+
+    def of(self, part: Triples) -> Selection:
+        """Triples up to the limit."""
+        return _cec_of(part, part.distance <= self.limit, part.n_near[:, self.place])
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The excess of each person's nearest near triples with a group."""
+
+    n_nearest: int
+    n_columns: int = 1
+
+    def of(self, part: Triples) -> Selection:
+        """Triples up to the place."""
+        return _cec_of(part, part.rank <= self.n_nearest, part.n_within[:, self.n_nearest - 1])
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights in one group less those in another, feature by feature."""
+
+    first: int
+    second: int
+    features: tuple[int, ...]
+
+    @property
+    def n_columns(self) -> int:
+        """One for each feature."""
+        return len(self.features)
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """The two groups, of whose triples nothing else is asked."""
+        return self.first, self.second
+
+    def of(self, part: Triples) -> Selection:
+        """Near triples between the two groups."""
+        rows = np.flatnonzero(_is_near(part) & _is_between(part, self.first, self.second))
+        # The difference is of the other's weight over the placebo's, who is of the person's own group.
+        sign = np.where(part.group[rows] == self.second, 1.0, -1.0).astype(np.float32)
+        weights = part.weights[rows]
+        if self.n_columns < weights.shape[1]:
+            weights = weights[:, list(self.features)]
+        return _selected(part, rows, part.n_between[rows], part.controls[rows], sign[:, None] * weights)
+
+
+def _is_near(part: Triples) -> Bools:
+    """Near triples: with farther ones the tests of splits, regimes and weights alarm too often."""
+    is_near: Bools = part.rank <= N_NEAR
+    return is_near
+
+
+def _selected(
+    part: Triples, rows: Ints | None, n_of_person: Ints, control: Floats, difference: NDArray[np.floating]
+) -> Selection:
+    """Some triples, each with its weight over the number of the person's."""
+    weight, each = part.weight if rows is None else part.weight[rows], 1 / n_of_person.astype(np.float64)
+    return Selection(rows, weight * each, control, difference, float(each.sum()))
+
+
+def _cec_of(part: Triples, is_in: Bools, n_of_person: Ints) -> Selection:
+    rows = np.flatnonzero(is_in)
+    difference = part.cec[rows] - part.placebo_cec[rows]
+    return _selected(part, rows, n_of_person[rows], part.controls[rows], difference[:, None])
+
+
+def _person_column(part: Triples, name: str) -> Ints:
+    return {"group": part.group, "label": part.label, "decision": part.is_favorable.astype(np.int64)}[name]
+
+
+def _is_between(part: Triples, first: int, second: int) -> Bools:
+    low, high = np.minimum(part.group, part.other_group), np.maximum(part.group, part.other_group)
+    is_between: Bools = (low == first) & (high == second)
+    return is_between
+
+
+@dataclass(frozen=True)
+class Design:
+    """What the evidence is split by.
+
+    Attributes
+    ----------
+    features, groups
+        Their names.
+    by
+        Values of each column to split by, in the order of their codes.
+    consistency_threshold
+        As in `evenhand.audit`.
+    without_weight
+        Features that the model takes as categories.
+    """
+
+    features: tuple[str, ...]
+    groups: tuple[str, ...]
+    by: Mapping[str, tuple[str, ...]]
+    consistency_threshold: float
+    without_weight: tuple[str, ...] = ()
+
+
+def main_questions(parts: Parts[Triples], design: Design) -> list[Question[Triples]]:
+    """The excess of the scores and of each feature, the same with groups weighing equally, and that of Regime B."""
+    return [
+        _Scores(),
+        _Features(len(design.features)),
+        _Balanced(values_present(parts, len(design.groups)).weights),
+        SharedReasons(),
+        RegimeB(design.consistency_threshold),
+    ]
+
+
+@dataclass(frozen=True)
+class Present:
+    """Which values occur among the triples, and what each group weighs."""
+
+    groups: frozenset[int]
+    weights: Mapping[int, float]
+    labels: frozenset[int]
+    decisions: frozenset[int]
+    between: frozenset[tuple[int, int]]
+    by: Mapping[str, frozenset[int]]
+    largest_rank: int
+
+
+def values_present(parts: Parts[Triples], n_groups: int) -> Present:
+    """Go through the triples for the values that occur, and what each group weighs."""
+    seen: dict[str, set[int]] = {"group": set(), "label": set(), "decision": set()}
+    by: dict[str, set[int]] = {}
+    between: set[tuple[int, int]] = set()
+    largest = 0
+    weights = np.zeros(n_groups)
+    for part in parts.parts():
+        weights += np.bincount(part.group, part.weight / part.n_within[:, -1], minlength=n_groups)
+        for name, codes in seen.items():
+            codes.update(np.unique(_person_column(part, name)).tolist())
+        for name, values in part.by.items():
+            by.setdefault(name, set()).update(np.unique(values).tolist())
+        sides = np.unique(part.group * n_groups + part.other_group).tolist()
+        between.update((min(divmod(code, n_groups)), max(divmod(code, n_groups))) for code in sides)
+        largest = max(largest, int(part.rank.max(initial=0)))
+    return Present(
+        groups=frozenset(seen["group"]),
+        weights={code: float(weight) for code, weight in enumerate(weights) if weight > 0},
+        labels=frozenset(seen["label"]),
+        decisions=frozenset(seen["decision"]),
+        between=frozenset(between),
+        by={name: frozenset(codes) for name, codes in by.items()},
+        largest_rank=largest,
+    )
+
+
+def split_questions(
+    design: Design, between: list[tuple[int, int]], present: Present
+) -> list[tuple[str, str, Question[Triples]]]:
+    """Split, value and question; every group is shown, those without a single triple too."""
+    found: list[tuple[str, str, Question[Triples]]] = []
+
+    def add(split: str, names: Mapping[int, str], codes: Iterable[int]) -> None:
+        ordered = sorted(codes, key=lambda code: names[code])
+        found.extend((split, names[code], _WithinPeople(split, code)) for code in ordered)
+
+    groups = dict(enumerate(design.groups))
+    add("group", groups, present.groups)
+    found += [("group", groups[c], _WithinPeople("group", c)) for c in groups if c not in present.groups]
+    add("label", {0: "0", 1: "1"}, present.labels)
+    add("decision", {1: "favorable", 0: "unfavorable"}, present.decisions)
+    if len(groups) > 2:
+        order = sorted(between, key=lambda sides: (sides not in present.between, _sides(design, sides)))
+        found += [("groups compared", _sides(design, sides), BetweenGroups(*sides)) for sides in order]
+    for name, values in design.by.items():
+        add(name, dict(enumerate(values)), present.by.get(name, frozenset()))
+    return found
+
+
+def _sides(design: Design, sides: tuple[int, int]) -> str:
+    return f"{design.groups[sides[0]]} - {design.groups[sides[1]]}"

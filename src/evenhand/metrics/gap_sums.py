@@ -1,0 +1,363 @@
+"""Sums over pairs that score gaps follow from: of the regression, and of what each person adds to its error.
+
+They are taken in torch, on the device of the controls; those of one device are those of another up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.metrics.influence import N_BUCKETS, bucket_sums
+from evenhand.metrics.sharing import Gathered, placed
+
+__all__ = ["FinanceControls", "GapFit", "GapMoments", "GapPart", "InfluenceSums"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+_COMPONENTS = 4
+_ROUNDING = 1e-12  # of the largest eigenvalue: below, functions that are alike differ by how their sums are rounded
+
+
+class GapPart(Protocol):
+    """Some pairs: a person and a match, who is a row of the reference."""
+
+    @property
+    def person(self) -> Ints:
+        """A code for each person, of shape (n,); all pairs of a person are in one part."""
+        ...
+
+    @property
+    def person_row(self) -> Ints:
+        """The row that stands for the person in the reference, -1 for someone outside it."""
+        ...
+
+    @property
+    def unit(self) -> Ints:
+        """A code that is the same for pairs of the same person outside the reference, who may have several rows."""
+        ...
+
+    @property
+    def bucket(self) -> Ints:
+        """Bucket of the person."""
+        ...
+
+    @property
+    def other(self) -> Ints:
+        """Row of the reference that stands for the match."""
+        ...
+
+    @property
+    def match(self) -> Ints:
+        """Row of the match."""
+        ...
+
+    @property
+    def group(self) -> Ints:
+        """Group of the person."""
+        ...
+
+    @property
+    def other_group(self) -> Ints:
+        """Group of the match."""
+        ...
+
+    @property
+    def label(self) -> Ints:
+        """Label of both."""
+        ...
+
+    @property
+    def pair_weight(self) -> Floats:
+        """Sampling weight of the person, times that of the match over the mean of the person's matches in the group."""
+        ...
+
+    @property
+    def finances(self) -> NDArray[np.floating]:
+        """Standardized finances of the person, of shape (n, k)."""
+        ...
+
+    @property
+    def score_gaps(self) -> NDArray[np.floating]:
+        """What is averaged, of shape (n, n_columns)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class FinanceControls:
+    """Functions of the finances that are held equal: linear, squared, products of principal components, by label.
+
+    Attributes
+    ----------
+    points
+        Standardized finances of the reference, of shape (n_reference, k).
+    components
+        Up to four principal components of them, of shape (k, q).
+    """
+
+    points: Tensor
+    components: Tensor
+
+    @classmethod
+    def of(cls, points: Floats, device: torch.device | None = None) -> FinanceControls:
+        """Fit the components; sums are taken on the device, None for the CPU."""
+        centered = points - points.mean(axis=0)
+        components = np.linalg.eigh(centered.T @ centered)[1][:, ::-1][:, :_COMPONENTS].copy()
+        return cls(*(placed(array, device) for array in (points, components)))
+
+    @property
+    def device(self) -> torch.device:
+        """Where sums are taken."""
+        return self.points.device
+
+    def difference(self, finances: Tensor, match: Tensor, label: Tensor) -> Tensor:
+        """Functions of the person's finances minus those of the match's, of shape (n, n_controls)."""
+        apart = self._functions(finances.double()) - self._functions(self.points[match])
+        return torch.cat([apart, apart * label.unsqueeze(1)], dim=1)
+
+    def _functions(self, points: Tensor) -> Tensor:
+        along = points @ self.components
+        first, second = torch.triu_indices(along.shape[1], along.shape[1], offset=1, device=points.device)
+        return torch.cat([points, points.square(), along[:, first] * along[:, second]], dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Design:
+    """Regressors, weights and differences of the pairs of a part between two groups.
+
+    Attributes
+    ----------
+    rows
+        The pairs.
+    side
+        1 where the person is of the group, 0 where they are of the reference group.
+    share
+        Weight of each pair over the number of the person's.
+    n_people
+        People of either side who weigh something.
+    """
+
+    rows: Tensor
+    side: Tensor
+    regressors: Tensor
+    share: Tensor
+    difference: Tensor
+    n_people: tuple[int, int]
+
+    @classmethod
+    def of(cls, part: GapPart, controls: FinanceControls, group: int, reference_group: int) -> _Design:
+        device = controls.device
+        own, other = (placed(codes, device) for codes in (part.group, part.other_group))
+        forward = (own == group) & (other == reference_group)
+        rows = (forward | ((own == reference_group) & (other == group))).nonzero().squeeze(1)
+        side = forward[rows].long()
+        person, weight, finances, match, label, gaps = (
+            placed(values, device)[rows]
+            for values in (part.person, part.pair_weight, part.finances, part.match, part.label, part.score_gaps)
+        )
+        # All pairs of a person are of one side.
+        pairs_of = Gathered.of(person.unique(return_inverse=True)[1])
+        counts = pairs_of.sums(torch.stack([torch.ones_like(weight), weight, side.double()], dim=1))
+        counted = counts[:, 1] > 0
+        on_side = [int((counted & ((counts[:, 2] > 0) == bool(which))).sum()) for which in (0, 1)]
+        regressors = torch.cat([(2.0 * side - 1).unsqueeze(1), controls.difference(finances, match, label)], dim=1)
+        share = weight / counts[pairs_of.code, 0]
+        return cls(rows, side, regressors, share, gaps.double(), (on_side[0], on_side[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class GapMoments:
+    """Sums over pairs by the person's group, that the regression follows from."""
+
+    group: int
+    reference_group: int
+    n_people: tuple[int, int]
+    total: Floats
+    n_pairs: int
+    design: Floats
+    product: Floats
+
+    @classmethod
+    def of(
+        cls, parts: Iterator[GapPart], controls: FinanceControls, group: int, reference_group: int
+    ) -> GapMoments | None:
+        """Sums over all parts, for a group and the one it is held against; None without a part."""
+        found: GapMoments | None = None
+        for part in parts:
+            one = _Design.of(part, controls, group, reference_group)
+            design, product, total = [], [], []
+            for which in (0, 1):
+                inside = one.side == which
+                weighted = one.regressors[inside] * one.share[inside].unsqueeze(1)
+                design.append(weighted.T @ one.regressors[inside])
+                product.append(weighted.T @ one.difference[inside])
+                total.append(one.share[inside].sum())
+            n_pairs = int((one.share > 0).sum())
+            totals, designs, products = (torch.stack(sums).cpu().numpy() for sums in (total, design, product))
+            more = cls(group, reference_group, one.n_people, totals, n_pairs, designs, products)
+            found = more if found is None else found._added(more)
+        return found
+
+    def _added(self, other: GapMoments) -> GapMoments:
+        n_people = (self.n_people[0] + other.n_people[0], self.n_people[1] + other.n_people[1])
+        return GapMoments(
+            self.group,
+            self.reference_group,
+            n_people,
+            self.total + other.total,
+            self.n_pairs + other.n_pairs,
+            self.design + other.design,
+            self.product + other.product,
+        )
+
+    def fit(self) -> GapFit:
+        """The regression."""
+        weight = 0.5 / self.total  # both groups weigh the same
+        design = np.tensordot(weight, self.design, axes=1)
+        inverse = np.linalg.pinv(design, rcond=_ROUNDING, hermitian=True).astype(np.float64)
+        coefficients = inverse @ np.tensordot(weight, self.product, axes=1)
+        return GapFit(self.group, self.reference_group, weight, inverse, coefficients)
+
+
+@dataclass(frozen=True, eq=False)
+class GapFit:
+    """The regression; the first coefficient of each column is its gap."""
+
+    group: int
+    reference_group: int
+    weight: Floats
+    inverse: Floats
+    coefficients: Floats
+
+    @property
+    def values(self) -> Floats:
+        """The gaps."""
+        found: Floats = self.coefficients[0]
+        return found
+
+    def influence(self, one: _Design) -> tuple[Tensor, Tensor, Tensor]:
+        """Weight of each pair, its coefficient in the gaps, and the residuals, of shape (n, n_columns)."""
+        of_side, inverse, coefficients = (
+            placed(values).to(one.regressors) for values in (self.weight, self.inverse[0], self.coefficients)
+        )
+        weight = one.share * of_side[one.side]
+        linear = weight * (one.regressors @ inverse)
+        return weight, linear, one.difference - one.regressors @ coefficients
+
+
+@dataclass(frozen=True, eq=False)
+class InfluenceSums:
+    """Sums over people of products and powers of their influence, and over pairs of powers of residuals.
+
+    Attributes
+    ----------
+    products, squares, fourth_powers
+        Of the scaled sums of influences.
+    leverage
+        Sums of the second and of the fourth power of the people's coefficients in the gap.
+    residuals
+        Weighted means of the second and of the fourth power of the residuals, of shape (2, n_columns).
+    by_bucket
+        Influences by bucket of people, of shape (n_buckets, n_columns).
+    """
+
+    products: Floats
+    squares: Floats
+    fourth_powers: Floats
+    leverage: Floats
+    residuals: Floats
+    by_bucket: Floats
+
+    @classmethod
+    def of(
+        cls,
+        parts: Iterator[GapPart],
+        controls: FinanceControls,
+        fit: GapFit,
+        reference_buckets: Ints | None,
+    ) -> InfluenceSums:
+        """Sums over all parts; without buckets of the reference there are none by bucket."""
+        n_columns, device = fit.coefficients.shape[1], controls.device
+        buckets = None if reference_buckets is None else placed(reference_buckets, device)
+        inside = torch.zeros((len(controls.points), 2 + n_columns), dtype=torch.float64, device=device)
+        found = cls.zeros(n_columns, 0 if buckets is None else N_BUCKETS)
+        for part in parts:
+            one = _Design.of(part, controls, fit.group, fit.reference_group)
+            person_row, other, unit = (
+                placed(codes, device, torch.int64)[one.rows] for codes in (part.person_row, part.other, part.unit)
+            )
+            weight, linear, residual = fit.influence(one)
+            influence = linear.unsqueeze(1) * residual
+            found = found._with_residuals(weight, residual)
+            if buckets is not None:
+                own = placed(part.bucket, device, torch.int64)[one.rows]
+                found.by_bucket[:] += bucket_sums(influence, own, buckets[other]).cpu().numpy()
+            as_other, as_person = (
+                torch.cat([weight.unsqueeze(1), sign * linear.unsqueeze(1), influence], dim=1) for sign in (-1, 1)
+            )
+            is_inside = person_row >= 0
+            inside += Gathered(other, len(inside)).sums(as_other)
+            inside += Gathered(person_row[is_inside], len(inside)).sums(as_person[is_inside])
+            people = unit[~is_inside].unique(return_inverse=True)[1]
+            found = found._with_people(Gathered.of(people).sums(as_person[~is_inside]))
+        return found._with_people(inside)
+
+    @classmethod
+    def zeros(cls, n_columns: int, n_buckets: int) -> InfluenceSums:
+        """Sums over no one."""
+        squares, fourth_powers = np.zeros((2, n_columns))
+        return cls(
+            np.zeros((n_columns, n_columns)),
+            squares,
+            fourth_powers,
+            np.zeros(2),
+            np.zeros((2, n_columns)),
+            np.zeros((n_buckets, n_columns)),
+        )
+
+    @property
+    def pooled_variance(self) -> Floats:
+        """Variance of each gap if there is none, from the residuals of both groups."""
+        found: Floats = self.leverage[0] * self.residuals[0] / 2
+        return found
+
+    @property
+    def pooled_degrees(self) -> Floats:
+        """Effective number of people behind it."""
+        found: Floats = self.leverage[0] ** 2 / self.leverage[1] * self.residuals[0] ** 2 / self.residuals[1]
+        return found
+
+    def _with_residuals(self, weight: Tensor, residual: Tensor) -> InfluenceSums:
+        squares = residual.square()
+        more = torch.stack([weight @ squares, weight @ squares.square()]).cpu().numpy()
+        return replace(self, residuals=self.residuals + more)
+
+    def _with_people(self, sums: Tensor) -> InfluenceSums:
+        """Add people, given sums of weights, of coefficients in the gap and of influences of each."""
+        share, coefficient, influence = sums[:, 0], sums[:, 1], sums[:, 2:]
+        # A person in every pair cannot be left out; the bound only keeps the division defined.
+        scaled = influence / (1 - 2 * share).clamp_min(0.1).sqrt().unsqueeze(1)
+        square, leverage = scaled.square(), coefficient.square()
+        products, squares, fourth_powers, leverages = (
+            values.cpu().numpy()
+            for values in (
+                scaled.T @ scaled,
+                square.sum(0),
+                square.square().sum(0),
+                torch.stack([leverage.sum(), leverage.square().sum()]),
+            )
+        )
+        return replace(
+            self,
+            products=self.products + products,
+            squares=self.squares + squares,
+            fourth_powers=self.fourth_powers + fourth_powers,
+            leverage=self.leverage + leverages,
+        )
