@@ -54,10 +54,10 @@ def measured(n_people: int, n_workers: int, engine: str) -> dict[str, float]:
         shutil.rmtree(folder)
 
 
-def rows(people: int, engines=("processes", "threads", "local")) -> list[dict]:
+def rows(people: int, engines=("processes", "threads", "local"), workers=None) -> list[dict]:
     found = []
     one = measured(people, 1, "threads")
-    for n_workers in workers_here()[1:]:
+    for n_workers in workers or workers_here()[1:]:
         for engine in engines:
             many = measured(people * n_workers, n_workers, engine)
             gain = {part: n_workers * one[part] / many[part] for part in one}
@@ -87,5 +87,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--people", type=int, default=PEOPLE)
     parser.add_argument("--engines", nargs="*", default=["processes", "threads", "local"])
+    parser.add_argument("--workers", nargs="*", type=int)
     given = parser.parse_args()
-    show(rows(given.people, given.engines))
+    show(rows(given.people, given.engines, given.workers))

@@ -254,7 +254,7 @@ class StreamOptions:
     batch_rows: int | None = field(
         default=None,
         metadata=_help(
-            "Most people in a batch; by default a 128th of everyone, but at least 5,000 and at most 25,000."
+            "Most people in a batch; by default a 128th of everyone, from 5,000 to 25,000, and 50,000 on a GPU."
         ),
     )
     reference_people: int = field(

@@ -14,7 +14,7 @@ from evenhand.cli.checking import check
 from evenhand.cli.comparing import compare, monitor
 from evenhand.cli.datasets import data_app
 from evenhand.cli.interrupts import INTERRUPTED, said_when_interrupted
-from evenhand.cli.messages import with_options
+from evenhand.cli.messages import say, with_options
 from evenhand.cli.research import calibrate, power, reproduce
 from evenhand.cli.searching import search
 from evenhand.cli.training import train
@@ -43,7 +43,7 @@ def version() -> None:
     """Print the version."""
     from evenhand._version import __version__
 
-    typer.echo(__version__)
+    say(__version__)
 
 
 @app.command()
@@ -65,12 +65,12 @@ def main() -> NoReturn:
     except typer.Exit as done:
         code = done.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        typer.echo("Interrupted.", err=True)
+        say("Interrupted.", err=True)
         code = INTERRUPTED
     except Exception as error:  # wrong options: the parser's own messages
         if not hasattr(error, "format_message"):
             traceback.print_exc()
-            typer.echo("This is a fault of evenhand: please report it with the lines above.", err=True)
+            say("This is a fault of evenhand: please report it with the lines above.", err=True)
             sys.exit(_FAULT)
         _fail(error.format_message())
     sys.exit(code if isinstance(code, int) else 0)
@@ -86,9 +86,9 @@ def _show_warning(
 ) -> None:
     """Reservations as sentences, without the line of code that raised them."""
     if issubclass(category, EvenhandWarning):
-        typer.echo(f"Warning: {with_options(str(message))}", err=True)
+        say(f"Warning: {with_options(str(message))}", err=True)
 
 
 def _fail(message: str) -> NoReturn:
-    typer.echo(f"Error: {with_options(message)}", err=True)
+    say(f"Error: {with_options(message)}", err=True)
     sys.exit(2)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.auditing.options import StreamOptions
+from evenhand.cli.messages import say
 from evenhand.cli.options import FILES, AuditPlan, check_given, options_of, settings_in
 from evenhand.cli.sources import TableArgument, is_streamed, named_table, read_in
 from evenhand.exceptions import InvalidInputError
@@ -56,9 +57,9 @@ def audit(
         result = audit_table(people, plan)
     crossed = crossed_gates(gates, result.to_dict())
     show_and_write(result, out, _further_outputs(result, read_in(people, out), plan))
-    typer.echo(f"Run time: {time.perf_counter() - begun:.1f} s")
+    say(f"Run time: {time.perf_counter() - begun:.1f} s")
     for sentence in crossed:
-        typer.echo(f"Gate: {sentence}", err=True)
+        say(f"Gate: {sentence}", err=True)
     if crossed:
         raise typer.Exit(1)
 
@@ -134,7 +135,7 @@ def demo(
     with quick_imports():
         from evenhand.cli.jobs import audit_demo
 
-    typer.echo(
+    say(
         "Credit cards in Taiwan: a plain network that does not see the sex, trained on 8,400 people and audited on "
         "3,600 others."
     )
@@ -178,16 +179,16 @@ def show_and_write(result: AuditResult, out: Path, further: Mapping[str, Callabl
     Console().print(result)
     show_left_out(result.provenance.exclusions)
     if missing:
-        typer.echo(missing, err=True)
-    typer.echo(f"\nWritten: {', '.join(map(str, written))}")
-    typer.echo(f"Report: {report}")
+        say(missing, err=True)
+    say(f"\nWritten: {', '.join(map(str, written))}")
+    say(f"Report: {report}")
     return report
 
 
 def show_left_out(exclusions: Mapping[str, int]) -> None:
     """Print how many rows of the file are not among the people, by reason."""
     for reason, n in exclusions.items():
-        typer.echo(f"Left out: {n:,} rows, {reason}.")
+        say(f"Left out: {n:,} rows, {reason}.")
 
 
 def _has_desktop() -> bool:

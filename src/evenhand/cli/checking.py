@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from evenhand.cli.messages import say
 from evenhand.cli.options import CheckPlan, options_of
 from evenhand.cli.sources import TableArgument, named_table
 
@@ -56,4 +57,4 @@ def check(
     page = found.to_html(out / "check.html")
     config = found.write_config(out / "audit.toml")
     source = f"--sql {shlex.quote(plan.sql)}" if plan.sql is not None else shown(data or "")
-    typer.echo(f"\nWritten: {page}\nEdit {config}, then run: evenhand audit {source} --config {config}")
+    say(f"\nWritten: {page}\nEdit {config}, then run: evenhand audit {source} --config {config}")

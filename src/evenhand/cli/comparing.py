@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evenhand.cli.messages import say
+
 if TYPE_CHECKING:
     from evenhand.auditing.history import Change, Comparison
 
@@ -53,9 +55,9 @@ def compare(
     ]
     people = [pairing.sentence for pairing in found.pairings]
     for sentence in (*found.sentences, *people, *(f"! {warning}" for warning in found.warnings)):
-        typer.echo(sentence)
+        say(sentence)
     found.to_html(out)
-    typer.echo(f"\nWritten: {out}")
+    say(f"\nWritten: {out}")
     _fail_if(crossed)
 
 
@@ -89,16 +91,16 @@ def monitor(
     found = watch(read_history(folder), false_alarm_rate=false_alarm_rate)
     crossed = crossed_gates(gates, {**found.history.audits[-1].data, "departures": len(found.departures)})
     for sentence in (*found.sentences, *(f"! {warning}" for warning in found.warnings)):
-        typer.echo(sentence)
+        say(sentence)
     found.to_html(out)
-    typer.echo(f"\nWritten: {out}")
+    say(f"\nWritten: {out}")
     _fail_if(crossed)
 
 
 def _fail_if(crossed: Sequence[str]) -> None:
     """Say which gates are crossed, and exit with code 1 if any is."""
     for sentence in crossed:
-        typer.echo(f"Gate: {sentence}", err=True)
+        say(f"Gate: {sentence}", err=True)
     if crossed:
         raise typer.Exit(1)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from evenhand.cli.messages import say
 from evenhand.cli.options import names_in
 from evenhand.exceptions import InvalidInputError
 
@@ -64,12 +65,12 @@ def data_save(
             table.to_csv(temporary, index=False)
         else:
             table.to_parquet(temporary, index=False)
-    typer.echo(
+    say(
         f"Written: {out}, {len(table):,} people; label outcome (1 = {data.positive_label}), group {data.group_name}, "
         f"financial features {','.join(data.financial_features)}"
     )
     for note in (*data.notes, *data.reservations):
-        typer.echo(f"Note: {note}")
+        say(f"Note: {note}")
 
 
 @data_app.command("fetch")
@@ -89,9 +90,9 @@ def data_fetch(
 
     if name == "hmda":
         for path in fetch_hmda(names_in(state), year, progress=True):
-            typer.echo(str(path))
+            say(str(path))
         return
     if name in dataset_descriptions():
-        typer.echo(f"{name} needs no download: {load_dataset(name)!r}")
+        say(f"{name} needs no download: {load_dataset(name)!r}")
         return
     raise InvalidInputError(f"There is no dataset {name!r}; see `evenhand data list`.")

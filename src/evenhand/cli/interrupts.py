@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from evenhand.cli.messages import with_options
+from evenhand.cli.messages import say, with_options
 
 __all__ = ["INTERRUPTED", "said_when_interrupted"]
 
@@ -35,7 +35,7 @@ def said_when_interrupted(command: Callable[..., None]) -> Callable[..., None]:
             command(*arguments, **options)
         except KeyboardInterrupt as interrupt:
             said = [*getattr(interrupt, "__notes__", ()), *_kept(command.__name__, options)]
-            typer.echo(with_options(" ".join(["Interrupted.", *said])), err=True)
+            say(with_options(" ".join(["Interrupted.", *said])), err=True)
             raise typer.Exit(INTERRUPTED) from interrupt
 
     return run

@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
-from evenhand.cli.options import ALIASES, AuditPlan
+import typer
 
-__all__ = ["with_options"]
+from evenhand.cli.options import ALIASES, AuditPlan
+from evenhand.system.printable import printable
+
+__all__ = ["say", "with_options"]
 
 _ARGUMENTS = {"sensitive_features": "group", "y": "label"}
 _QUOTED = re.compile(r"`(\w+)`(?! \(--)")
+
+
+def say(text: str = "", *, err: bool = False) -> None:
+    """Print a text without what a terminal would obey: names of columns and groups come from files."""
+    typer.echo(printable(text), err=err)
 
 
 def with_options(message: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from evenhand.cli.messages import say
 from evenhand.cli.options import names_in
 
 __all__ = ["calibrate", "power", "reproduce"]
@@ -56,10 +57,10 @@ def reproduce(
         progress=True,
     )
     for note in found.notes:
-        typer.echo(note)
+        say(note)
     for table in found.tables:
-        typer.echo(f"\n{table.to_markdown()}")
-    typer.echo(f"\nWritten: {found.page}")
+        say(f"\n{table.to_markdown()}")
+    say(f"\nWritten: {found.page}")
 
 
 def _study_command(name: str, study: str, purpose: str) -> Callable[..., None]:
@@ -90,9 +91,9 @@ def _study_command(name: str, study: str, purpose: str) -> Callable[..., None]:
             minutes=minutes,
             page=page,
             progress=True,
-            say=typer.echo,
+            say=say,
         )
-        typer.echo(f"Written: {out / f'{study}.md'}")
+        say(f"Written: {out / f'{study}.md'}")
 
     command.__name__ = name
     command.__doc__ = f"""{purpose}

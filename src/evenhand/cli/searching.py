@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from evenhand.cli.messages import say
 from evenhand.cli.options import TablePlan, check_given, options_of
 from evenhand.cli.sources import TableArgument, named_table
 
@@ -79,19 +80,19 @@ def search(
         **{name: value for name, value in options.items() if value is not None},
     )
     for note in notes:
-        typer.echo(note)
-    typer.echo(repr(found))
+        say(note)
+    say(repr(found))
     if found.stopping.bounds:
-        typer.echo(left_to_gain(found.to_dict()))
+        say(left_to_gain(found.to_dict()))
     found.to_json(out / "search.json")
     found.to_excel(out / "search.xlsx")
     found.to_html(out / "search.html")
     if found.chosen is None:
-        typer.echo(f"No candidate meets every constraint.\nWritten: {out / 'search.html'}")
+        say(f"No candidate meets every constraint.\nWritten: {out / 'search.html'}")
         raise typer.Exit(1)
     try:
-        typer.echo(f"Chosen model: {found.save_model(out / 'model')}")
+        say(f"Chosen model: {found.save_model(out / 'model')}")
     except MissingExtraError as error:
-        typer.echo(f"Chosen model: not saved. {error}", err=True)
+        say(f"Chosen model: not saved. {error}", err=True)
     show_and_write(found.audit(), out / "audit")
-    typer.echo(f"Search: {out / 'search.html'}")
+    say(f"Search: {out / 'search.html'}")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from evenhand.cli.messages import say
 from evenhand.cli.options import TablePlan, check_given, options_of
 from evenhand.cli.sources import TableArgument, named_table
 
@@ -50,7 +51,7 @@ def train(
         random_state=random_state,
     )
     for note in notes:
-        typer.echo(note)
+        say(note)
     last = {name: values[-1] for name, values in model.history_.items() if len(values)}
-    typer.echo(", ".join(f"{name} {value:.4f}" for name, value in last.items() if value == value))
-    typer.echo(f"Written: {model.save(out)}")
+    say(", ".join(f"{name} {value:.4f}" for name, value in last.items() if value == value))
+    say(f"Written: {model.save(out)}")

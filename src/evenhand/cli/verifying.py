@@ -11,6 +11,7 @@ import typer
 
 from evenhand.auditing.options import StreamOptions
 from evenhand.cli.auditing import check_roles
+from evenhand.cli.messages import say
 from evenhand.cli.options import FILES, AuditPlan, plan_from_toml
 from evenhand.cli.sources import is_streamed, named_table, opened_table
 from evenhand.exceptions import InvalidInputError
@@ -73,7 +74,7 @@ def verify(
         result = None if why else _run_again(read, files, config, Path(folder), trust_pickle=trust_pickle)
         found = compare_with_pack(read, result, inputs=files, tolerance=tolerance)
     for sentence in (*found.sentences, *([f"The audit was not run again: {why}"] if why else [])):
-        typer.echo(_printable(sentence))
+        say(sentence)
     if not found.is_same:
         raise typer.Exit(1)
 
@@ -108,8 +109,3 @@ def _run_again(
     plan = replace(plan, **own, **here, sql=None, trust_pickle=trust_pickle, template=None, memo=False, pack=False)
     people = opened_table(data, plan) if isinstance(data, str) else data
     return stream_table(people, plan, folder / "audit") if in_batches else audit_table(people, plan)
-
-
-def _printable(text: str) -> str:
-    """A text of a pack without what a terminal would obey."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

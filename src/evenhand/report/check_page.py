@@ -13,6 +13,7 @@ from evenhand.inputs.checking.wording import few_sentences
 from evenhand.report.formatting import count, listed
 from evenhand.report.frame import Finding, KeyMetric, Section, render
 from evenhand.report.tables import Column, Table, shown, text
+from evenhand.report.terminal import plain
 
 __all__ = ["check_page", "terminal_check"]
 
@@ -52,11 +53,11 @@ def terminal_check(data: Data) -> RenderableType:
         column.justify = "right" if is_number else "left"
         column.no_wrap = column.header not in _WRAPPED
     for row in found.rows:
-        table.add_row(*map(Text, row))
-    parts: list[RenderableType] = [Text(_headline(data), style="bold"), Text(), table]
-    told = [Text(f"! {line}", style=_STYLES[key]) for key in ("refuse", "warn") for line in _lines(data, key)]
+        table.add_row(*map(plain, row))
+    parts: list[RenderableType] = [plain(_headline(data), style="bold"), Text(), table]
+    told = [plain(f"! {line}", style=_STYLES[key]) for key in ("refuse", "warn") for line in _lines(data, key)]
     parts += [Text(), *told] if told else []
-    parts += [Text(), *(Text(f"{name}: {words}") for name, words in _parts(data))]
+    parts += [Text(), *(plain(f"{name}: {words}") for name, words in _parts(data))]
     return Group(*parts)
 
 

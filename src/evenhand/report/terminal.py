@@ -12,8 +12,14 @@ from rich.text import Text
 
 from evenhand.report.formatting import ends_of
 from evenhand.report.summary_table import summary_table
+from evenhand.system.printable import printable
 
-__all__ = ["summary_rows", "terminal_summary"]
+__all__ = ["plain", "summary_rows", "terminal_summary"]
+
+
+def plain(text: str, style: str = "") -> Text:
+    """A text without what a terminal, or rich, would obey."""
+    return Text(printable(text), style=style)
 
 
 def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, float, float, float, str]]:
@@ -36,18 +42,18 @@ def terminal_summary(summary: Mapping[str, Any]) -> RenderableType:
     metrics.columns[1].justify = "right"
     for name, value, low, high, note in summary_rows(summary):
         interval = "" if math.isnan(low) else f"{low:.3f} to {high:.3f}"
-        metrics.add_row(Text(name), "n/a" if math.isnan(value) else f"{value:.3f}", interval, Text(note, style="dim"))
+        metrics.add_row(plain(name), "n/a" if math.isnan(value) else f"{value:.3f}", interval, plain(note, style="dim"))
     drivers = Table("feature", "share of the CEC score", box=None, pad_edge=False)
     drivers.columns[1].justify = "right"
     for row in summary["features"][:5]:
-        drivers.add_row(Text(row["feature"]), f"{row['share']:.1%}")
-    parts: list[RenderableType] = [Text(f"{people['model']}, {people['n_people']:,} people ({groups})")]
-    parts += [Text(f"Left out: {count:,} rows, {reason}.") for reason, count in people["exclusions"].items()]
+        drivers.add_row(plain(row["feature"]), f"{row['share']:.1%}")
+    parts: list[RenderableType] = [plain(f"{people['model']}, {people['n_people']:,} people ({groups})")]
+    parts += [plain(f"Left out: {count:,} rows, {reason}.") for reason, count in people["exclusions"].items()]
     parts.append(Text())
     parts += [metrics, Text(), drivers] if summary["features"] else [metrics]
     found = summary["verdict"]
-    parts = [Text(found["headline"], style="bold"), Text(), *parts, Text()]
-    parts += [Text(f"{name}: {sentence}") for name, sentence in found["sentences"]]
+    parts = [plain(found["headline"], style="bold"), Text(), *parts, Text()]
+    parts += [plain(f"{name}: {sentence}") for name, sentence in found["sentences"]]
     if summary["warnings"]:
-        parts += [Text(), *(Text(f"! {warning}", style="yellow") for warning in summary["warnings"])]
+        parts += [Text(), *(plain(f"! {warning}", style="yellow") for warning in summary["warnings"])]
     return Group(*parts)

@@ -17,7 +17,10 @@ from evenhand.inputs.tables.raw import reading
 from evenhand.inputs.tables.typed_columns import TypedColumns
 from evenhand.system.files import write_atomically
 
-__all__ = ["Batch", "Source", "open_source", "rows_in_batch"]
+__all__ = ["GPU_ROWS", "Batch", "Source", "open_source", "rows_in_batch"]
+
+GPU_ROWS = 50_000
+"""Rows of a batch on a GPU: each batch costs work of the CPU that does not shrink with its rows."""
 
 _BATCHES, _FEWEST_ROWS, _MOST_ROWS = 128, 5_000, 25_000  # many cores all have work until shortly before the end
 

@@ -38,7 +38,7 @@ from evenhand.auditing.streaming.manifest import check_resumable, model_probe
 from evenhand.auditing.streaming.reference_table import reference_table
 from evenhand.auditing.streaming.running import n_workers, run_batches
 from evenhand.auditing.streaming.sampling import hash_limit, lowest_rows, read_rows, sample_reference
-from evenhand.auditing.streaming.source import Source, open_source, rows_in_batch
+from evenhand.auditing.streaming.source import GPU_ROWS, Source, open_source, rows_in_batch
 from evenhand.auditing.streaming.spark_tables import at_rest
 from evenhand.auditing.streaming.store import Store, writing
 from evenhand.auditing.streaming.stored_batches import StoredBatches
@@ -133,7 +133,7 @@ def audit_stream(
         How many are drawn; all, where the source has no more. Of every label and group at least 500 are.
     batch_rows
         Most people in a batch: more need more memory. By default a 128th of everyone, but at least 5,000 and at most
-        25,000.
+        25,000; 50,000 where `device` is a GPU.
     resume
         Go on with what is in `out`. The source, the model and the settings must be the same.
     engine
@@ -262,6 +262,8 @@ def audit_stream(
     content, version = raw.fingerprint(), {"source version": raw.version} if raw.version else {}
     spool = fingerprint_plain([content, asdict(reading), columns.needed])
     file = typed(raw, columns.needed, reading)
+    if batch_rows is None and (device or "").startswith("cuda"):
+        batch_rows = GPU_ROWS
     with writing(store.folder, "nothing was audited yet"):
         people = open_source(file, batch_rows, store.folder / f"source-{spool}.parquet")
     how = replace(how, batch_rows=rows_in_batch(people.n_rows, batch_rows))
