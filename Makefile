@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC := pyproject.toml constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo unit test lint type docs check bench growth scale search slow fuzz browser coverage oldest newest package sbom lock clean help
+.PHONY: demo unit test lint type docs check bench growth scale search slow fuzz browser spark coverage oldest newest package sbom lock clean help
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -49,6 +49,18 @@ $(VENV)/.browser: $(VENV)/.dev
 browser: $(VENV)/.browser  ## the report in Chromium: layout, keyboard, explorer, print, speed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
 
+$(VENV)/.spark: $(VENV)/.dev
+	@command -v java >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && { apt-get install -y -qq openjdk-17-jre-headless || apt-get install -y -qq default-jre-headless; }; \
+	  else echo "make spark needs Java 17 or newer: install a runtime, such as OpenJDK's, with java on the path." >&2; exit 1; fi; }
+	@java -version 2>&1 | awk -F'"' 'NR == 1 && $$2 + 0 < 17 { print "make spark needs Java 17 or newer, got " $$2 "."; exit 1 }' >&2
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,spark]'
+	@touch $@
+
+spark: $(VENV)/.spark  ## audits by two executors of Spark, also through Spark Connect: a minute or two on two cores
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m spark --basetemp $(VENV)/spark-tests tests/auditing/streaming
+
 lint: $(VENV)/.dev  ## ruff format and check, and who imports whom
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -61,7 +73,7 @@ type: $(VENV)/.dev  ## mypy --strict on src
 docs: $(VENV)/.dev  ## the documentation site in site/; any warning, or anything fetched from elsewhere, stops it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-check: lint type docs test browser  ## everything CI runs
+check: lint type docs test browser spark  ## everything CI runs
 
 bench: $(VENV)/.dev  ## benchmarks in one table, each with its target and whether it is met; renews docs/benchmarks.md
 	$(BIN)/python benchmarks/run.py

@@ -488,7 +488,7 @@ def test_batches_are_matched_in_the_people_of_a_reference_file(evenhand, loans, 
         (["--stream"], "An audit in batches needs --model"),
         (
             ["--stream", "--engine", "cloud"],
-            "`engine` (--engine) must be one of local, threads, processes, dask, or in Python a",
+            "`engine` (--engine) must be one of local, threads, processes, dask, spark, or in Python a",
         ),
     ],
 )

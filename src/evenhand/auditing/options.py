@@ -36,7 +36,7 @@ __all__ = [
     "check_value",
 ]
 
-Engine = Literal["local", "threads", "processes", "dask"]
+Engine = Literal["local", "threads", "processes", "dask", "spark"]
 Favorable = Literal["high", "low"]
 ReasonMapLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 FindingKey = Literal["score_gap", "inputs", "weighing", "excess"]
@@ -267,10 +267,12 @@ class StreamOptions:
         default="local",
         metadata=_help(
             "Who audits batches: local, for threads or processes of this machine, whichever is faster; threads; "
-            "processes; or dask."
+            "processes; dask; or spark."
         ),
     )
-    scheduler: str | None = field(default=None, metadata=_help("Address of a Dask scheduler."))
+    scheduler: str | None = field(
+        default=None, metadata=_help("Address of a Dask scheduler, a Spark Connect server (sc://) or a Spark master.")
+    )
     n_jobs: int | None = field(
         default=None, metadata=_help("Batches audited at the same time; by default one for each core.")
     )
@@ -284,9 +286,10 @@ class StreamOptions:
                 f"{_named('engine')} must be one of {', '.join(known)}, or in Python a `concurrent.futures.Executor`, "
                 f"got {self.engine!r}."
             )
-        if self.scheduler is not None and self.engine != "dask":
+        if self.scheduler is not None and self.engine not in ("dask", "spark"):
             raise InvalidInputError(
-                f'A scheduler, {self.scheduler!r}, is only used by Dask: pass `engine="dask"` (--engine dask) with it.'
+                f'A scheduler, {self.scheduler!r}, is only used by Dask and Spark: pass `engine="dask"` (--engine '
+                'dask) or `engine="spark"` (--engine spark) with it.'
             )
 
 

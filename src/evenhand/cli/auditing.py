@@ -15,7 +15,7 @@ import typer
 from evenhand.auditing.options import StreamOptions
 from evenhand.cli.messages import say
 from evenhand.cli.options import FILES, AuditPlan, check_given, options_of, settings_in
-from evenhand.cli.sources import TableArgument, is_streamed, named_table
+from evenhand.cli.sources import TableArgument, is_streamed, named_table, read_in
 from evenhand.exceptions import InvalidInputError
 from evenhand.system.memory import quick_imports
 
@@ -56,7 +56,7 @@ def audit(
         people = named_table(data, plan)
         result = audit_table(people, plan)
     crossed = crossed_gates(gates, result.to_dict())
-    show_and_write(result, out, _further_outputs(result, people, plan))
+    show_and_write(result, out, _further_outputs(result, read_in(people, out), plan))
     say(f"Run time: {time.perf_counter() - begun:.1f} s")
     for sentence in crossed:
         say(f"Gate: {sentence}", err=True)

@@ -12,13 +12,14 @@ from evenhand.cli.options import AuditPlan, CheckPlan, TablePlan
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.read_options import ReadOptions
 
-__all__ = ["TableArgument", "is_streamed", "named_table", "opened_table"]
+__all__ = ["TableArgument", "is_streamed", "named_table", "opened_table", "read_in"]
 
 TableArgument = Annotated[
     str | None,
     typer.Argument(
         help="Table of applicants, a row each: a file of CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS; a folder of "
-        "Parquet; an address (s3://, gs://, abfss://, https://); delta:PATH@VERSION or iceberg:CATALOG/TABLE@SNAPSHOT. "
+        "Parquet; an address (s3://, gs://, abfss://, https://); delta:PATH@VERSION or iceberg:CATALOG/TABLE@SNAPSHOT; "
+        "with --engine spark the name of a table. "
         "Or --sql in its place."
     ),
 ]
@@ -69,6 +70,15 @@ def is_streamed(data: str | None, plan: AuditPlan) -> bool:
     from evenhand.inputs.tables import is_folder
 
     return plan.stream or (data is not None and is_folder(data))
+
+
+def read_in(people: Any, out: Path) -> Any:  # noqa: ANN401
+    """What an audit in a folder has read: the table that was named, or the rows that Spark wrote down of it there."""
+    if not isinstance(people, Path) or people.exists():
+        return people
+    from evenhand.auditing.streaming.spark_tables import ROWS
+
+    return out / ROWS
 
 
 def _shown(data: str) -> str:

@@ -23,7 +23,7 @@ def main(source, out, *flags):
         out=out,
         batch_rows=200,
         resume="resume" in flags,
-        engine="processes" if "processes" in flags else "local",
+        engine=next((name for name in ("processes", "spark") if name in flags), "local"),
     )
 
 

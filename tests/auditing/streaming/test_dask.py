@@ -261,5 +261,7 @@ eh.audit_stream(model, folder / "people.parquet", label="y", group="sex", eviden
 
 
 def test_a_scheduler_without_its_engine_is_refused(tmp_path, model, people, streamed):
-    with pytest.raises(InvalidInputError, match=r"'tcp://nowhere:1', is only used by Dask: pass `engine=\"dask\"`"):
+    with pytest.raises(
+        InvalidInputError, match=r"'tcp://nowhere:1', is only used by Dask and Spark: pass `engine=\"dask\"`"
+    ):
         streamed(model, people, tmp_path, scheduler="tcp://nowhere:1")

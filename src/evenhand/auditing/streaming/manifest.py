@@ -15,7 +15,7 @@ from evenhand.auditing.streaming.store import Store
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.protocol import AuditedModel
 
-__all__ = ["check_resumable", "model_probe"]
+__all__ = ["check_resumable", "is_begun", "model_probe"]
 
 _NAME = "manifest.json"
 _FORM = "evenhand.stream/3"
@@ -30,6 +30,11 @@ def model_probe(model: AuditedModel, reference: AuditReference) -> dict[str, Any
     with torch.no_grad():
         scores = model.margin(reference.pool.x[rows]).double().cpu().numpy()
     return {"kind": model.kind, "scores": scores.tolist()}
+
+
+def is_begun(store: Store) -> bool:
+    """Whether a folder holds an audit."""
+    return store.read_json(_NAME) is not None
 
 
 def check_resumable(

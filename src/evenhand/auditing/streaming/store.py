@@ -155,6 +155,10 @@ class Store:
         """Whether a batch left everything that it has to."""
         return self._file(number, "npz").exists()
 
+    def finished(self) -> set[int]:
+        """Numbers of the batches that left everything that they have to."""
+        return {int(path.stem) for path in (self.folder / "batches").glob("[0-9]*.npz") if path.stem.isdigit()}
+
     def write(self, files: BatchFiles) -> None:
         """Keep what a batch left; the file that marks it as finished comes last."""
         for name, content in files.contents.items():

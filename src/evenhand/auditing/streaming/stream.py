@@ -39,6 +39,7 @@ from evenhand.auditing.streaming.reference_table import reference_table
 from evenhand.auditing.streaming.running import n_workers, run_batches
 from evenhand.auditing.streaming.sampling import hash_limit, lowest_rows, read_rows, sample_reference
 from evenhand.auditing.streaming.source import GPU_ROWS, Source, open_source, rows_in_batch
+from evenhand.auditing.streaming.spark_tables import at_rest
 from evenhand.auditing.streaming.store import Store, writing
 from evenhand.auditing.streaming.stored_batches import StoredBatches
 from evenhand.auditing.streaming.stored_pairs import StoredPairs, save_sample
@@ -117,7 +118,8 @@ def audit_stream(
         As in `evenhand.audit`.
     source
         A file, folder, address or table of any kind that `evenhand.read_table` takes. The order of the rows numbers
-        people. What is not Parquet is written down as Parquet in `out` once.
+        people. What is not Parquet is written down as Parquet in `out` once. With ``engine="spark"`` also the name of a
+        Spark table, or a DataFrame, whose rows Spark writes to ``out/rows`` in the order of `ids`.
     label, group
         Columns of the outcome, and of the protected attribute; several are intersected.
     financial_features
@@ -136,11 +138,12 @@ def audit_stream(
         Go on with what is in `out`. The source, the model and the settings must be the same.
     engine
         Who audits the batches: ``"local"`` for threads of this process, or for processes of this machine once a first
-        batch shows that they are faster; ``"threads"`` or ``"processes"`` for one of them; ``"dask"`` for a cluster; or
-        any `concurrent.futures.Executor`, whose workers must see `source` and `out` under the same paths and which is
-        left running. The result is the same to the last bit.
+        batch shows that they are faster; ``"threads"`` or ``"processes"`` for one of them; ``"dask"`` or ``"spark"``
+        for a cluster; or any `concurrent.futures.Executor`, whose workers must see `source` and `out` under the same
+        paths and which is left running. The result is the same to the last bit.
     scheduler
-        Address of a Dask scheduler; None for processes on this machine.
+        Address of a Dask scheduler; None for processes on this machine. Of Spark, where a session is started if none is
+        active: ``"sc://host:15002"`` for a Spark Connect server, or a master such as ``"local[4]"``.
     n_jobs
         Batches audited at the same time on this machine; by default one for each core. An executor has a number of
         workers already.
@@ -189,7 +192,7 @@ def audit_stream(
     DataFileError
         If a file cannot be read, or its columns differ from those of the first.
     MissingExtraError
-        If `engine` is ``"dask"`` and Dask is not installed.
+        If Dask or PySpark is the `engine` and not installed.
     StreamError
         If files cannot be written, a worker or the cluster is lost, or the model cannot be sent to the workers; what
         was finished is kept.
@@ -237,7 +240,7 @@ def audit_stream(
     )
     store = Store.prepared(Path(out))
     reading = reading or ReadOptions()
-    raw = open_table(source, reading, folder=store.folder)
+    raw = open_table(at_rest(source, how, store, ids), reading, folder=store.folder)
     named = input_columns(model) if features is None else features
     columns = Columns.among(
         raw.schema.names,

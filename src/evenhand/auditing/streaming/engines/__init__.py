@@ -10,6 +10,7 @@ from evenhand.auditing.streaming.engines.dask import run_on_dask
 from evenhand.auditing.streaming.engines.executor import run_on_executor
 from evenhand.auditing.streaming.engines.local import run_locally
 from evenhand.auditing.streaming.engines.processes import run_on_processes
+from evenhand.auditing.streaming.engines.spark import run_on_spark
 from evenhand.auditing.streaming.engines.threads import run_on_threads
 from evenhand.auditing.streaming.engines.work import BatchEngine, BatchWork
 
@@ -25,5 +26,6 @@ def engine_of(how: StreamOptions, n_workers: int) -> BatchEngine:
         "threads": partial(run_on_threads, n_workers=n_workers),
         "processes": partial(run_on_processes, n_workers=n_workers),
         "dask": partial(run_on_dask, scheduler=how.scheduler, n_workers=n_workers),
+        "spark": partial(run_on_spark, scheduler=how.scheduler),
     }
     return engines[how.engine]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
+from pathlib import Path
 from threading import Lock
 
 from evenhand.auditing.streaming.engines.threads import begin_in_threads
@@ -16,7 +17,7 @@ from evenhand.exceptions import StreamError, first_line
 from evenhand.system.parcels import Parcel, parcel
 from evenhand.system.threads import one_blas_thread, one_torch_thread
 
-__all__ = ["ShippingError", "begin_in_processes", "run_on_executor", "shipped"]
+__all__ = ["ShippingError", "begin_in_processes", "opened", "run_on_executor", "shipped"]
 
 _OPENING = Lock()
 
@@ -50,8 +51,8 @@ def run_on_executor(work: BatchWork, batches: Sequence[Batch], advance: Callable
 
 
 @contextmanager
-def shipped(work: BatchWork) -> Iterator[Parcel]:
-    """What batches need, as a file for other processes.
+def shipped(work: BatchWork, folder: Path | None = None) -> Iterator[Parcel]:
+    """What batches need, as a file for other processes: in the folder of the audit, unless in one that is named.
 
     Raises
     ------
@@ -61,7 +62,7 @@ def shipped(work: BatchWork) -> Iterator[Parcel]:
     with ExitStack() as stack:
         with writing(work.store.folder, "free space and go on with `resume=True` (--resume)"):
             try:
-                sent = stack.enter_context(parcel(work.with_absolute_paths(), work.store.folder))
+                sent = stack.enter_context(parcel(work.with_absolute_paths(), folder or work.store.folder))
             except (OSError, MemoryError):
                 raise
             except Exception as error:  # whatever the model's library says
@@ -80,9 +81,21 @@ def _audit(sent: Parcel, batch: Batch) -> Exception | None:
 
 
 def _open_and_audit(sent: Parcel, batch: Batch) -> None:
+    opened(sent).audit(batch)
+
+
+def opened(sent: Parcel) -> BatchWork:
+    """On a worker: what was shipped, opened once.
+
+    Raises
+    ------
+    ShippingError
+        If something in it cannot be unpickled here.
+    StreamError
+        If the file is not there.
+    """
     with _OPENING:  # by one of the threads that a worker may have
-        work = _opened(sent)
-    work.audit(batch)
+        return _opened(sent)
 
 
 @lru_cache(maxsize=1)
