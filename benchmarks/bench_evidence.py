@@ -16,7 +16,7 @@ SIZES = (10_000, 30_000, 100_000, 300_000)
 # Explanations of a person in an audit of two groups. Before: the person and the match for the pair; for the triples the
 # person twice, the match twice and the placebo; and the person with both sets of finances in each of four triples.
 PLAIN_SEGMENTS, PLAIN_EXPLANATIONS = 8, 2 + 5 + 2 * 4
-TRIPLES = 6  # of up to 25,000 people
+TRIPLES = 4  # of more than 5,000 people
 EXPLANATIONS = 2 + 4 + 2 * TRIPLES
 
 

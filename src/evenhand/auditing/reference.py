@@ -36,7 +36,7 @@ _ORDERS = 32  # of sampled Shapley values, until a trial settles how many are ne
 
 # Candidates of each kind, and triples of a person with a group, by the number of people. Further triples make the
 # estimates more precise; with many people they take time and memory rather than add to what can be found.
-_REACH = {5_000: (64, 12), 25_000: (32, 6), np.inf: (N_NEIGHBORS, N_NEAR)}
+_REACH = {5_000: (64, 12), np.inf: (N_NEIGHBORS, N_NEAR)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,8 +79,8 @@ def n_questions(reference: AuditReference, n_people: int) -> int:
     own, moved = (questions(reference.explainer, is_own=is_own) for is_own in (True, False))
     n_pairs = n_people * (len(reference.pool.groups.names) - 1)
     n_triples = 0 if reference.evidence is None else N_NEAR * n_pairs
-    # People, and matches, each also with the other's inputs. Of triples, people from both halves of a cell and others from
-    # one, with steps of one standard deviation; and for each triple, people with the others' finances and inputs.
+    # People, and matches, each also with the other's inputs. Of triples, people from both halves of a cell and others
+    # from one, with steps of one standard deviation; and for each triple, people with the others' finances and inputs.
     n_halves = 0 if reference.evidence is None else 3 * n_pairs
     of_triples = n_halves * (own + moved) + n_triples * (2 * own + 4 * moved)
     return n_people * own + n_pairs * (own + 2 * moved) + of_triples
