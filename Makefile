@@ -59,7 +59,7 @@ $(VENV)/.spark: $(VENV)/.dev
 	@touch $@
 
 spark: $(VENV)/.spark  ## audits by two executors of Spark, also through Spark Connect: a few minutes on two cores
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "spark and not slow" --basetemp $(VENV)/spark-tests tests/auditing/streaming
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "spark and not slow" --basetemp $(VENV)/spark-tests tests/auditing/streaming/test_spark.py
 
 lint: $(VENV)/.dev  ## ruff format and check, and who imports whom
 	$(BIN)/ruff format --check .
