@@ -58,8 +58,8 @@ $(VENV)/.spark: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,spark]'
 	@touch $@
 
-spark: $(VENV)/.spark  ## audits by two executors of Spark, also through Spark Connect: a minute or two on two cores
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m spark --basetemp $(VENV)/spark-tests tests/auditing/streaming
+spark: $(VENV)/.spark  ## audits by two executors of Spark, also through Spark Connect: a few minutes on two cores
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "spark and not slow" --basetemp $(VENV)/spark-tests tests/auditing/streaming/test_spark.py
 
 lint: $(VENV)/.dev  ## ruff format and check, and who imports whom
 	$(BIN)/ruff format --check .

@@ -188,10 +188,7 @@ def test_processes_killed_on_the_way_cost_time_and_nothing_else(places, model, a
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("is_seen", [True, False])
-def test_a_batch_that_is_refused_by_an_executor_is_refused_here(tmp_path, model, people, streamed, request, is_seen):
-    if not is_seen:
-        request.getfixturevalue("unseen")
+def test_a_batch_that_is_refused_by_an_executor_is_refused_here(tmp_path, model, people, streamed):
     table = people.copy()
     table.loc[700, "z1"] = float("nan")
     told = r"people\.parquet' \(batch 7\).*'z1': 1[^\n]*\. \d of 9 batches are finished and kept in [^\n]*$"
@@ -310,6 +307,7 @@ def test_a_command_through_spark_connect_killed_and_resumed(tmp_path, spark, peo
     assert found == wanted
 
 
+@pytest.mark.slow  # as it starts a second Spark
 @pytest.mark.usefixtures("spark")  # which says whether Spark can run
 def test_a_session_is_started_where_none_is_and_outlives_a_process_that_is_killed(tmp_path, applicants):
     """Spark on one machine gives up on a batch at the first failure; the audit does not."""
