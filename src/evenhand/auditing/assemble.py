@@ -44,6 +44,7 @@ from evenhand.metrics.outcomes import group_outcomes, outcome_metrics
 from evenhand.metrics.proxies import ProxyScreen, proxy_screen
 from evenhand.metrics.weights import RowWeights
 from evenhand.system.hashing import person_hash
+from evenhand.system.threads import one_thread_each
 
 __all__ = ["FINISHING_STEPS", "PROXY_PEOPLE", "assemble", "screened_people"]
 
@@ -58,6 +59,7 @@ PROXY_PEOPLE = 5_000
 _PROXY_FOLDS, _PROXY_TREES = 3, 25
 
 
+@one_thread_each()
 def assemble(
     reference: AuditReference,
     batches: FinishedBatches,

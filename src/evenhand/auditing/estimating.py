@@ -20,7 +20,7 @@ from evenhand.exceptions import EvenhandError
 from evenhand.inputs.splitting import sample_people
 from evenhand.models.sampling_plan import is_sampled
 from evenhand.system.memory import available_memory
-from evenhand.system.threads import one_blas_thread, one_torch_thread
+from evenhand.system.threads import one_thread_each
 
 __all__ = ["RunSize", "announce_run", "needed_memory", "seconds_of", "shown_run"]
 
@@ -185,7 +185,7 @@ def announce_run(
             if size.in_batch is None:
                 seconds = seconds_of(reference, size, prepared)
             else:
-                with one_torch_thread(), one_blas_thread():
+                with one_thread_each():
                     seconds = seconds_of(reference, size, prepared)
         except EvenhandError:  # too few of a group for a trial
             return

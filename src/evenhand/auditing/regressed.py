@@ -20,6 +20,7 @@ from evenhand.auditing.score_gaps import ScoreGap
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import is_number_column
 from evenhand.metrics.regressions import GroupEffect
+from evenhand.system.threads import one_thread_each
 
 __all__ = ["wanted_outcomes", "with_regressions"]
 
@@ -61,6 +62,7 @@ def wanted_outcomes(
     return found
 
 
+@one_thread_each()
 def with_regressions(
     result: AuditResult,
     reference: AuditReference,

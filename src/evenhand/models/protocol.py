@@ -16,6 +16,7 @@ from evenhand.attribution.gradients import Method
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.inputs.validation import as_matrix, is_number_column
+from evenhand.system.threads import one_torch_thread
 
 __all__ = ["AttributionName", "AuditedModel", "EncodesTables", "OffersAuditedModel", "Output"]
 
@@ -120,7 +121,10 @@ class AuditedModel(ABC):
 
     def probability(self, logit: Tensor) -> Tensor:
         """Probability of the favorable outcome from the explained score, or the value that it is, in float64."""
-        return torch.sigmoid(logit.double()) if self.output == "log-odds" else logit.double()
+        if self.output != "log-odds":
+            return logit.double()
+        with one_torch_thread():  # otherwise the last digits depend on how many threads share the people
+            return torch.sigmoid(logit.double())
 
     def favorable_labels(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """1 for the favorable outcome, from labels as the model was fitted on them."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
-__all__ = ["device_turn", "n_cores", "on_this_core", "one_blas_thread", "one_torch_thread"]
+__all__ = ["device_turn", "n_cores", "on_this_core", "one_blas_thread", "one_thread_each", "one_torch_thread"]
 
 _IS_ALONE: ContextVar[bool] = ContextVar("is_alone", default=False)
 _DEVICE_TURNS = BoundedSemaphore(2)
@@ -57,6 +57,16 @@ def one_blas_thread() -> AbstractContextManager[object]:
     """
     limit: AbstractContextManager[object] = _thread_pools().limit(limits=1, user_api="blas")
     return limit
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Keep every operation of torch, numpy and scipy on the thread that asked for it.
+
+    How a sum is shared out among threads decides its last digits: inside, the number of threads does not matter.
+    """
+    with one_torch_thread(), one_blas_thread():
+        yield
 
 
 def device_turn(device_type: str) -> AbstractContextManager[object]:

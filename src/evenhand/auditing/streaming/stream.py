@@ -56,7 +56,7 @@ from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.input_columns import input_columns
 from evenhand.system.memory import return_freed_memory
 from evenhand.system.progress import progress as shown_progress
-from evenhand.system.threads import one_blas_thread, one_torch_thread
+from evenhand.system.threads import one_thread_each
 
 __all__ = ["audit_stream"]
 
@@ -353,7 +353,7 @@ def _plan(
         check_direction(audited, pool)
     options, on_threshold = settled_options(model, audited, options, financial)
     notes = (*notes_on_scales(model, audited, pool.table), *on_threshold)
-    with one_torch_thread(), one_blas_thread():
+    with one_thread_each():
         fitted = _with_known(AuditReference.of(audited, options, pool, people.n_rows), people.n_rows)
     n_compared = how.evidence_people
     context = BatchContext(
@@ -396,7 +396,7 @@ def _finished(
     pool = context.reference.pool
     batches = StoredBatches(store.folder, [batch.number for batch in people.batches], n_workers(how))
     with (
-        one_blas_thread(),
+        one_thread_each(),
         writing(store.folder, f"all {n} batches are kept: free space and go on with `resume=True` (--resume)"),
         shown_progress("metrics", FINISHING_STEPS + 1, is_shown=is_shown) as advance,
     ):

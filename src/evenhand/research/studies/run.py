@@ -17,7 +17,7 @@ from evenhand.research.studies.models import DATA_SETS_PER_MODEL
 from evenhand.research.studies.study import Cell, Line
 from evenhand.system.files import json_ready
 from evenhand.system.progress import progress as shown_progress
-from evenhand.system.threads import on_this_core, one_blas_thread, one_torch_thread
+from evenhand.system.threads import on_this_core, one_thread_each
 
 __all__ = ["read_audits", "run_audits"]
 
@@ -33,7 +33,7 @@ class _Task:
     def run(self) -> list[Line]:
         """A line for every audit that was begun in time."""
         lines = []
-        with on_this_core(), one_torch_thread(), one_blas_thread(), warnings.catch_warnings():
+        with on_this_core(), one_thread_each(), warnings.catch_warnings():
             # What an audit warns of is part of what is studied, and thousands of audits warn.
             warnings.simplefilter("ignore", EvenhandWarning)
             for replicate in self.replicates:

@@ -9,7 +9,7 @@ from functools import partial
 
 from evenhand.auditing.streaming.engines.work import BatchWork, attempt, collect
 from evenhand.auditing.streaming.source import Batch
-from evenhand.system.threads import one_blas_thread, one_torch_thread
+from evenhand.system.threads import one_thread_each
 
 __all__ = ["begin_in_threads", "run_on_threads", "thread_pool"]
 
@@ -28,7 +28,7 @@ def thread_pool(n_workers: int) -> Iterator[ThreadPoolExecutor]:
     One thread for each batch, and one thread inside it, is faster than many threads on one batch after another; and a
     batch comes out the same to the last bit wherever it is run.
     """
-    with one_torch_thread(), one_blas_thread(), ThreadPoolExecutor(n_workers) as pool:
+    with one_thread_each(), ThreadPoolExecutor(n_workers) as pool:
         yield pool
 
 

@@ -15,7 +15,7 @@ from evenhand.auditing.streaming.source import Batch, Source
 from evenhand.auditing.streaming.store import BatchFiles, Store, encode_batch, writing
 from evenhand.exceptions import EvenhandError, StreamError, first_line
 from evenhand.system.memory import keep_freed_memory
-from evenhand.system.threads import on_this_core, one_blas_thread, one_torch_thread
+from evenhand.system.threads import on_this_core, one_thread_each
 
 __all__ = ["BatchEngine", "BatchWork", "attempt", "audited", "collect", "on_worker"]
 
@@ -93,7 +93,7 @@ def attempt(work: Callable[[], T]) -> T | Exception:
 def on_worker(work: Callable[[], T]) -> T | Exception:
     """The same in a process that audits batches for a different one."""
     keep_freed_memory()
-    with one_torch_thread(), one_blas_thread():
+    with one_thread_each():
         return attempt(work)
 
 
