@@ -1,9 +1,10 @@
 """How time and memory of an audit grow with people, features, groups, reference and trees; writes docs/growth.md anew.
 
 ``python benchmarks/bench_growth.py`` takes most of an hour on two idle cores; ``--people 10000 100000 10000000`` names
-other sizes, ``--only people groups`` some of the series, ``--quick`` a tenth of every size. Each audit is a process.
-Exponents are slopes of log time on log size, by least squares, after the time of an audit of 500 people is taken off;
-time is CPU time, which different work on the machine changes least. Memory is the peak above the data.
+other sizes, ``--only people groups`` some of the series, ``--quick`` a tenth of every size. Each audit is a process on
+two cores, and as many run beside each other as the machine has pairs of cores. Exponents are slopes of log time on log
+size, by least squares, after the time of an audit of 500 people is taken off; time is CPU time, which different work on
+the machine changes least. Memory is the peak above the data.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import numpy as np
@@ -168,12 +171,39 @@ def _memory_mb(field: str) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
-def measured_apart(case: Case) -> dict[str, float]:
-    command = [sys.executable, __file__, "--measure", json.dumps(asdict(case))]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
-    found = json.loads(done.stdout.splitlines()[-1])
-    print(case, found, file=sys.stderr, flush=True)
-    return found
+def measured_apart(cases: Collection[Case]) -> dict[Case, dict[str, float]]:
+    """Each audit in a process on two cores, the longest first, beside each other on machines with more cores."""
+    cores = sorted(os.sched_getaffinity(0))
+    pairs: Queue[list[int]] = Queue()
+    for place in range(0, len(cores) - len(cores) % 2 or 1, 2):
+        pairs.put(cores[place : place + 2])
+
+    def measured_one(case: Case) -> dict[str, float]:
+        own = pairs.get()
+        try:
+            given = json.dumps({"case": asdict(case), "cores": own})
+            done = subprocess.run(
+                [sys.executable, __file__, "--measure", given],
+                check=True,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "OMP_NUM_THREADS": str(len(own))},
+            )
+        finally:
+            pairs.put(own)
+        found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        print(case, found, file=sys.stderr, flush=True)
+        return found
+
+    longest_first = sorted(cases, key=_about_as_long, reverse=True)
+    with ThreadPoolExecutor(pairs.qsize()) as pool:
+        return dict(zip(longest_first, pool.map(measured_one, longest_first), strict=True))
+
+
+def _about_as_long(case: Case) -> float:
+    """A number that goes with how long an audit takes, to begin with the longest."""
+    each = {"black box": 2_000.0, "trees": case.trees / 10}.get(case.kind, case.features / 20)
+    return case.people * each * (case.groups - 1) * (4.0 if case.evidence else 1.0)
 
 
 def slope(sizes: Sequence[float], values: Sequence[float], overhead: float, least: float) -> float | None:
@@ -217,18 +247,26 @@ def fitted(series: Series, found: list[dict[str, float]], tiny: dict[str, float]
     return rows, "\n".join(lines)
 
 
-def how_long(scale: float) -> str:
+def cases_of_how_long(scale: float) -> list[tuple[Case, Case]]:
+    """Two sizes of an audit for each kind of model, with and without evidence, to see what one more person costs."""
+    larger = [
+        Case(people=max(TINY // 2, int(n * scale)), kind=kind, evidence=evidence)
+        for kind, n in KINDS.items()
+        for evidence in (False, True)
+    ]
+    return [(replace(case, people=case.people // 3), case) for case in larger]
+
+
+def how_long(cases: Sequence[tuple[Case, Case]], found: Mapping[Case, dict[str, float]]) -> str:
     """The table of "how long will mine take", from what one more person costs."""
     sizes = (10_000, 100_000, 1_000_000, 10_000_000)
     lines = [f"| model | | {' | '.join(f'{n:,}' for n in sizes)} |", f"| --- | --- |{' --: |' * len(sizes)}"]
-    for kind, n in KINDS.items():
-        for evidence in (False, True):
-            case = Case(people=max(TINY // 2, int(n * scale)), kind=kind, evidence=evidence)
-            tiny, large = measured_apart(replace(case, people=case.people // 3)), measured_apart(case)
-            each = max(large["seconds"] - tiny["seconds"], 0.0) / (case.people - case.people // 3)
-            fixed = max(0.0, large["seconds"] - each * case.people)
-            times = " | ".join(_in_words(fixed + each * size) for size in sizes)
-            lines.append(f"| {kind} | {'with' if evidence else 'without'} placebo pairs | {times} |")
+    for few, many in cases:
+        seconds = found[many]["seconds"]
+        each = max(seconds - found[few]["seconds"], 0.0) / (many.people - few.people)
+        fixed = max(0.0, seconds - each * many.people)
+        times = " | ".join(_in_words(fixed + each * size) for size in sizes)
+        lines.append(f"| {many.kind} | {'with' if many.evidence else 'without'} placebo pairs | {times} |")
     return "\n".join(lines)
 
 
@@ -240,13 +278,17 @@ def _in_words(seconds: float) -> str:
 
 
 def run_series(series: Sequence[Series], scale: float, *, has_table: bool) -> tuple[list[Row], list[str]]:
+    """Rows of exponents, and the tables of the page."""
+    tiny = {one.name: replace(one.base, people=TINY, reference=None) for one in series}
+    twice = cases_of_how_long(scale) if has_table else []
+    found = measured_apart(
+        {*tiny.values(), *(case for one in series for case in one.cases()), *(case for two in twice for case in two)}
+    )
     rows, tables = [], []
     for one in series:
-        tiny = measured_apart(replace(one.base, people=TINY, reference=None))
-        found = [measured_apart(case) for case in one.cases()]
-        more, lines = fitted(one, found, tiny)
+        more, lines = fitted(one, [found[case] for case in one.cases()], found[tiny[one.name]])
         rows, tables = [*rows, *more], [*tables, lines]
-    long = [f"How long will mine take, on this machine:\n\n{how_long(scale)}"] if has_table else []
+    long = [f"How long will mine take, on two cores of this machine:\n\n{how_long(twice, found)}"] if has_table else []
     return rows, [*long, table(rows), *tables]
 
 
@@ -267,7 +309,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of each number of people; nothing is written")
     given = parser.parse_args()
     if given.measure:
-        print(json.dumps(measure(Case(**json.loads(given.measure)))))
+        one = json.loads(given.measure)
+        os.sched_setaffinity(0, one["cores"])
+        print(json.dumps(measure(Case(**one["case"]))))
         return
     scale = 0.1 if given.quick else 1.0
     chosen = [scaled(one, scale, given.people) for one in SERIES if given.only is None or one.name in given.only]
