@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_ROWS_AT_ONCE = 65_536  # of triples in memory that are worked on together
+_ROWS_AT_ONCE = 16_384  # of triples in memory that are worked on together
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +78,11 @@ class Triples:
 
     person: Ints
     unit: Ints
-    person_row: Ints
+    person_row: NDArray[np.signedinteger]
     bucket: NDArray[np.signedinteger]
-    other: Ints
-    own: Ints
-    match: Ints
+    other: NDArray[np.signedinteger]
+    own: NDArray[np.signedinteger]
+    match: NDArray[np.signedinteger]
     group: NDArray[np.signedinteger]
     other_group: NDArray[np.signedinteger]
     label: NDArray[np.signedinteger]

@@ -37,26 +37,26 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 _COLUMNS_AT_ONCE = {"cpu": 16, "cuda": 256}  # bounds memory
-_MOST_SUMS = 1 << 23  # of the reference's people times estimates held at once: 64 MB
+_MOST_SUMS = 5_000_000  # of the reference's people times estimates held at once: 40 MB
 
 
 class Part(Protocol):
     """Some triples: a person, someone of another group and a placebo, the last two rows of the reference."""
 
     @property
-    def unit(self) -> Ints:
+    def unit(self) -> NDArray[np.signedinteger]:
         """A code for each person, of shape (n,); rows of the same person have the same."""
 
     @property
-    def person_row(self) -> Ints:
+    def person_row(self) -> NDArray[np.signedinteger]:
         """The row that stands for the person in the reference, -1 for someone outside it."""
 
     @property
-    def other(self) -> Ints:
+    def other(self) -> NDArray[np.signedinteger]:
         """Row that stands for the one from the other group."""
 
     @property
-    def own(self) -> Ints:
+    def own(self) -> NDArray[np.signedinteger]:
         """Row that stands for the placebo."""
 
     def __len__(self) -> int: ...
@@ -164,9 +164,10 @@ class InMemory(Generic[P]):
         yield self.part, 0, self.n_reference
 
 
-def smallest_row(part: Part) -> Ints:
+def smallest_row(part: Part) -> NDArray[np.signedinteger]:
     """The lower row of the couple that a triple of someone outside the reference makes."""
-    return np.minimum(part.other, part.own)
+    lower: NDArray[np.signedinteger] = np.minimum(part.other, part.own)
+    return lower
 
 
 def estimate_excesses(

@@ -37,12 +37,12 @@ class GapPart(Protocol):
         ...
 
     @property
-    def person_row(self) -> Ints:
+    def person_row(self) -> NDArray[np.signedinteger]:
         """The row that stands for the person in the reference, -1 for someone outside it."""
         ...
 
     @property
-    def unit(self) -> Ints:
+    def unit(self) -> NDArray[np.signedinteger]:
         """A code that is the same for pairs of the same person outside the reference, who may have several rows."""
         ...
 
@@ -52,12 +52,12 @@ class GapPart(Protocol):
         ...
 
     @property
-    def other(self) -> Ints:
+    def other(self) -> NDArray[np.signedinteger]:
         """Row of the reference that stands for the match."""
         ...
 
     @property
-    def match(self) -> Ints:
+    def match(self) -> NDArray[np.signedinteger]:
         """Row of the match."""
         ...
 
