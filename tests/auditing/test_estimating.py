@@ -81,7 +81,7 @@ def test_nothing_is_said_of_a_short_run_and_little_is_tried(reference, clock):
 def test_workers_share_batches_and_only_those_compared_cost_a_comparison(reference, clock):
     size = RunSize(200_000, in_batch=N // 4, n_workers=2, compared=0.25)
     seconds = estimating.seconds_of(reference, size)
-    after = 200_000 * (estimating._FINISHING + 0.25 * estimating._FINISHING_COMPARED)
+    after = 200_000 * (estimating._FINISHING + 0.25 * estimating._FINISHING_COMPARED / 1.8)
     batches = 200_000 * 0.25 * 0.002 + 0.02 * math.ceil(200_000 / (N // 4))
     assert seconds == pytest.approx(batches / 1.8 + after, rel=0.02)
     pool, n, rows, compared = clock.audits[0]

@@ -104,7 +104,7 @@ def test_errors_are_those_of_a_loop_over_people(rng, n_outside, is_weighted):
     for k, column in enumerate(found.columns):
         fit = sm.WLS(pairs.score_gaps[:, k], X, weights=w).fit()
         squares = leverage = 0.0
-        for v in range(len(controls.points)):
+        for v in range(len(controls.of_reference)):
             has = (pairs.person == v) | (pairs.other == v)
             total = (linear * fit.resid)[has].sum() / np.sqrt(max(1 - 2 * w[has].sum(), 0.1))
             squares += total**2
@@ -160,7 +160,7 @@ def test_decisions_have_the_degrees_of_freedom_of_their_people(rng):
     for k in (1, 2):
         influence = linear * sm.WLS(pairs.score_gaps[:, k], X, weights=w).fit().resid
         sums = []
-        for v in range(len(controls.points)):
+        for v in range(len(controls.of_reference)):
             has = (pairs.person == v) | (pairs.other == v)
             sums.append(influence[has].sum() / np.sqrt(1 - 2 * w[has].sum()))
         assert found[k].df == pytest.approx(np.sum(np.square(sums)) ** 2 / np.sum(np.power(sums, 4)) - 1, rel=1e-7)
@@ -262,7 +262,7 @@ def test_too_few_people_and_constant_columns_say_so(rng):
 
 def test_an_input_that_few_people_carry_is_estimated_and_not_tested(rng):
     pairs, controls = made(rng)
-    rare = np.zeros(len(controls.points))
+    rare = np.zeros(len(controls.of_reference))
     rare[:4] = 1.0
     column = (rare[pairs.person] - rare[pairs.other])[:, None]
     found = group_gap(lambda: iter([replace(pairs, score_gaps=column)]), controls, 1, 0).columns[0]

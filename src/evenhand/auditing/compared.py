@@ -18,6 +18,7 @@ from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS, PlaceboPairs, Placeb
 from evenhand.metrics.cec import PairScores
 from evenhand.models.explaining import Explainer, HalvedExplainer
 from evenhand.models.scoring import TripleScores, score_triples
+from evenhand.system.memory import return_freed_memory
 
 __all__ = ["BatchEvidence", "EvidenceReference", "compare_batch", "compared_people"]
 
@@ -26,6 +27,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _BLOCK = 16_384  # people whose deviation is summed at once
+_MANY_TRIPLES = 200_000  # more than a batch of a streamed audit has
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +143,7 @@ def compare_batch(
     if people.sample_weight is not None:
         weighs = (people.weight[pairs.person] > 0) & (pool.weight[pairs.other] > 0) & (pool.weight[pairs.own] > 0)
         pairs = pairs.where(weighs)  # a triple of three who are counted
+    _return_memory(pairs)
     scored = _scored(reference, people, pool, pairs, decision_threshold)
     within = _weights_within(pool, pairs)
     means = {name: pairs.person_mean(within[0] * values) for name, values in _by_person(scored).items()}
@@ -148,6 +151,7 @@ def compare_batch(
     units = people.identity.first_rows() + first_person
     alike = reasons.of_triples(pairs)
     triples = _triples(people, points, pairs, scored, alike, usable, units, first_person, by, bucket, within)
+    _return_memory(pairs)
     n_agreement, agreement = agreement_sums(alike[0][usable], pairs.person[usable])
     known = np.isfinite(means["cec"])
     weight = np.broadcast_to(people.weight[:, None], known.shape)[known]
@@ -165,6 +169,12 @@ def compare_batch(
         without_support=pairs.without_support,
     )
     return BatchEvidence(triples, sums, means["placebo_cec"], means["over_gap"], means["placebo_over_gap"])
+
+
+def _return_memory(pairs: PlaceboPairs) -> None:
+    """Return what the step before has freed, where it is so much that the next one would not do with it."""
+    if len(pairs) > _MANY_TRIPLES:
+        return_freed_memory()
 
 
 def compared_people(
@@ -250,20 +260,20 @@ def _triples(
     person, other_group, rank = pairs.person[kept], pairs.other_group[kept], pairs.rank[kept]
     n_groups = pairs.reason.shape[1]
     cell = person * n_groups + other_group
-    difference = scored.pair[kept] - scored.placebo[kept]
     limits = [*range(1, N_NEAR + 1), np.inf]
     n_within = [np.bincount(person, rank <= limit, minlength=len(people)).astype(np.int16)[person] for limit in limits]
-    of_triple, of_pair = (people.weight[person] * values[kept] for values in within)
+    of_triple = people.weight[person] * within[0][kept]
+    of_pair = of_triple if within[1] is within[0] else people.weight[person] * within[1][kept]
     agreement = alike[0][kept, 0] - alike[0][kept, 1]
     declined = np.bincount(person, ~np.isnan(agreement[:, 0]), minlength=len(people))[person]
     return Triples(
         person=person + first_person,
         unit=units[person],
-        person_row=pairs.person_unit[person],
+        person_row=pairs.person_unit[person].astype(np.int32),
         bucket=bucket[person].astype(np.int16),
-        other=pairs.unit[pairs.other[kept]],
-        own=pairs.unit[pairs.own[kept]],
-        match=pairs.other[kept],
+        other=pairs.unit[pairs.other[kept]].astype(np.int32),
+        own=pairs.unit[pairs.own[kept]].astype(np.int32),
+        match=pairs.other[kept].astype(np.int32),
         group=people.groups.codes[person].astype(np.int32),
         other_group=other_group.astype(np.int32),
         label=people.labels[person].astype(np.int8),
@@ -273,13 +283,13 @@ def _triples(
         n_between=np.bincount(cell, rank <= N_NEAR, minlength=len(people) * n_groups)[cell].astype(np.int16),
         distance=pairs.other_distance[kept],
         n_near=np.zeros((len(person), 0), dtype=np.int16),
-        cec=scored.pair[kept, 0],
-        placebo_cec=scored.placebo[kept, 0],
+        cec=scored.pair[kept, 0].copy(),
+        placebo_cec=scored.placebo[kept, 0].copy(),
         gap=scored.gap[kept],
         placebo_gap=scored.placebo_gap[kept],
         stretch=scored.stretch[kept],
-        input_gap=difference[:, 1],
-        reasoning_gap=difference[:, 2],
+        input_gap=scored.pair[kept, 1] - scored.placebo[kept, 1],
+        reasoning_gap=scored.pair[kept, 2] - scored.placebo[kept, 2],
         agreement=agreement,
         agreement_control=alike[1][kept],
         n_declined=declined.astype(np.int16),

@@ -19,7 +19,7 @@ from evenhand.auditing.influences import Influences
 from evenhand.auditing.people import People
 from evenhand.auditing.pooled_parts import pooled_evidence, pooled_outcome, pooled_pairs
 from evenhand.auditing.probable_groups import of_draw, of_threshold
-from evenhand.auditing.questions import Design, main_questions
+from evenhand.auditing.questions import Design, main_questions, values_present
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.score_gaps import estimate_score_gaps
@@ -96,12 +96,11 @@ def _evidence(reference: AuditReference, found: BatchEvidence, against: str) -> 
     features = tuple(str(column) for column in reference.pool.table.columns)
     design = Design(features, reference.pool.groups.names, {}, settings.consistency_threshold)
     triples = KeptTriples(found.triples, len(reference.pool), sums.n_left_out)
-    scores, _, *others = main_questions(triples, design)
-    main, (balanced,), (shared, overlap), (regime_b,) = estimate_excesses(
-        [scores, *others], triples, torch.get_num_threads()
-    )
+    n_threads, present = torch.get_num_threads(), values_present(triples, len(design.groups))
+    scores, _, *others = main_questions(design, present)
+    main, (balanced,), (shared, overlap), (regime_b,) = estimate_excesses([scores, *others], triples, n_threads)
     buckets = person_buckets(reference.pool, settings.financial_features)
-    gaps, of_gaps = estimate_score_gaps(reference, triples, features, against, buckets)
+    gaps, of_gaps = estimate_score_gaps(reference, triples, features, against, buckets, present, n_threads)
     n = sums.compared or 1.0
     return Evidence(
         *(main[0], balanced, main[1], main[2], regime_b, shared, overlap),
@@ -118,5 +117,5 @@ def _evidence(reference: AuditReference, found: BatchEvidence, against: str) -> 
         by_matches=(),
         regime_b_by_threshold=(),
         score_gaps=gaps,
-        influences=Influences.of({**excess_influences(triples, design, buckets), **of_gaps}),
+        influences=Influences.of({**excess_influences(triples, design, present, buckets, n_threads), **of_gaps}),
     )

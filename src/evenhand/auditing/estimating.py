@@ -31,9 +31,9 @@ _TRIAL_SECONDS = 0.3
 _LOOKED_AT = 50_000  # rows among which the people of a trial are drawn
 _MOST_TIMES_IN_BATCH = 8  # as many people in the reference of a trial as in its batch
 _QUERIED = 256
-# Seconds that a pair takes after the batches, for metrics and, where it is compared, for evidence; the model is not
-# asked again there. Measured on two cores of a server: `benchmarks/bench_estimate.py` says whether they still hold.
-_FINISHING, _FINISHING_COMPARED = 10e-6, 90e-6
+# Seconds that a pair takes after the batches, for metrics and, where it is compared, for evidence, which workers share;
+# the model is not asked again there. `benchmarks/bench_estimate.py` says whether they still hold.
+_FINISHING, _FINISHING_COMPARED = 10e-6, 50e-6
 _GAIN_OF_WORKER = 0.8  # of each beyond the first
 # Bytes at the peak of an audit in memory, for each pair and each of its values: see docs/growth.md.
 _BYTES_PER_PAIR, _BYTES_PER_VALUE, _BYTES_PER_VALUE_COMPARED = 1_500, 50, 165
@@ -97,14 +97,19 @@ def seconds_of(
     of_batch = max(0.0, small - each * few)
     n_batches = 1 if size.in_batch is None else math.ceil(size.n_people / size.in_batch)
     batches = (each + trial.further_search(many)) * size.n_people + of_batch * n_batches
-    return batches / (1 + _GAIN_OF_WORKER * (size.n_workers - 1)) + finishing
+    return batches / _gain(size) + finishing
+
+
+def _gain(size: RunSize) -> float:
+    """How much sooner all workers are done than one would be."""
+    return 1 + _GAIN_OF_WORKER * (size.n_workers - 1)
 
 
 def _finishing(reference: AuditReference, size: RunSize) -> float:
     """Seconds from the last batch to the result."""
     n_pairs = size.n_people * (len(reference.pool.groups.names) - 1)
     compared = 0.0 if reference.evidence is None else size.compared
-    return n_pairs * (_FINISHING + compared * _FINISHING_COMPARED)
+    return n_pairs * (_FINISHING + compared * _FINISHING_COMPARED / _gain(size))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from evenhand.auditing.quantiles import quantiles_of_parts
 from evenhand.auditing.questions import (
     Design,
     Nearest,
+    Present,
     RegimeB,
     Weights,
     WithinDistance,
@@ -36,6 +37,7 @@ from evenhand.metrics.clustering import Parts, Question
 from evenhand.metrics.estimate import p_two_sided
 from evenhand.metrics.excess import ExcessEstimate
 from evenhand.metrics.influence import excess_influence
+from evenhand.system.parallel import in_order
 
 __all__ = [
     "DISTANCE_SHARES",
@@ -224,6 +226,7 @@ def estimate_evidence(
     parts: Parts[Triples],
     sums: EvidenceSums,
     design: Design,
+    present: Present,
     distance_limits: Sequence[float],
     *,
     n_threads: int = 1,
@@ -237,23 +240,22 @@ def estimate_evidence(
         The triples, with the numbers within `distance_limits`.
     sums
         Over all people.
-    design
-        What to split by.
+    design, present
+        What to split by, and which of it occurs.
     distance_limits
         Quarters of the distances: see `DISTANCE_SHARES`.
     n_threads
-        Estimates that are made at the same time.
+        Parts worked on at the same time.
     device
         Where sums are taken; None for the CPU.
     """
     n_groups = len(design.groups)
     between = [(a, b) for a in range(n_groups) for b in range(a + 1, n_groups)]
     weighed = tuple(j for j, feature in enumerate(design.features) if feature not in design.without_weight)
-    present = values_present(parts, n_groups)
     splits = split_questions(design, between, present)
     nearest = range(1, min(present.largest_rank, N_NEAR) + 1)
     questions: list[Question[Triples]] = [
-        *main_questions(parts, design),
+        *main_questions(design, present),
         *(RegimeB(threshold) for threshold in _THRESHOLDS),
         *(Weights(a, b, weighed) for a, b in between if weighed),
         *(WithinDistance(k, limit) for k, limit in enumerate(distance_limits)),
@@ -309,9 +311,8 @@ def gather_evidence(
     sums, numbers = merged.sums, merged.numbers
     assert sums.evidence is not None
     features = tuple(str(column) for column in reference.pool.table.columns)
-    limits: list[float] = []
-    if any(len(batches.distances(number)) for number in numbers):
-        limits = quantiles_of_parts(lambda: (batches.distances(number) for number in numbers), DISTANCE_SHARES)
+    limits = quantiles_of_parts(lambda: in_order(batches.distances, numbers, batches.n_threads), DISTANCE_SHARES)
+    limits = [limit for limit in limits if np.isfinite(limit)]
     design = Design(
         features=features,
         groups=reference.pool.groups.names,
@@ -320,20 +321,28 @@ def gather_evidence(
         without_weight=tuple(reference.model.category_columns(list(features))),
     )
     triples = batches.triples(merged, limits, len(reference.pool))
-    device = reference.pool.x.device
-    evidence = estimate_evidence(triples, sums.evidence, design, limits, n_threads=batches.n_threads, device=device)
+    device, n_threads = reference.pool.x.device, batches.n_threads
+    present = values_present(triples, len(design.groups))
+    evidence = estimate_evidence(triples, sums.evidence, design, present, limits, n_threads=n_threads, device=device)
     buckets = person_buckets(reference.pool, reference.settings.financial_features)
-    gaps, of_gaps = estimate_score_gaps(reference, triples, features, reference_group, buckets)
-    influences = Influences.of({**excess_influences(triples, design, buckets, device), **of_gaps})
+    gaps, of_gaps = estimate_score_gaps(reference, triples, features, reference_group, buckets, present, n_threads)
+    of_excess = excess_influences(triples, design, present, buckets, n_threads, device)
+    influences = Influences.of({**of_excess, **of_gaps})
     return replace(evidence, score_gaps=gaps, influences=influences)
 
 
 def excess_influences(
-    triples: Parts[Triples], design: Design, buckets: Ints, device: torch.device | None = None
+    triples: Parts[Triples],
+    design: Design,
+    present: Present,
+    buckets: Ints,
+    n_threads: int,
+    device: torch.device | None = None,
 ) -> dict[str, Floats]:
     """Influences of people on the excess and on weighing, by name."""
-    scores, _, balanced, reasons, _ = main_questions(triples, design)
-    *found, of_reasons = excess_influence([(scores, 3), (balanced, 1), (reasons, 1)], triples, buckets, device)
+    scores, _, balanced, reasons, _ = main_questions(design, present)
+    wanted = [(scores, 3), (balanced, 1), (reasons, 1)]
+    *found, of_reasons = excess_influence(wanted, triples, buckets, device, n_threads)
     names = ("excess", "excess: input gap", "weighing", "excess_balanced")
     both = np.hstack(found).T
     return {

@@ -15,7 +15,7 @@ from evenhand.auditing.distributions import merge_distributions, pair_distributi
 from evenhand.auditing.sums import AuditSums
 from evenhand.auditing.triples import KeptTriples, Triples
 from evenhand.metrics.clustering import Parts
-from evenhand.system.parallel import PairwiseSum
+from evenhand.system.parallel import sum_in_order
 
 __all__ = ["BatchOutput", "BatchRecord", "FinishedBatches", "Merged", "OneBatch", "PairNulls", "merge_batches"]
 
@@ -186,22 +186,25 @@ class Merged:
 
 def merge_batches(batches: FinishedBatches) -> Merged | None:
     """All batches together, in their order; None where every row was left out."""
-    all_sums: PairwiseSum[AuditSums] = PairwiseSum()
     distributions: Mapping[str, Any] | None = None
     exclusions: dict[str, int] = {}
     n_outside: dict[int, int] = {}
     by_values: dict[int, Mapping[str, tuple[str, ...]]] = {}
-    for record in batches.records():
-        for reason, n in record.exclusions.items():
-            exclusions[reason] = exclusions.get(reason, 0) + n
-        if record.sums is None or record.distributions is None:
-            continue
-        all_sums.add(record.sums)
-        more = record.distributions
-        distributions = more if distributions is None else merge_distributions(distributions, more)
-        n_outside[record.number] = record.n_outside
-        by_values[record.number] = {name: tuple(values) for name, values in record.sums.approvals.items()}
-    sums = all_sums.total()
+
+    def sums_of_batches() -> Iterator[AuditSums]:
+        nonlocal distributions
+        for record in batches.records():
+            for reason, n in record.exclusions.items():
+                exclusions[reason] = exclusions.get(reason, 0) + n
+            if record.sums is None or record.distributions is None:
+                continue
+            more = record.distributions
+            distributions = more if distributions is None else merge_distributions(distributions, more)
+            n_outside[record.number] = record.n_outside
+            by_values[record.number] = {name: tuple(values) for name, values in record.sums.approvals.items()}
+            yield record.sums
+
+    sums = sum_in_order(lambda of_batch: of_batch, sums_of_batches(), batches.n_threads)
     if sums is None or distributions is None:
         return None
     return Merged(tuple(n_outside), sums, distributions, exclusions, n_outside, by_values)

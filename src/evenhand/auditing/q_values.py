@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.finished import FinishedBatches
 from evenhand.metrics.adjustment import NullScores
-from evenhand.system.parallel import PairwiseSum, in_order
+from evenhand.system.parallel import in_order, sum_in_order
 
 __all__ = ["write_q_values"]
 
@@ -28,10 +28,7 @@ def write_q_values(batches: FinishedBatches, numbers: Sequence[int], n_groups: i
         part = batches.nulls(number)
         return NullScores.of(part.placebo_over_gap, part.stratum, part.person, 2 * n_groups * n_groups, most)
 
-    all_nulls: PairwiseSum[NullScores] = PairwiseSum()
-    for nulls in in_order(nulls_of, numbers, batches.n_threads):
-        all_nulls.add(nulls)
-    pooled = all_nulls.total()
+    pooled = sum_in_order(nulls_of, numbers, batches.n_threads)
     assert pooled is not None
 
     def n_at_least(number: int) -> tuple[Ints, Ints]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 __all__ = ["quantiles_of_parts", "weighted_quantiles_of_parts"]
 
 Floats: TypeAlias = NDArray[np.float64]
+_MOST_KEPT = 1 << 22  # values: 32 MB
 _DIGIT = 16  # bits of a value looked at in each pass
 _ROUNDING = 1e-12  # of sums of weights, as a share of them
 
@@ -18,7 +19,8 @@ _ROUNDING = 1e-12  # of sums of weights, as a share of them
 def quantiles_of_parts(parts: Callable[[], Iterator[Floats]], shares: Sequence[float]) -> list[float]:
     """Quantiles of all values together, as `numpy.quantile` gives them; NaN of none.
 
-    Values are compared by their bits, sixteen at a time: four passes count them, and nothing is kept but counts.
+    Where they are too many to keep, values are compared by their bits, sixteen at a time: four passes count them, and
+    nothing is kept but counts.
 
     Parameters
     ----------
@@ -32,9 +34,17 @@ def quantiles_of_parts(parts: Callable[[], Iterator[Floats]], shares: Sequence[f
     >>> quantiles_of_parts(lambda: iter([np.array([1.0, 4.0]), np.array([2.0, 3.0])]), [0.0, 0.5, 1.0])
     [1.0, 2.5, 4.0]
     """
-    n = sum(len(part) for part in parts())
+    n, kept = 0, list[Floats]()
+    for part in parts():
+        n += len(part)
+        kept.append(part)
+        if n > _MOST_KEPT:
+            kept.clear()
     if not n:
         return [float("nan")] * len(shares)
+    if n <= _MOST_KEPT:
+        found: list[float] = np.quantile(np.concatenate(kept), shares).tolist()
+        return found
     # NumPy interpolates between the two values around place (n - 1) * share.
     places = [(n - 1) * share for share in shares]
     below = [min(int(place), n - 1) for place in places]

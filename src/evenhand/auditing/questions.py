@@ -90,8 +90,8 @@ class RegimeB:
         regime = share(same, part.gap) - share(same_placebo, part.placebo_gap)
         decision = same.astype(np.float64) - same_placebo
         control = np.column_stack([regime, part.controls, decision])
-        rows = np.flatnonzero(_is_near(part))
-        return _selected(part, rows, part.n_within[rows, _NEAR], control[rows], difference[rows, None])
+        rows, at = _chosen(_is_near(part))
+        return _selected(part, rows, part.n_within[at, _NEAR], control[at], difference[at, None])
 
 
 @dataclass(frozen=True)
@@ -170,13 +170,13 @@ class Weights:
 
     def of(self, part: Triples) -> Selection:
         """Near triples between the two groups."""
-        rows = np.flatnonzero(_is_near(part) & _is_between(part, self.first, self.second))
+        rows, at = _chosen(_is_near(part) & _is_between(part, self.first, self.second))
         # The difference is of the other's weight over the placebo's, who is of the person's own group.
-        sign = np.where(part.group[rows] == self.second, 1.0, -1.0).astype(np.float32)
-        weights = part.weights[rows]
+        sign = np.where(part.group[at] == self.second, 1.0, -1.0).astype(np.float32)
+        weights = part.weights[at]
         if self.n_columns < weights.shape[1]:
             weights = weights[:, list(self.features)]
-        return _selected(part, rows, part.n_between[rows], part.controls[rows], sign[:, None] * weights)
+        return _selected(part, rows, part.n_between[at], part.controls[at], sign[:, None] * weights)
 
 
 def _is_near(part: Triples) -> Bools:
@@ -194,9 +194,15 @@ def _selected(
 
 
 def _cec_of(part: Triples, is_in: Bools, n_of_person: Ints) -> Selection:
+    rows, at = _chosen(is_in)
+    difference = part.cec[at] - part.placebo_cec[at]
+    return _selected(part, rows, n_of_person[at], part.controls[at], difference[:, None])
+
+
+def _chosen(is_in: Bools) -> tuple[Ints | None, Ints | slice]:
+    """The rows of a selection, None for all; and what takes them from an array."""
     rows = np.flatnonzero(is_in)
-    difference = part.cec[rows] - part.placebo_cec[rows]
-    return _selected(part, rows, n_of_person[rows], part.controls[rows], difference[:, None])
+    return (None, slice(None)) if len(rows) == len(is_in) else (rows, rows)
 
 
 def _person_column(part: Triples, name: str) -> Ints:
@@ -232,12 +238,12 @@ class Design:
     without_weight: tuple[str, ...] = ()
 
 
-def main_questions(parts: Parts[Triples], design: Design) -> list[Question[Triples]]:
+def main_questions(design: Design, present: Present) -> list[Question[Triples]]:
     """The excess of the scores and of each feature, the same with groups weighing equally, and that of Regime B."""
     return [
         _Scores(),
         _Features(len(design.features)),
-        _Balanced(values_present(parts, len(design.groups)).weights),
+        _Balanced(present.weights),
         SharedReasons(),
         RegimeB(design.consistency_threshold),
     ]
@@ -245,7 +251,14 @@ def main_questions(parts: Parts[Triples], design: Design) -> list[Question[Tripl
 
 @dataclass(frozen=True)
 class Present:
-    """Which values occur among the triples, and what each group weighs."""
+    """Which values occur among the triples, and what each group weighs.
+
+    Attributes
+    ----------
+    differing
+        Pairs with different decisions by the person's group, the match's, and whether the person's is the favorable
+        one, of shape (n_groups, n_groups, 2).
+    """
 
     groups: frozenset[int]
     weights: Mapping[int, float]
@@ -254,6 +267,7 @@ class Present:
     between: frozenset[tuple[int, int]]
     by: Mapping[str, frozenset[int]]
     largest_rank: int
+    differing: Ints
 
 
 def values_present(parts: Parts[Triples], n_groups: int) -> Present:
@@ -262,15 +276,18 @@ def values_present(parts: Parts[Triples], n_groups: int) -> Present:
     by: dict[str, set[int]] = {}
     between: set[tuple[int, int]] = set()
     largest = 0
-    weights = np.zeros(n_groups)
+    weights, differing = np.zeros(n_groups), np.zeros(2 * n_groups**2, dtype=np.int64)
     for part in parts.parts():
         weights += np.bincount(part.group, part.weight / part.n_within[:, -1], minlength=n_groups)
         for name, codes in seen.items():
             codes.update(np.unique(_person_column(part, name)).tolist())
         for name, values in part.by.items():
             by.setdefault(name, set()).update(np.unique(values).tolist())
-        sides = np.unique(part.group * n_groups + part.other_group).tolist()
-        between.update((min(divmod(code, n_groups)), max(divmod(code, n_groups))) for code in sides)
+        sides = part.group * n_groups + part.other_group
+        between.update(
+            (min(codes), max(codes)) for code in np.unique(sides).tolist() if (codes := divmod(code, n_groups))
+        )
+        differing += np.bincount((2 * sides + part.is_favorable)[~part.is_same_decision], minlength=len(differing))
         largest = max(largest, int(part.rank.max(initial=0)))
     return Present(
         groups=frozenset(seen["group"]),
@@ -280,6 +297,7 @@ def values_present(parts: Parts[Triples], n_groups: int) -> Present:
         between=frozenset(between),
         by={name: frozenset(codes) for name, codes in by.items()},
         largest_rank=largest,
+        differing=differing.reshape(n_groups, n_groups, 2),
     )
 
 

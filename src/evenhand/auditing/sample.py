@@ -26,6 +26,7 @@ __all__ = [
 
 MAX_PAIRS = 2000
 _STRONGEST_SHARE = 0.2
+_ROWS_AT_ONCE = 1 << 16  # pairs that candidates are chosen from
 _CASE_COLUMNS = ["person", "match", "group", "other_group", "q_value", "cec", "placebo_cec", "score", "match_score"]
 
 
@@ -192,11 +193,14 @@ def draw_pair_sample(source: PairSource, max_pairs: int = MAX_PAIRS, random_stat
     if max_pairs < 1:
         raise InvalidInputError(f"`max_pairs` must be at least 1, got {max_pairs}.")
     n_pairs = n_scored = 0
-    kept = pd.DataFrame()
+    found: list[pd.DataFrame] = []
     for part in source.parts():
         scored = part[part["cec"].notna()]
         n_pairs, n_scored = n_pairs + len(part), n_scored + len(scored)
-        kept = _candidates(pd.concat([kept, scored]) if len(kept) else scored, max_pairs, random_state)
+        found.append(scored)
+        if sum(map(len, found)) > _ROWS_AT_ONCE:
+            found = [_candidates(pd.concat(found), max_pairs, random_state)]
+    kept = _candidates(pd.concat(found), max_pairs, random_state)
     ranked = _by_strength(kept)
     n_strongest = n_scored if n_scored <= max_pairs else int(np.ceil(max_pairs * _STRONGEST_SHARE))
     chosen = ranked[:n_strongest]
@@ -283,7 +287,7 @@ def _person(pairs: pd.DataFrame) -> NDArray[np.int64]:
 
 def _order_of_rows(pairs: pd.DataFrame) -> NDArray[np.intp]:
     """Rank of each pair by person and other group."""
-    order = np.lexsort((pairs["other_group"].to_numpy(dtype=str), _person(pairs)))
+    order = np.lexsort((pd.factorize(pairs["other_group"], sort=True)[0], _person(pairs)))
     rank = np.empty(len(pairs), dtype=np.intp)
     rank[order] = np.arange(len(pairs))
     return rank

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.between_groups import ByGroups
 from evenhand.auditing.influences import gap_key, input_key
+from evenhand.auditing.questions import Present
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.triples import Triples
 from evenhand.metrics.adjustment import holm
@@ -105,6 +106,8 @@ def estimate_score_gaps(
     features: Sequence[str],
     reference_group: str,
     buckets: NDArray[np.int64],
+    present: Present,
+    n_threads: int = 1,
 ) -> tuple[tuple[ScoreGap, ...], dict[str, NDArray[np.float64]]]:
     """Score gaps of every two groups, and people's influences on them by name.
 
@@ -122,6 +125,10 @@ def estimate_score_gaps(
         The group that others are held against first.
     buckets
         Of the people of the reference.
+    present
+        What occurs among the triples.
+    n_threads
+        Parts worked on at the same time.
     """
     names = reference.pool.groups.names
     first = names.index(reference_group)
@@ -133,8 +140,16 @@ def estimate_score_gaps(
     for place, held_against in enumerate(order):
         for group in order[place + 1 :]:
             some = by_groups.between(group, held_against)
-            estimated = group_gap(some.parts, controls, group, held_against, buckets, decisions=[len(features) + 2])
-            found.append(_between(reference, some, estimated, features, group, held_against))
+            estimated = group_gap(
+                some.parts,
+                controls,
+                group,
+                held_against,
+                buckets,
+                decisions=[len(features) + 2],
+                n_threads=n_threads,
+            )
+            found.append(_between(reference, present, estimated, features, group, held_against))
             keys = _keys(features, names[group], names[held_against])
             if len(estimated.influence):
                 influences |= dict(zip(keys, estimated.influence.T, strict=True))
@@ -152,7 +167,7 @@ def _keys(features: Sequence[str], group: str, reference: str) -> list[str]:
 
 def _between(
     reference: AuditReference,
-    triples: Parts[Triples],
+    present: Present,
     found: GroupGap,
     features: Sequence[str],
     group: int,
@@ -163,7 +178,7 @@ def _between(
     adjusted, smallest = smallest_p_values(
         [column.p_value for column in columns[:n]], found.correlation[:n, :n], reference.settings.random_state
     )
-    favored = _favored(triples, group, reference_group)
+    favored = _favored(present.differing, group, reference_group)
     return ScoreGap(
         group=names[group],
         reference=names[reference_group],
@@ -183,15 +198,10 @@ def _between(
     )
 
 
-def _favored(triples: Parts[Triples], group: int, reference_group: int) -> dict[int, int]:
+def _favored(differing: NDArray[np.int64], group: int, reference_group: int) -> dict[int, int]:
     """Pairs with different decisions, by the group of the one with the favorable decision."""
-    counts = {group: 0, reference_group: 0}
-    for part in triples.parts():
-        for own, other in ((group, reference_group), (reference_group, group)):
-            differ = (part.group == own) & (part.other_group == other) & ~part.is_same_decision
-            counts[own] += int((differ & part.is_favorable).sum())
-            counts[other] += int((differ & ~part.is_favorable).sum())
-    return counts
+    sides = ((group, reference_group), (reference_group, group))
+    return {own: int(differing[own, other, 1] + differing[other, own, 0]) for own, other in sides}
 
 
 def _not_compared() -> GapColumn:

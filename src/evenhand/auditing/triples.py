@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.metrics.clustering import InMemory
+from evenhand.metrics.clustering import InMemory, smallest_row
 
-__all__ = ["EvidenceSums", "KeptTriples", "Triples"]
+__all__ = ["EvidenceSums", "KeptTriples", "Triples", "range_limits"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_ROWS_AT_ONCE = 65_536  # of triples in memory that are worked on together
+_ROWS_AT_ONCE = 16_384  # of triples in memory that are worked on together
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +78,11 @@ class Triples:
 
     person: Ints
     unit: Ints
-    person_row: Ints
+    person_row: NDArray[np.signedinteger]
     bucket: NDArray[np.signedinteger]
-    other: Ints
-    own: Ints
-    match: Ints
+    other: NDArray[np.signedinteger]
+    own: NDArray[np.signedinteger]
+    match: NDArray[np.signedinteger]
     group: NDArray[np.signedinteger]
     other_group: NDArray[np.signedinteger]
     label: NDArray[np.signedinteger]
@@ -114,7 +115,7 @@ class Triples:
     def __len__(self) -> int:
         return len(self.person)
 
-    @property
+    @cached_property
     def controls(self) -> Floats:
         """What unlike finances alone make of score and length, pair less placebo pair, of shape (n, 2)."""
         return np.column_stack([self.gap - self.placebo_gap, self.stretch])
@@ -123,6 +124,12 @@ class Triples:
         """Some of the triples."""
         plain = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "by"}
         return type(self)(**plain, by={name: codes[index] for name, codes in self.by.items()})
+
+    def between(self, low: int, high: int) -> Self:
+        """Triples in which a couple of the reference has its lower row in a range."""
+        couples = ((self.other, self.own), (self.person_row, self.other), (self.person_row, self.own))
+        lower = [np.minimum(first, second) for first, second in couples]
+        return self.rows(np.flatnonzero(np.logical_or.reduce([(low <= row) & (row < high) for row in lower])))
 
     def within(self, limits: Sequence[float]) -> Triples:
         """The same triples with the number of each person's within each limit of distance."""
@@ -182,3 +189,22 @@ class KeptTriples(InMemory[Triples]):
         ends = np.searchsorted(person, person[_ROWS_AT_ONCE - 1 :: _ROWS_AT_ONCE], side="right").tolist()
         for start, stop in pairwise(sorted({0, *ends, len(person)})):
             yield self.part.rows(slice(start, stop))
+
+    def ranges(self) -> Iterator[tuple[Triples, int, int]]:
+        """Triples by ranges of the reference."""
+        limits = range_limits(np.bincount(smallest_row(self.part), minlength=self.n_reference), _ROWS_AT_ONCE)
+        if len(limits) == 2:
+            return super().ranges()
+        return ((self.part.between(low, high), low, high) for low, high in pairwise(limits))
+
+
+def range_limits(counts: Ints, rows_at_once: int) -> list[int]:
+    """Ends of ranges of rows, which have about as many triples each.
+
+    Examples
+    --------
+    >>> range_limits(np.array([3, 1, 2, 2]), 4)
+    [0, 1, 3, 4]
+    """
+    place = np.cumsum(counts) // rows_at_once
+    return [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), len(counts)]

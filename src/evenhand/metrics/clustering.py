@@ -9,7 +9,6 @@ reference and not with the number of triples.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
@@ -18,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evenhand.metrics.couples import People, PeopleOfPart, couples_of_reference
 from evenhand.metrics.excess import (
     MIN_PEOPLE,
     ExcessEstimate,
@@ -27,35 +27,36 @@ from evenhand.metrics.excess import (
     left_out_note,
     too_few,
 )
-from evenhand.metrics.sharing import Gathered, deleted_squares, effective_number, placed, row_codes
-from evenhand.system.threads import one_torch_thread
+from evenhand.metrics.sharing import deleted_squares, effective_number, placed, squared_sums
+from evenhand.system.parallel import in_order
+from evenhand.system.threads import device_turn, one_torch_thread
 
 __all__ = ["InMemory", "Part", "Parts", "Question", "Selection", "estimate_excesses", "smallest_row"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
-_COLUMNS_AT_ONCE = {"cpu": 8, "cuda": 256}  # bounds memory
-_MOST_SUMS = 1 << 25  # of the reference's people times estimates held at once: 256 MB
+_COLUMNS_AT_ONCE = {"cpu": 16, "cuda": 256}  # bounds memory
+_MOST_SUMS = 5_000_000  # of the reference's people times estimates held at once: 40 MB
 
 
 class Part(Protocol):
     """Some triples: a person, someone of another group and a placebo, the last two rows of the reference."""
 
     @property
-    def unit(self) -> Ints:
+    def unit(self) -> NDArray[np.signedinteger]:
         """A code for each person, of shape (n,); rows of the same person have the same."""
 
     @property
-    def person_row(self) -> Ints:
+    def person_row(self) -> NDArray[np.signedinteger]:
         """The row that stands for the person in the reference, -1 for someone outside it."""
 
     @property
-    def other(self) -> Ints:
+    def other(self) -> NDArray[np.signedinteger]:
         """Row that stands for the one from the other group."""
 
     @property
-    def own(self) -> Ints:
+    def own(self) -> NDArray[np.signedinteger]:
         """Row that stands for the placebo."""
 
     def __len__(self) -> int: ...
@@ -109,18 +110,20 @@ class Selection:
     difference: NDArray[np.floating]
     n_people: float | None = None
 
-    def first(self, n_columns: int) -> Selection:
-        """The same with no more than the first columns."""
-        return replace(self, difference=self.difference[:, :n_columns])
+    def only(self, columns: slice) -> Selection:
+        """The same with some of the columns."""
+        return replace(self, difference=self.difference[:, columns])
 
-    def on(self, device: torch.device) -> _Placed:
-        """The selection where its sums are taken."""
-        share, control, difference = (placed(array, device) for array in (self.share, self.control, self.difference))
-        return _Placed(share, control, difference, None if self.rows is None else placed(self.rows, device))
+    def on(self, device: torch.device) -> Placed:
+        """The selection where its sums are taken, in double precision."""
+        share, control, difference = (
+            placed(array, device, torch.float64) for array in (self.share, self.control, self.difference)
+        )
+        return Placed(share, control, difference, None if self.rows is None else placed(self.rows, device))
 
 
 @dataclass(frozen=True, eq=False)
-class _Placed:
+class Placed:
     """A selection on a device."""
 
     share: Tensor
@@ -128,20 +131,9 @@ class _Placed:
     difference: Tensor
     rows: Tensor | None
 
-    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """A few columns at a time, in double precision, and which they are."""
-        width = _COLUMNS_AT_ONCE.get(self.share.device.type, _COLUMNS_AT_ONCE["cpu"])
-        for first in range(0, self.difference.shape[1], width):
-            chosen = slice(first, first + width)
-            yield chosen, self.difference[:, chosen].double()
-
-    def spread(self, values: Tensor, n: int) -> Tensor:
-        """Rows of values over all n triples of a part, 0 for those that were not selected."""
-        if self.rows is None:
-            return values
-        whole = values.new_zeros((n, *values.shape[1:]))
-        whole[self.rows] = values
-        return whole
+    def spread(self, values: Tensor, whole: Tensor) -> None:
+        """Write rows of values into those of all triples of a part, in the rows of triples that were selected."""
+        whole[slice(None) if self.rows is None else self.rows] = values
 
 
 class Question(Protocol[P_contra]):
@@ -172,9 +164,10 @@ class InMemory(Generic[P]):
         yield self.part, 0, self.n_reference
 
 
-def smallest_row(part: Part) -> Ints:
+def smallest_row(part: Part) -> NDArray[np.signedinteger]:
     """The lower row of the couple that a triple of someone outside the reference makes."""
-    return np.minimum(part.other, part.own)
+    lower: NDArray[np.signedinteger] = np.minimum(part.other, part.own)
+    return lower
 
 
 def estimate_excesses(
@@ -194,7 +187,7 @@ def estimate_excesses(
     parts
         The triples.
     n_threads
-        Questions answered at the same time; the estimates are the same to the last bit for any number.
+        Parts worked on at the same time; the estimates are the same to the last bit for any number.
     device
         Where sums are taken; None for the CPU. Estimates of one device are those of another up to rounding.
     """
@@ -202,190 +195,184 @@ def estimate_excesses(
         return []
     place = device or torch.device("cpu")
     note = left_out_note(parts.n_left_out)
-    found: list[tuple[ExcessEstimate, ...]] = []
-    with one_torch_thread(), ThreadPoolExecutor(n_threads) as pool:
-        moments = _moments(questions, parts, pool, place)
-        fits = [None if m is None or round(m.n_people) < max(MIN_PEOPLE, 2) else m.fit() for m in moments]
-        for chosen in _batches(questions, parts.n_reference):
-            asked = {
-                k: _Asked(questions[k], fit, _ClusterSums.zeros(parts.n_reference, questions[k].n_columns, place))
-                for k in chosen
-                if (fit := fits[k]) is not None
-            }
-            if asked:
-                _add_people(list(asked.values()), parts, pool)
-                _add_couples(list(asked.values()), parts, pool)
-            for k in chosen:
-                moment = moments[k]
-                if k in asked:
-                    found.append(asked[k].sums.estimates(asked[k].fit, note))
-                else:
-                    n = 0 if moment is None else round(moment.n_people)
-                    found.append(tuple(too_few(n, MIN_PEOPLE, note) for _ in range(questions[k].n_columns)))
-    return found
+    found: list[list[ExcessEstimate]] = [[] for _ in questions]
+    with one_torch_thread():
+        moments = excess_moments(questions, parts, n_threads, place)
+        pieces: list[_Piece[P]] = []
+        for k, (question, moment) in enumerate(zip(questions, moments, strict=True)):
+            n_people = 0 if moment is None else round(moment.n_people)
+            if moment is None or n_people < max(MIN_PEOPLE, 2):
+                found[k] = [too_few(n_people, MIN_PEOPLE, note)] * question.n_columns
+            else:
+                pieces += _pieces(k, question, moment.fit(), place)
+        for blocks in _passes(pieces, parts.n_reference, place):
+            sums = [_ClusterSums.zeros(block, parts.n_reference, place) for block in blocks]
+            _add_people(sums, parts, n_threads)
+            _add_couples(sums, parts, n_threads)
+            for of_block in sums:
+                for piece, estimates in zip(of_block.block, of_block.estimates(note), strict=True):
+                    found[piece.place] += estimates
+    return [tuple(estimates) for estimates in found]
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked(Generic[P]):
-    """A question that enough people answer, its regressions and the sums that its errors are made of."""
+class _Piece(Generic[P]):
+    """Some columns of a question that enough people answer, and their regressions; `place` is the question's."""
 
+    place: int
     question: Question[P]
+    columns: slice
     fit: ExcessFit
-    sums: _ClusterSums
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.fit.values)
 
 
-def _moments(
-    questions: Sequence[Question[P]], parts: Parts[P], pool: Executor, device: torch.device
+def excess_moments(
+    questions: Sequence[Question[P]], parts: Parts[P], n_threads: int, device: torch.device
 ) -> list[ExcessMoments | None]:
+    """Sums that the regression of each question follows from; None without a part."""
+
+    def of_part(part: P) -> list[ExcessMoments]:
+        with device_turn(device.type):
+            return [_moments_of(question, part, device) for question in questions]
+
     found: list[ExcessMoments | None] = [None] * len(questions)
-    for part in _ahead(parts.parts(), pool):
-        asked = pool.map(lambda question, part=part: _moments_of(question.of(part), device), questions)
-        for k, more in enumerate(asked):
+    for of_questions in in_order(of_part, parts.parts(), n_threads):
+        for k, more in enumerate(of_questions):
             before = found[k]
             found[k] = more if before is None else before + more
     return found
 
 
-def _moments_of(chosen: Selection, device: torch.device) -> ExcessMoments:
-    there = chosen.on(device)
-    blocks = [ExcessMoments.of(there.share, there.control, block, chosen.n_people) for _, block in there.blocks()]
-    product = np.concatenate([block.product for block in blocks], axis=1)
-    return replace(blocks[0], product=product)
+def _moments_of(question: Question[P], part: P, device: torch.device) -> ExcessMoments:
+    chosen = question.of(part)
+    blocks = []
+    for columns in _column_slices(question.n_columns, device):
+        there = chosen.only(columns).on(device)
+        blocks.append(ExcessMoments.of(there.share, there.control, there.difference, chosen.n_people))
+    return replace(blocks[0], product=np.concatenate([block.product for block in blocks], axis=1))
 
 
-def _batches(questions: Sequence[Question[P]], n_reference: int) -> Iterator[list[int]]:
-    """Questions that are answered in one pass, so that their sums over the reference stay bounded."""
-    chosen: list[int] = []
-    size = 0
-    for k, question in enumerate(questions):
-        more = (question.n_columns + 1) * n_reference
-        if chosen and size + more > _MOST_SUMS:
-            yield chosen
-            chosen, size = [], 0
-        chosen.append(k)
-        size += more
-    yield chosen
+def _column_slices(n_columns: int, device: torch.device) -> list[slice]:
+    width = _COLUMNS_AT_ONCE.get(device.type, _COLUMNS_AT_ONCE["cpu"])
+    return [slice(first, min(first + width, n_columns)) for first in range(0, n_columns, width)]
 
 
-def _add_people(asked: Sequence[_Asked[P]], parts: Parts[P], pool: Executor) -> None:
-    device = asked[0].sums.leverage.device
-    indexed = ((part, _PeopleOfPart.of(part, parts.n_reference, device)) for part in parts.parts())
-    for part, people in _ahead(indexed, pool):
-
-        def add(one: _Asked[P], part: P = part, people: _PeopleOfPart = people) -> None:
-            one.sums.add_people(people, one.fit, one.question.of(part).on(device))
-
-        _for_each(add, asked, pool)
+def _pieces(place: int, question: Question[P], fit: ExcessFit, device: torch.device) -> list[_Piece[P]]:
+    return [
+        _Piece(place, question, columns, replace(fit, coefficients=fit.coefficients[:, columns]))
+        for columns in _column_slices(question.n_columns, device)
+    ]
 
 
-def _add_couples(asked: Sequence[_Asked[P]], parts: Parts[P], pool: Executor) -> None:
-    n, device = parts.n_reference, asked[0].sums.leverage.device
-    indexed = ((part, _couples_of_reference(part, n, low, high, device)) for part, low, high in parts.ranges())
-    for part, couples in _ahead(indexed, pool):
-
-        def add(one: _Asked[P], part: P = part, couples: tuple[Gathered, ...] = couples) -> None:
-            one.sums.add_couples(couples, one.fit, one.question.of(part).on(device), len(part))
-
-        _for_each(add, asked, pool)
+def _passes(pieces: Sequence[_Piece[P]], n_reference: int, device: torch.device) -> Iterator[list[list[_Piece[P]]]]:
+    """Blocks of pieces that are added up together, in passes that keep their sums over the reference bounded."""
+    width = _COLUMNS_AT_ONCE.get(device.type, _COLUMNS_AT_ONCE["cpu"])
+    blocks = _filled(pieces, lambda piece: piece.n_columns, width)
+    return _filled(blocks, lambda block: n_reference * sum(piece.n_columns + 1 for piece in block), _MOST_SUMS)
 
 
-def _for_each(function: Callable[[T], None], items: Iterable[T], pool: Executor) -> None:
-    """Call a function of every item, and raise what it raises."""
-    for _ in pool.map(function, items):
-        pass
+def _filled(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Consecutive items in lists of bounded size, each with one item at least."""
+    found: list[T] = []
+    room = most
+    for item in items:
+        if found and size(item) > room:
+            yield found
+            found, room = [], most
+        found.append(item)
+        room -= size(item)
+    if found:
+        yield found
 
 
-def _ahead(items: Iterator[T], pool: Executor) -> Iterator[T]:
-    """The items, each of them made while the one before is in use."""
-    end = object()
-    coming = pool.submit(next, items, end)
-    while (item := coming.result()) is not end:
-        coming = pool.submit(next, items, end)
-        yield item  # type: ignore[misc]
+def _add_people(sums: Sequence[_ClusterSums[P]], parts: Parts[P], n_threads: int) -> None:
+    device = sums[0].leverage.device
+
+    def of_part(part: P) -> tuple[Tensor, list[_PeopleSums]]:
+        with device_turn(device.type):
+            people = PeopleOfPart.of(_people(part, device), parts.n_reference)
+            found = [_PeopleSums.of(people, *_residuals(total.block, part, device), total.of_piece) for total in sums]
+            return people.rows, found
+
+    for rows, of_blocks in in_order(of_part, parts.parts(), n_threads):
+        for total, more in zip(sums, of_blocks, strict=True):
+            total.add(rows, more)
 
 
-def _rows_of(part: Part, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows that stand in the reference for the three of each triple."""
-    columns = (part.person_row, part.other, part.own)
-    person, other, own = (placed(rows, device, torch.int64) for rows in columns)
-    return person, other, own
+def _add_couples(sums: Sequence[_ClusterSums[P]], parts: Parts[P], n_threads: int) -> None:
+    device = sums[0].leverage.device
+
+    def of_range(item: tuple[P, int, int]) -> list[Tensor]:
+        part, low, high = item
+        with device_turn(device.type):
+            couples = couples_of_reference(_people(part, device), parts.n_reference, low, high)
+            return [squared_sums(couples, _residuals(total.block, part, device)[0]) for total in sums]
+
+    for of_blocks in in_order(of_range, parts.ranges(), n_threads):
+        for total, more in zip(sums, of_blocks, strict=True):
+            total.shared_squares += more
+
+
+def _residuals(block: Sequence[_Piece[P]], part: P, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Residuals of all columns of a block, and weights for each piece; 0 for triples of the part not selected."""
+    n_columns = sum(piece.n_columns for piece in block)
+    residual, weight = (
+        torch.zeros((len(part), n), dtype=torch.float64, device=device) for n in (n_columns, len(block))
+    )
+    first = 0
+    for k, piece in enumerate(block):
+        there = piece.question.of(part).only(piece.columns).on(device)
+        stop = first + piece.n_columns
+        there.spread(piece.fit.residuals(there.share, there.control, there.difference), residual[:, first:stop])
+        there.spread(there.share / piece.fit.total, weight[:, k])
+        first = stop
+    return residual, weight
+
+
+def _people(part: Part, device: torch.device) -> People:
+    columns = (part.unit, part.person_row, part.other, part.own)
+    return People(*(placed(codes, device, torch.int64) for codes in columns))
 
 
 @dataclass(frozen=True, eq=False)
-class _PeopleOfPart:
-    """Who is in the triples of a part, and what those outside the reference share with whom.
+class _PeopleSums:
+    """What the triples of a part add to the sums of a block of columns; the fields are those of `_ClusterSums`."""
 
-    Attributes
-    ----------
-    person
-        Triples by the person that they are about.
-    is_outside_person
-        Which of those people are not in the reference.
-    reference
-        Triples by each person of the reference who is in them.
-    shared
-        Triples by what people outside the reference share.
-    """
-
-    person: Gathered
-    is_outside_person: Tensor
-    reference: Gathered
-    shared: tuple[Gathered, ...]
+    leverage: Tensor
+    over_reference: Tensor
+    outside_squares: Tensor
+    person_squares: Tensor
+    shared_squares: Tensor
+    outside_leverage: Tensor
 
     @classmethod
-    def of(cls, part: Part, n_reference: int, device: torch.device) -> _PeopleOfPart:
-        person_row, other, own = _rows_of(part, device)
-        code = placed(part.unit, device).unique(return_inverse=True)[1]
-        person, everyone = Gathered.of(code), torch.arange(len(code), device=device)
-        is_outside = torch.zeros(person.n_codes, dtype=torch.bool, device=device)
-        is_outside[code] = person_row < 0
-        outside, inside = ((person_row < 0) == side for side in (True, False))
-        outside, inside = everyone[outside], everyone[inside]
-        who = code[outside]
-        lower, upper = torch.minimum(other, own)[outside], torch.maximum(other, own)[outside]
-        couple = row_codes(n_reference, torch.cat([who, who]), torch.cat([lower, upper]))
-        three = row_codes(n_reference, couple[: len(who)], upper)
-        shared = (Gathered.of(couple, -1.0, torch.cat([outside, outside])), Gathered.of(three, 1.0, outside))
-        reference = Gathered(
-            torch.cat([other, own, person_row[inside]]), n_reference, rows=torch.cat([everyone, everyone, inside])
+    def of(cls, people: PeopleOfPart, residual: Tensor, weight: Tensor, of_piece: Tensor) -> _PeopleSums:
+        """Sums of residuals and of weights; `of_piece` is the place of each column's piece."""
+        outside, sums = people.is_outside_person, people.person.sums(residual)
+        share = people.person.sums(weight)[outside]
+        return cls(
+            leverage=people.reference.sums(weight),
+            over_reference=people.reference.sums(residual),
+            outside_squares=deleted_squares(sums[outside], share[:, of_piece]),
+            person_squares=sums.square().sum(0),
+            shared_squares=squared_sums(people.shared, residual),
+            outside_leverage=torch.stack([share.pow(2).sum(0), share.pow(4).sum(0)]),
         )
-        return cls(person, is_outside, reference, shared if len(outside) else ())
-
-
-def _couples_of_reference(
-    part: Part, n_reference: int, low: int, high: int, device: torch.device
-) -> tuple[Gathered, ...]:
-    """Couples, and triples, of the reference whose lowest row is in a range."""
-    person, other, own = _rows_of(part, device)
-    everyone = torch.arange(len(person), device=device)
-    inside = everyone[person >= 0]
-    sides = [
-        (everyone, other, own),
-        (inside, person[inside], other[inside]),
-        (inside, person[inside], own[inside]),
-    ]
-    couples = []
-    for who, first, second in sides:
-        lower, upper = torch.minimum(first, second), torch.maximum(first, second)
-        chosen = (lower >= low) & (lower < high)
-        couples.append((who[chosen], lower[chosen], upper[chosen]))
-    rows, lower, upper = (torch.cat(columns) for columns in zip(*couples, strict=True))
-    found = [Gathered.of(row_codes(n_reference, lower, upper), -1.0, rows)]
-    three = torch.stack([person[inside], other[inside], own[inside]], dim=1).sort(dim=1).values
-    chosen = (three[:, 0] >= low) & (three[:, 0] < high)
-    if chosen.any():
-        found.append(Gathered.of(row_codes(n_reference, *three[chosen].T), 1.0, inside[chosen]))
-    return tuple(found)
 
 
 @dataclass(eq=False)
-class _ClusterSums:
-    """Sums that the variances of one question's columns are made of.
+class _ClusterSums(Generic[P]):
+    """Sums that the variances of a block of columns are made of.
 
     Attributes
     ----------
+    block, of_piece
+        The pieces of questions whose columns they are, and the place of each column's piece.
     leverage
-        Weight of the triples of each person of the reference.
+        Weight of the triples of each person of the reference, of shape (n_reference, n_pieces).
     over_reference
         Sum of their residuals, of shape (n_reference, n_columns).
     outside_squares, outside_leverage
@@ -396,6 +383,8 @@ class _ClusterSums:
         What is counted more than once.
     """
 
+    block: Sequence[_Piece[P]]
+    of_piece: Tensor
     leverage: Tensor
     over_reference: Tensor
     outside_squares: Tensor
@@ -404,45 +393,33 @@ class _ClusterSums:
     outside_leverage: Tensor
 
     @classmethod
-    def zeros(cls, n_reference: int, n_columns: int, device: torch.device) -> _ClusterSums:
+    def zeros(cls, block: Sequence[_Piece[P]], n_reference: int, device: torch.device) -> _ClusterSums[P]:
         def zeros(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.float64, device=device)
 
-        outside, person, shared = zeros(n_columns), zeros(n_columns), zeros(n_columns)
-        return cls(zeros(n_reference), zeros(n_reference, n_columns), outside, person, shared, zeros(2))
+        of_piece = torch.tensor([k for k, piece in enumerate(block) for _ in range(piece.n_columns)], device=device)
+        n, outside, person, shared = len(of_piece), *(zeros(len(of_piece)) for _ in range(3))
+        leverage, over_reference = zeros(n_reference, len(block)), zeros(n_reference, n)
+        return cls(block, of_piece, leverage, over_reference, outside, person, shared, zeros(2, len(block)))
 
-    def add_people(self, people: _PeopleOfPart, fit: ExcessFit, chosen: _Placed) -> None:
-        n, is_outside = len(people.person.code), people.is_outside_person
-        weight = chosen.spread(chosen.share / fit.total, n).unsqueeze(1)
-        self.leverage += people.reference.sums(weight)[:, 0]
-        share_of = people.person.sums(weight)[is_outside, 0]
-        self.outside_leverage += torch.stack([share_of.pow(2).sum(), share_of.pow(4).sum()])
-        for columns, residual in _residuals(fit, chosen, n):
-            self.over_reference[:, columns] += people.reference.sums(residual)
-            sums = people.person.sums(residual)
-            self.person_squares[columns] += sums.square().sum(0)
-            self.outside_squares[columns] += deleted_squares(sums[is_outside], share_of)
-            for index in people.shared:
-                self.shared_squares[columns] += index.squares(residual)
+    def add(self, rows: Tensor, more: _PeopleSums) -> None:
+        """Add those of a part; `rows` are the people of the reference who are in its triples."""
+        self.leverage.index_add_(0, rows, more.leverage)
+        self.over_reference.index_add_(0, rows, more.over_reference)
+        for name in ("outside_squares", "person_squares", "shared_squares", "outside_leverage"):
+            getattr(self, name).add_(getattr(more, name))
 
-    def add_couples(self, couples: tuple[Gathered, ...], fit: ExcessFit, chosen: _Placed, n: int) -> None:
-        for columns, residual in _residuals(fit, chosen, n):
-            for index in couples:
-                self.shared_squares[columns] += index.squares(residual)
-
-    def estimates(self, fit: ExcessFit, note: str) -> tuple[ExcessEstimate, ...]:
-        square, (outside, outside_fourth) = self.leverage.square(), self.outside_leverage.tolist()
-        n_effective = effective_number(float(square.sum()) + outside, float(square.square().sum()) + outside_fourth)
-        variance = deleted_squares(self.over_reference, self.leverage) + self.outside_squares + self.shared_squares
-        errors = torch.maximum(variance, self.person_squares).cpu().numpy()
-        return tuple(
-            estimated(value, error, fit.n_people, n_effective, 0.95, note)
-            for value, error in zip(fit.values.tolist(), np.sqrt(errors).tolist(), strict=True)
-        )
-
-
-def _residuals(fit: ExcessFit, chosen: _Placed, n: int) -> Iterator[tuple[slice, Tensor]]:
-    """Residuals of a few columns over all n triples of a part, 0 for those that were not selected."""
-    for columns, block in chosen.blocks():
-        part = replace(fit, coefficients=fit.coefficients[:, columns])
-        yield columns, chosen.spread(part.residuals(chosen.share, chosen.control, block), n)
+    def estimates(self, note: str) -> Iterator[list[ExcessEstimate]]:
+        """Those of each piece."""
+        of_reference = deleted_squares(self.over_reference, self.leverage[:, self.of_piece])
+        variance = of_reference + self.outside_squares + self.shared_squares
+        errors = torch.maximum(variance, self.person_squares).sqrt().tolist()
+        square = self.leverage.square()
+        powers = torch.stack([square.sum(0), square.square().sum(0)]) + self.outside_leverage
+        for k, (piece, of_weights) in enumerate(zip(self.block, powers.T.tolist(), strict=True)):
+            own = [error for error, place in zip(errors, self.of_piece.tolist(), strict=True) if place == k]
+            n_effective = effective_number(*of_weights)
+            yield [
+                estimated(value, error, piece.fit.n_people, n_effective, 0.95, note)
+                for value, error in zip(piece.fit.values.tolist(), own, strict=True)
+            ]

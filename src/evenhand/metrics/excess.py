@@ -289,7 +289,7 @@ class ExcessFit:
         inverse, coefficients = (torch.as_tensor(rows).to(design) for rows in (self.inverse[0], self.coefficients))
         # The estimate is linear in the differences, with these weights.
         linear = torch.as_tensor(share) / self.total * (design @ inverse)
-        return linear.unsqueeze(1) * (torch.as_tensor(difference) - design @ coefficients)
+        return torch.addmm(torch.as_tensor(difference), design, coefficients, alpha=-1).mul_(linear.unsqueeze(1))
 
 
 def _design(control: Floats | Tensor) -> Tensor:

@@ -6,7 +6,7 @@ They are taken in torch, on the device of the controls; those of one device are 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.metrics.influence import N_BUCKETS, bucket_sums
-from evenhand.metrics.sharing import Gathered, placed
+from evenhand.metrics.sharing import Gathered, distinct_codes, numbered, placed
+from evenhand.system.parallel import in_order
+from evenhand.system.threads import device_turn
 
 __all__ = ["FinanceControls", "GapFit", "GapMoments", "GapPart", "InfluenceSums"]
 
@@ -35,12 +37,12 @@ class GapPart(Protocol):
         ...
 
     @property
-    def person_row(self) -> Ints:
+    def person_row(self) -> NDArray[np.signedinteger]:
         """The row that stands for the person in the reference, -1 for someone outside it."""
         ...
 
     @property
-    def unit(self) -> Ints:
+    def unit(self) -> NDArray[np.signedinteger]:
         """A code that is the same for pairs of the same person outside the reference, who may have several rows."""
         ...
 
@@ -50,12 +52,12 @@ class GapPart(Protocol):
         ...
 
     @property
-    def other(self) -> Ints:
+    def other(self) -> NDArray[np.signedinteger]:
         """Row of the reference that stands for the match."""
         ...
 
     @property
-    def match(self) -> Ints:
+    def match(self) -> NDArray[np.signedinteger]:
         """Row of the match."""
         ...
 
@@ -96,36 +98,38 @@ class FinanceControls:
 
     Attributes
     ----------
-    points
-        Standardized finances of the reference, of shape (n_reference, k).
     components
-        Up to four principal components of them, of shape (k, q).
+        Up to four principal components of the reference's standardized finances, of shape (k, q).
+    of_reference
+        The functions of those finances, of shape (n_reference, n_controls / 2).
     """
 
-    points: Tensor
     components: Tensor
+    of_reference: Tensor
 
     @classmethod
     def of(cls, points: Floats, device: torch.device | None = None) -> FinanceControls:
-        """Fit the components; sums are taken on the device, None for the CPU."""
+        """Of the reference's standardized finances; sums are taken on the device, None for the CPU."""
         centered = points - points.mean(axis=0)
         components = np.linalg.eigh(centered.T @ centered)[1][:, ::-1][:, :_COMPONENTS].copy()
-        return cls(*(placed(array, device) for array in (points, components)))
+        along = placed(components, device)
+        return cls(along, _functions(placed(points, device), along))
 
     @property
     def device(self) -> torch.device:
         """Where sums are taken."""
-        return self.points.device
+        return self.of_reference.device
 
     def difference(self, finances: Tensor, match: Tensor, label: Tensor) -> Tensor:
         """Functions of the person's finances minus those of the match's, of shape (n, n_controls)."""
-        apart = self._functions(finances.double()) - self._functions(self.points[match])
+        apart = _functions(finances.double(), self.components) - self.of_reference.index_select(0, match)
         return torch.cat([apart, apart * label.unsqueeze(1)], dim=1)
 
-    def _functions(self, points: Tensor) -> Tensor:
-        along = points @ self.components
-        first, second = torch.triu_indices(along.shape[1], along.shape[1], offset=1, device=points.device)
-        return torch.cat([points, points.square(), along[:, first] * along[:, second]], dim=1)
+
+def _functions(points: Tensor, components: Tensor) -> Tensor:
+    along = points @ components
+    first, second = torch.triu_indices(along.shape[1], along.shape[1], offset=1, device=points.device)
+    return torch.cat([points, points.square(), along[:, first] * along[:, second]], dim=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,11 +163,11 @@ class _Design:
         rows = (forward | ((own == reference_group) & (other == group))).nonzero().squeeze(1)
         side = forward[rows].long()
         person, weight, finances, match, label, gaps = (
-            placed(values, device)[rows]
+            placed(values, device).index_select(0, rows)
             for values in (part.person, part.pair_weight, part.finances, part.match, part.label, part.score_gaps)
         )
         # All pairs of a person are of one side.
-        pairs_of = Gathered.of(person.unique(return_inverse=True)[1])
+        pairs_of = Gathered.of(distinct_codes(person))
         counts = pairs_of.sums(torch.stack([torch.ones_like(weight), weight, side.double()], dim=1))
         counted = counts[:, 1] > 0
         on_side = [int((counted & ((counts[:, 2] > 0) == bool(which))).sum()) for which in (0, 1)]
@@ -186,24 +190,39 @@ class GapMoments:
 
     @classmethod
     def of(
-        cls, parts: Iterator[GapPart], controls: FinanceControls, group: int, reference_group: int
+        cls,
+        parts: Iterator[GapPart],
+        controls: FinanceControls,
+        group: int,
+        reference_group: int,
+        n_threads: int = 1,
     ) -> GapMoments | None:
         """Sums over all parts, for a group and the one it is held against; None without a part."""
+
+        def of_part(part: GapPart) -> GapMoments:
+            with device_turn(controls.device.type):
+                return cls._of_design(_Design.of(part, controls, group, reference_group), group, reference_group)
+
         found: GapMoments | None = None
-        for part in parts:
-            one = _Design.of(part, controls, group, reference_group)
-            design, product, total = [], [], []
-            for which in (0, 1):
-                inside = one.side == which
-                weighted = one.regressors[inside] * one.share[inside].unsqueeze(1)
-                design.append(weighted.T @ one.regressors[inside])
-                product.append(weighted.T @ one.difference[inside])
-                total.append(one.share[inside].sum())
-            n_pairs = int((one.share > 0).sum())
-            totals, designs, products = (torch.stack(sums).cpu().numpy() for sums in (total, design, product))
-            more = cls(group, reference_group, one.n_people, totals, n_pairs, designs, products)
+        for more in in_order(of_part, parts, n_threads):
             found = more if found is None else found._added(more)
         return found
+
+    @classmethod
+    def _of_design(cls, one: _Design, group: int, reference_group: int) -> GapMoments:
+        design, product, total = [], [], []
+        for which in (0, 1):
+            inside = (one.side == which).nonzero().squeeze(1)
+            regressors, share, difference = (
+                values.index_select(0, inside) for values in (one.regressors, one.share, one.difference)
+            )
+            weighted = regressors * share.unsqueeze(1)
+            design.append(weighted.T @ regressors)
+            product.append(weighted.T @ difference)
+            total.append(share.sum())
+        n_pairs = int((one.share > 0).sum())
+        totals, designs, products = (torch.stack(sums).cpu().numpy() for sums in (total, design, product))
+        return cls(group, reference_group, one.n_people, totals, n_pairs, designs, products)
 
     def _added(self, other: GapMoments) -> GapMoments:
         n_people = (self.n_people[0] + other.n_people[0], self.n_people[1] + other.n_people[1])
@@ -282,32 +301,51 @@ class InfluenceSums:
         controls: FinanceControls,
         fit: GapFit,
         reference_buckets: Ints | None,
+        n_threads: int = 1,
     ) -> InfluenceSums:
         """Sums over all parts; without buckets of the reference there are none by bucket."""
         n_columns, device = fit.coefficients.shape[1], controls.device
         buckets = None if reference_buckets is None else placed(reference_buckets, device)
-        inside = torch.zeros((len(controls.points), 2 + n_columns), dtype=torch.float64, device=device)
+        n_reference = len(controls.of_reference)
+        inside = torch.zeros((n_reference, 2 + n_columns), dtype=torch.float64, device=device)
+
+        def of_part(part: GapPart) -> tuple[InfluenceSums, Tensor, Tensor]:
+            with device_turn(device.type):
+                return cls._of_part(
+                    part, _Design.of(part, controls, fit.group, fit.reference_group), fit, buckets, n_reference
+                )
+
         found = cls.zeros(n_columns, 0 if buckets is None else N_BUCKETS)
-        for part in parts:
-            one = _Design.of(part, controls, fit.group, fit.reference_group)
-            person_row, other, unit = (
-                placed(codes, device, torch.int64)[one.rows] for codes in (part.person_row, part.other, part.unit)
-            )
-            weight, linear, residual = fit.influence(one)
-            influence = linear.unsqueeze(1) * residual
-            found = found._with_residuals(weight, residual)
-            if buckets is not None:
-                own = placed(part.bucket, device, torch.int64)[one.rows]
-                found.by_bucket[:] += bucket_sums(influence, own, buckets[other]).cpu().numpy()
-            as_other, as_person = (
-                torch.cat([weight.unsqueeze(1), sign * linear.unsqueeze(1), influence], dim=1) for sign in (-1, 1)
-            )
-            is_inside = person_row >= 0
-            inside += Gathered(other, len(inside)).sums(as_other)
-            inside += Gathered(person_row[is_inside], len(inside)).sums(as_person[is_inside])
-            people = unit[~is_inside].unique(return_inverse=True)[1]
-            found = found._with_people(Gathered.of(people).sums(as_person[~is_inside]))
+        for more, rows, sums in in_order(of_part, parts, n_threads):
+            found = found._added(more)
+            inside.index_add_(0, rows, sums)
         return found._with_people(inside)
+
+    @classmethod
+    def _of_part(
+        cls, part: GapPart, one: _Design, fit: GapFit, buckets: Tensor | None, n_reference: int
+    ) -> tuple[InfluenceSums, Tensor, Tensor]:
+        """Sums over those outside the reference; rows of the reference; sums of what those people add."""
+        device = one.rows.device
+        person_row, other, unit = (
+            placed(codes, device, torch.int64)[one.rows] for codes in (part.person_row, part.other, part.unit)
+        )
+        weight, linear, residual = fit.influence(one)
+        influence = linear.unsqueeze(1) * residual
+        found = cls.zeros(residual.shape[1], 0 if buckets is None else N_BUCKETS)._with_residuals(weight, residual)
+        if buckets is not None:
+            own = placed(part.bucket, device, torch.int64)[one.rows]
+            found.by_bucket[:] = bucket_sums(influence, own, buckets[other]).cpu().numpy()
+        added = torch.cat([weight.unsqueeze(1), linear.unsqueeze(1), influence], dim=1)
+        is_inside = person_row >= 0
+        inside, outside = (is_inside == side for side in (True, False))
+        inside, outside = inside.nonzero().squeeze(1), outside.nonzero().squeeze(1)
+        rows, code = numbered(torch.cat([other, person_row[inside]]), n_reference)
+        of_reference = Gathered(code[: len(other)], len(rows)).sums(added)
+        of_reference[:, 1] *= -1  # as the match, a person counts the other way round
+        of_reference += Gathered(code[len(other) :], len(rows), rows=inside).sums(added)
+        people = Gathered.of(distinct_codes(unit[outside]), rows=outside)
+        return found._with_people(people.sums(added)), rows, of_reference
 
     @classmethod
     def zeros(cls, n_columns: int, n_buckets: int) -> InfluenceSums:
@@ -321,6 +359,9 @@ class InfluenceSums:
             np.zeros((2, n_columns)),
             np.zeros((n_buckets, n_columns)),
         )
+
+    def _added(self, other: InfluenceSums) -> InfluenceSums:
+        return InfluenceSums(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
     @property
     def pooled_variance(self) -> Floats:

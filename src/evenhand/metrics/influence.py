@@ -9,16 +9,17 @@ their sums by bucket. People who share a bucket by chance add noise to it and no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.metrics.clustering import Part, Parts, Question
-from evenhand.metrics.excess import ExcessMoments
+from evenhand.metrics.clustering import Part, Parts, Question, Selection, excess_moments
 from evenhand.metrics.sharing import Gathered, placed
+from evenhand.system.parallel import in_order
 
 __all__ = ["N_BUCKETS", "PartOfPeople", "bucket_sums", "excess_influence", "folded", "standard_error_of_difference"]
 
@@ -52,11 +53,24 @@ def bucket_sums(values: Tensor, *buckets: Tensor) -> Tensor:
     return Gathered(torch.cat(buckets), N_BUCKETS, rows=rows).sums(values)
 
 
+@dataclass(frozen=True)
+class _First(Generic[P]):
+    """A question with no more than its first columns."""
+
+    question: Question[P]
+    n_columns: int
+
+    def of(self, part: P) -> Selection:
+        """The selection of one part."""
+        return self.question.of(part).only(slice(self.n_columns))
+
+
 def excess_influence(
     questions: Sequence[tuple[Question[P], int]],
     parts: Parts[P],
     reference_buckets: Ints,
     device: torch.device | None = None,
+    n_threads: int = 1,
 ) -> list[Floats]:
     """Influences of people on excesses, for each question of shape (N_BUCKETS, n_columns); no column without people.
 
@@ -70,31 +84,38 @@ def excess_influence(
         Bucket of each person of the reference.
     device
         Where sums are taken; None for the CPU.
+    n_threads
+        Parts worked on at the same time; the influences are the same to the last bit for any number.
     """
     place = device or torch.device("cpu")
-    moments: list[ExcessMoments | None] = [None] * len(questions)
-    for part in parts.parts():
-        for k, (question, n_columns) in enumerate(questions):
-            chosen, before = question.of(part).first(n_columns), moments[k]
-            there = chosen.on(place)
-            more = ExcessMoments.of(there.share, there.control, there.difference.double(), chosen.n_people)
-            moments[k] = more if before is None else before + more
-    fits = [None if one is None or round(one.n_people) < 1 else one.fit() for one in moments]
-    found = [
-        torch.zeros((N_BUCKETS, 0 if fit is None else len(fit.values)), dtype=torch.float64, device=place)
-        for fit in fits
+    wanted = [_First(question, n_columns) for question, n_columns in questions]
+    fits = [
+        None if one is None or round(one.n_people) < 1 else one.fit()
+        for one in excess_moments(wanted, parts, n_threads, place)
     ]
     buckets = placed(reference_buckets, place)
-    for part in parts.parts():
+
+    def of_part(part: P) -> list[Tensor]:
         columns = (part.bucket, part.other, part.own)
         own, other, placebo = (placed(codes, place, torch.int64) for codes in columns)
-        everyone = (own, buckets[other], buckets[placebo])
-        for (question, n_columns), fit, total in zip(questions, fits, found, strict=True):
+        found = []
+        for question, fit in zip(wanted, fits, strict=True):
+            n_columns = 0 if fit is None else question.n_columns
+            residual = torch.zeros((len(part), n_columns), dtype=torch.float64, device=place)
             if fit is not None:
-                there = question.of(part).first(n_columns).on(place)
-                residual = fit.residuals(there.share, there.control, there.difference.double())
-                total += bucket_sums(there.spread(residual, len(part)), *everyone)
-    return [total.cpu().numpy() for total in found]
+                there = question.of(part).on(place)
+                there.spread(fit.residuals(there.share, there.control, there.difference), residual)
+            found.append(bucket_sums(residual, own, buckets[other], buckets[placebo]))
+        return found
+
+    totals = [
+        np.zeros((N_BUCKETS, 0 if fit is None else question.n_columns))
+        for question, fit in zip(wanted, fits, strict=True)
+    ]
+    for sums in in_order(of_part, parts.parts(), n_threads):
+        for total, more in zip(totals, sums, strict=True):
+            total += more.cpu().numpy()
+    return totals
 
 
 def folded(values: NDArray[np.floating], n_buckets: int) -> Floats:

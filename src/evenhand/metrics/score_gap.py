@@ -121,6 +121,7 @@ def group_gap(
     reference_buckets: Ints | None = None,
     *,
     decisions: Sequence[int] = (),
+    n_threads: int = 1,
 ) -> GroupGap:
     """Score gaps of a group against a reference group, one for each column.
 
@@ -136,13 +137,15 @@ def group_gap(
         Bucket of each person of the reference, where influences are wanted.
     decisions
         Columns of differences between decisions, 0 for most pairs: see the module.
+    n_threads
+        Parts worked on at the same time; the gaps are the same to the last bit for any number.
 
     Returns
     -------
     Estimates in the order of the columns. As all are made by one regression, columns that add up to another have
     estimates that add up to its estimate.
     """
-    moments = GapMoments.of(parts(), controls, group, reference_group)
+    moments = GapMoments.of(parts(), controls, group, reference_group, n_threads)
     if moments is None or min(moments.n_people) < _MIN_PEOPLE:
         n = (0, 0) if moments is None else moments.n_people
         n_columns = 0 if moments is None else moments.product.shape[2]
@@ -151,7 +154,7 @@ def group_gap(
             tuple(_nothing(note) for _ in range(n_columns)), np.eye(n_columns), sum(n), 0, np.zeros((0, n_columns))
         )
     fit = moments.fit()
-    sums = InfluenceSums.of(parts(), controls, fit, reference_buckets)
+    sums = InfluenceSums.of(parts(), controls, fit, reference_buckets, n_threads)
     own_error = np.sqrt(np.diag(sums.products))
     is_decision = np.isin(np.arange(len(own_error)), decisions)
     error = np.sqrt(np.maximum(sums.squares, sums.pooled_variance))

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
 from torch import Tensor
 
-__all__ = ["Gathered", "Overlap", "column_blocks", "deleted_squares", "effective_number", "placed", "row_codes"]
+__all__ = [
+    "Gathered",
+    "Overlap",
+    "column_blocks",
+    "deleted_squares",
+    "distinct_codes",
+    "effective_number",
+    "numbered",
+    "placed",
+    "row_codes",
+    "squared_sums",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -50,11 +63,9 @@ class Gathered:
     def sums(self, residual: Tensor) -> Tensor:
         """Sum of the residuals, of shape (n, n_columns), of each code's triples: (n_codes, n_columns)."""
         if residual.device.type == "cpu":
-            found = residual.new_empty((residual.shape[1], self.n_codes))
-            for column, total in zip(residual.T.contiguous(), found, strict=True):
-                values = column if self.rows is None else column.index_select(0, self.rows)
-                total.copy_(self.code.bincount(values, self.n_codes))
-            return found.T
+            entries = (np.ones(len(self.code)), (self.code.numpy(), self._rows.numpy()))
+            index = coo_array(entries, shape=(self.n_codes, len(residual)))
+            return torch.from_numpy(index @ residual.contiguous().numpy())
         if not len(self.code):
             return residual.new_zeros((self.n_codes, residual.shape[1]))
         # A GPU adds in any order unless each sum has its values side by side.
@@ -62,14 +73,32 @@ class Gathered:
         sums: Tensor = torch.segment_reduce(values[order], "sum", lengths=lengths, axis=0, unsafe=True)
         return sums
 
-    def squares(self, residual: Tensor) -> Tensor:
-        """Signed sums of the squares of `sums`, of shape (n_columns,)."""
-        return self.sign * self.sums(residual).square().sum(0)
+    @cached_property
+    def _rows(self) -> Tensor:
+        return torch.arange(len(self.code), device=self.code.device) if self.rows is None else self.rows
+
+    @cached_property
+    def lone_and_again(self) -> tuple[Tensor, Gathered]:
+        """Triples of codes that occur once, which are most couples and need not be added up; and the other codes."""
+        is_again = (self.code.bincount(minlength=self.n_codes) > 1)[self.code]
+        again, code = numbered(self.code[is_again], self.n_codes)
+        return self._rows[~is_again], Gathered(code, len(again), rows=self._rows[is_again])
 
     @cached_property
     def _by_code(self) -> tuple[Tensor, Tensor]:
         """The order in which codes ascend, and how often each occurs."""
         return self.code.argsort(stable=True), self.code.bincount(minlength=self.n_codes)
+
+
+def squared_sums(gathered: Iterable[Gathered], residual: Tensor) -> Tensor:
+    """Signed sums of the squares of the sums of every code, of shape (n_columns,)."""
+    times = residual.new_zeros(len(residual))
+    found = residual.new_zeros(residual.shape[1])
+    for index in gathered:
+        lone, again = index.lone_and_again
+        times += index.sign * lone.bincount(minlength=len(residual))
+        found += index.sign * again.sums(residual).square().sum(0)
+    return found + (times.unsqueeze(1) * residual).mul_(residual).sum(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,30 +134,49 @@ class Overlap:
 
     def variance(self, residual: Tensor) -> Floats:
         """Variance of the sum of each column of `residual`, of shape (n_columns,)."""
-        total = deleted_squares(self.singles.sums(residual), self.leverage)
-        for shared in self.larger:
-            total += shared.squares(residual)
-        found: Floats = torch.maximum(total, self.person.squares(residual)).numpy()
+        total = deleted_squares(self.singles.sums(residual), self.leverage.unsqueeze(1))
+        total += squared_sums(self.larger, residual)
+        found: Floats = torch.maximum(total, squared_sums([self.person], residual)).numpy()
         return found
 
 
 def placed(values: NDArray[Any], device: torch.device | None = None, dtype: torch.dtype | None = None) -> Tensor:
     """An array as a tensor on a device; None is the CPU, where the two share memory if they can."""
-    return torch.as_tensor(np.require(values, requirements=("C", "W")), dtype=dtype, device=device)
+    return torch.as_tensor(np.require(values, requirements=("W",)), dtype=dtype, device=device)
 
 
 def row_codes(n: int, first: Tensor, *others: Tensor) -> Tensor:
-    """One code from 0 for each distinct row of columns of codes below `n`, in lexicographic order.
+    """One code from 0 for each distinct row of columns of codes below `n`.
 
     Examples
     --------
     >>> row_codes(10, torch.tensor([3, 1, 3]), torch.tensor([0, 9, 0]))
-    tensor([1, 0, 1])
+    tensor([0, 1, 0])
     """
     code = first
     for column in others:  # one at a time: n cubed could overflow
-        code = (code * n + column).unique(return_inverse=True)[1]
+        code = distinct_codes(code * n + column)
     return code
+
+
+def distinct_codes(values: Tensor) -> Tensor:
+    """One code from 0 for each distinct value; on a CPU without sorting them."""
+    if values.device.type != "cpu":
+        codes: Tensor = values.unique(return_inverse=True)[1]
+        return codes
+    return torch.from_numpy(pd.factorize(values.numpy())[0])
+
+
+def numbered(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Those of n rows that occur, in order, and the place of each row among them.
+
+    Examples
+    --------
+    >>> numbered(torch.tensor([7, 2, 7]), 10)
+    (tensor([2, 7]), tensor([1, 0, 1]))
+    """
+    occurs = rows.bincount(minlength=n) > 0
+    return occurs.nonzero().squeeze(1), (occurs.cumsum(0) - 1)[rows]
 
 
 def deleted_squares(sums: Tensor, leverage: Tensor) -> Tensor:
@@ -139,10 +187,10 @@ def deleted_squares(sums: Tensor, leverage: Tensor) -> Tensor:
     sums
         Sum of the residuals of each person's triples, of shape (n_people, n_columns).
     leverage
-        Weight of each person's triples.
+        Weight of each person's triples, of the shape of `sums`, or (n_people, 1) where it is that of all columns.
     """
     # A person in every triple cannot be deleted; the bound only keeps the division defined.
-    return (sums / (1 - leverage).clamp_min(0.1).unsqueeze(1)).square().sum(0)
+    return (sums / (1 - leverage).clamp_min(0.1)).square().sum(0)
 
 
 def effective_number(squares: float, fourth_powers: float) -> float:

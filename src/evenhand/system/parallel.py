@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["PairwiseSum", "in_order"]
+__all__ = ["PairwiseSum", "in_order", "sum_in_order"]
 
 
 class _Adds(Protocol):
@@ -19,6 +20,7 @@ A = TypeVar("A", bound=_Adds)
 R = TypeVar("R")
 
 _WAITING_PER_THREAD = 2
+_ADDED_AT_ONCE = 8  # items; a power of 2, as the order of additions is then that of `PairwiseSum`
 
 
 def in_order(function: Callable[[T], R], items: Iterable[T], n_threads: int) -> Iterator[R]:
@@ -79,3 +81,28 @@ class PairwiseSum(Generic[A]):
             if part is not None:
                 total = part if total is None else part + total
         return total
+
+
+def sum_in_order(function: Callable[[T], A], items: Iterable[T], n_threads: int) -> A | None:
+    """The sum of what a function returns of each item, added up in threads as `PairwiseSum` does; None of no item.
+
+    Examples
+    --------
+    >>> sum_in_order(str, range(12), n_threads=2)
+    '01234567891011'
+    """
+
+    def added(some: Sequence[T]) -> A:
+        sums: PairwiseSum[A] = PairwiseSum()
+        for item in some:
+            sums.add(function(item))
+        total = sums.total()
+        assert total is not None
+        return total
+
+    left = iter(items)
+    blocks = iter(lambda: list(islice(left, _ADDED_AT_ONCE)), [])
+    sums: PairwiseSum[A] = PairwiseSum()
+    for block in in_order(added, blocks, n_threads):
+        sums.add(block)
+    return sums.total()

@@ -18,17 +18,19 @@ from evenhand.auditing.sums import ScoreCounts
 from evenhand.exceptions import StreamError
 from evenhand.inputs.tables import open_table, typed
 from evenhand.system.hashing import person_hash
-from evenhand.system.parallel import PairwiseSum, in_order
+from evenhand.system.parallel import PairwiseSum, in_order, sum_in_order
 
 _VALUES = st.floats(allow_nan=False, allow_infinity=False, width=64) | st.sampled_from([0.0, -0.0, 1e-300, 0.1])
 
 
-@given(st.lists(_VALUES, min_size=1, max_size=40), st.integers(1, 5), st.floats(0, 1))
-def test_quantiles_of_parts_are_numpys(values, n_parts, share):
+@given(st.lists(_VALUES, min_size=1, max_size=40), st.integers(1, 5), st.floats(0, 1), st.sampled_from([5, 1000]))
+def test_quantiles_of_parts_are_numpys(values, n_parts, share, most_kept):
     array = np.asarray(values) / 4  # differences of the largest would overflow
     parts = np.array_split(array, n_parts)
     shares = [0.0, 0.25, share, 0.9, 1.0]
-    found = quantiles_of_parts(lambda: iter(parts), shares)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evenhand.auditing.quantiles._MOST_KEPT", most_kept)
+        found = quantiles_of_parts(lambda: iter(parts), shares)
     np.testing.assert_array_equal(found, np.quantile(array, shares))
 
 
@@ -122,6 +124,16 @@ def test_sums_by_pairs_keep_the_order_of_the_items():
         for number in range(n):
             found.add((number,))
         assert found.total() == (tuple(range(n)) if n else None)
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_sums_in_threads_are_those_by_pairs_to_the_last_bit(rng, n_threads):
+    for n in (0, 1, 7, 8, 9, 40, 61):
+        values = (rng.normal(size=n) * 10.0 ** rng.integers(-8, 8, n)).tolist()
+        expected = PairwiseSum()
+        for value in values:
+            expected.add(value)
+        assert sum_in_order(float, iter(values), n_threads) == expected.total()
 
 
 @pytest.mark.parametrize("kind", [np.dtype("i2"), np.dtype([("a", "f8"), ("b", "i1", (3,))])])

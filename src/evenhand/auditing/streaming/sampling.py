@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from evenhand.auditing.streaming.source import Source
+from evenhand.auditing.streaming.source import Batch, Source
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.group_names import check_group_names
 from evenhand.inputs.roles import Columns
 from evenhand.system.hashing import person_hash
+from evenhand.system.parallel import in_order
+from evenhand.system.threads import n_cores
 
 __all__ = ["SampledReference", "hash_limit", "lowest_rows", "read_rows", "sample_reference"]
 
@@ -96,12 +97,15 @@ def hash_limit(n_rows: int, n_wanted: int, seed: int) -> int | None:
 
 def read_rows(source: Source, rows: Ints, columns: list[str]) -> pa.Table:
     """Some rows of a source, in order."""
-    parts: list[Any] = []
-    for batch in source.batches:
-        first, last = np.searchsorted(rows, [batch.first_row, batch.first_row + batch.n_rows])
-        if first < last:
-            table = source.read(batch, columns)
-            parts.append(table.take(pa.array(rows[first:last] - batch.first_row)))
+    ends = [(batch.first_row, batch.first_row + batch.n_rows) for batch in source.batches]
+    places = np.searchsorted(rows, ends).tolist()
+    asked = [(batch, rows[slice(*place)]) for batch, place in zip(source.batches, places, strict=True)]
+
+    def read(item: tuple[Batch, Ints]) -> pa.Table:
+        batch, wanted = item
+        return source.read(batch, columns).take(pa.array(wanted - batch.first_row))
+
+    parts = list(in_order(read, [item for item in asked if len(item[1])], n_cores()))
     return pa.concat_tables(parts, promote_options="permissive").combine_chunks()
 
 

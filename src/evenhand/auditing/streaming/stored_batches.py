@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from evenhand.auditing.finished import BatchRecord, Merged
 from evenhand.auditing.streaming.store import Store
 from evenhand.auditing.streaming.triple_files import Slice, read_triples
-from evenhand.auditing.triples import Triples
+from evenhand.auditing.triples import Triples, range_limits
 from evenhand.metrics.clustering import Parts, smallest_row
 from evenhand.system.parallel import in_order
 
@@ -21,8 +20,8 @@ __all__ = ["StoredBatches", "StoredTriples"]
 
 Ints = NDArray[np.int64]
 
-_ROWS_IN_RANGE = 200_000
-_MOST_AHEAD = 3  # threads that read batches ahead: bounds memory
+_RANGES, _FEWEST_IN_RANGE, _MOST_IN_RANGE = 64, 50_000, 200_000  # many cores all have work
+_MOST_AHEAD = 4  # threads that read batches ahead: bounds memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +104,16 @@ class StoredTriples:
             number: np.searchsorted(self.store.smallest_rows(number, n), limits).tolist()
             for number, n in self.n_outside.items()
         }
-        for k, (low, high) in enumerate(pairwise(limits)):
+
+        def read(k: int) -> tuple[Triples, int, int]:
+            low, high = limits[k : k + 2]
             slices = [
                 replace(self._files[number], start=place[k], stop=place[k + 1]) for number, place in places.items()
             ]
-            part = read_triples(slices, self._inside_between(low, high))
-            if len(part):
-                yield part, low, high
+            return read_triples(slices, self._inside.between(low, high)), low, high
+
+        ranges = in_order(read, range(len(limits) - 1), self.n_threads)
+        return (item for item in ranges if len(item[0]))
 
     @cached_property
     def _limits(self) -> list[int]:
@@ -121,16 +123,9 @@ class StoredTriples:
             counts += np.bincount(self.store.smallest_rows(number, n), minlength=self.n_reference)
         if len(self._inside):
             counts += np.bincount(smallest_row(self._inside), minlength=self.n_reference)
-        place = np.cumsum(counts) // _ROWS_IN_RANGE
-        return [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), self.n_reference]
+        return range_limits(counts, min(max(counts.sum() // _RANGES, _FEWEST_IN_RANGE), _MOST_IN_RANGE))
 
     @cached_property
     def _inside(self) -> Triples:
         """Triples of people of the reference, who are no more than it has."""
         return read_triples([replace(self._files[number], start=n) for number, n in self.n_outside.items()])
-
-    def _inside_between(self, low: int, high: int) -> Triples:
-        part = self._inside
-        pairs = ((part.other, part.own), (part.person_row, part.other), (part.person_row, part.own))
-        lower = [np.minimum(first, second) for first, second in pairs]
-        return part.rows(np.flatnonzero(np.logical_or.reduce([(low <= u) & (u < high) for u in lower])))

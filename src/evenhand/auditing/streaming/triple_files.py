@@ -39,10 +39,7 @@ _ON_DISK = {
     "n_between": np.int16,
     "n_declined": np.int16,
 }
-_IN_MEMORY = {
-    **dict.fromkeys(("person", "unit", "person_row", "other", "own", "match"), np.int64),
-    **dict.fromkeys(("group", "other_group"), np.int32),
-}
+_IN_MEMORY = dict.fromkeys(("group", "other_group"), np.int32)
 _NO_LIMITS = np.dtype((np.int16, (0,)))
 _KEPT = tuple(f.name for f in fields(Triples) if f.name not in ("by", "n_near"))
 
