@@ -427,7 +427,7 @@ def test_inputs_that_state_the_label_or_come_after_the_decision_are_remarked(sco
     table, y, group = scored
     found = audited(table.assign(collected=1.0 - y, rate_spread=table["debt"] ** 2), y, group)
     assert any("The input 'collected' alone predicts the label with AUC 1.00" in w for w in found)
-    assert any("The input 'rate_spread' by its name is settled by the decision" in w for w in found)
+    assert any("The input 'rate_spread' by its name is set by the decision" in w for w in found)
 
 
 def test_a_saved_index_and_a_date_in_numbers_warn(scored):

@@ -186,7 +186,7 @@ def test_a_reference_needs_probabilities_of_the_same_groups(people):
     model, X, y, P = people
     probable = eh.GroupProbabilities(P, n_draws=2)
     options = {"financial_features": F, "evidence": False}
-    with pytest.raises(InvalidInputError, match=r"known alike.*probabilities of \['black', 'white'\] and groups"):
+    with pytest.raises(InvalidInputError, match=r"both have groups.*probabilities of \['black', 'white'\] and groups"):
         eh.audit(model, X, y, sensitive_features=probable, reference=(X, y, drawn_names(people, 0)), **options)
     found = eh.audit(model, X, y, sensitive_features=probable, reference=(X, y, probable), **options)
     assert found.drawn_groups.n_draws == 2
@@ -204,7 +204,7 @@ def test_page_workbook_and_json_show_the_draws(pooled, tmp_path):
     page = (tmp_path / "report.html").read_text("utf-8")
     for words in ("Groups known as probabilities", "missing information", "thresholding"):
         assert words in page
-    assert page.count("what is not in the table of pooled metrics is of the first draw") >= 6
+    assert page.count("whatever is not in the table of pooled metrics comes from the first draw") >= 6
     pooled.to_excel(tmp_path / "audit.xlsx")
     sheet = openpyxl.load_workbook(tmp_path / "audit.xlsx")["Drawn groups"]
     rows = list(sheet.values)

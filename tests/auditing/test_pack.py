@@ -129,17 +129,17 @@ def test_numbers_settings_people_and_files_that_differ_are_named(pack, planted, 
 
     moved = replace(planted, dataset=replace(planted.dataset, X=planted.dataset.X.assign(income=0.5)))
     assert eh.verify_pack(pack, audited(moved)).people == (
-        "The people are those of the pack, and these columns differ: income.",
+        "The people are those of the pack, but these columns differ: income.",
     )
     turned = planted.dataset.y.copy()
     turned[:3] = 1 - turned[:3]
     flipped = replace(planted, dataset=replace(planted.dataset, y=turned))
-    assert eh.verify_pack(pack, audited(flipped)).people[0].endswith("labels or groups differ.")
+    assert eh.verify_pack(pack, audited(flipped)).people[0].endswith("labels or groups are different.")
 
     (tmp_path / "new.csv").write_text("a\n1\n")
     found = eh.verify_pack(pack, inputs={"data": tmp_path / "new.csv", "model": data_file})
     assert not found.is_same
-    assert found.inputs[0].startswith("The data file differs: that of the pack, loans.csv, has the SHA-256 ")
+    assert found.inputs[0].startswith("The data file differs: the pack's file, loans.csv, has the SHA-256 ")
     assert found.inputs[1] == "The audit of the pack read no model file, and loans.csv was given."
 
 
@@ -239,7 +239,7 @@ def test_a_damaged_pack_gives_an_answer_or_a_sentence(pack, tmp_path, rng):
 def test_bad_arguments_are_refused_and_nothing_is_left_behind(result, pack, tmp_path, monkeypatch):
     out = tmp_path / "out"
     with pytest.raises(
-        InvalidInputError, match="`inputs` must be of data, model, reference, attributions_file, got 'table'"
+        InvalidInputError, match="`inputs` must be among data, model, reference, attributions_file, got 'table'"
     ):
         result.to_pack(out / "pack.zip", inputs={"table": "x.csv"})
     with pytest.raises(FileNotFoundError):

@@ -90,7 +90,7 @@ def test_what_was_not_estimated_is_open_and_says_why(data):
     nan = math.nan
     data["evidence"]["cec"] |= {"value": nan, "ci_low": nan, "ci_high": nan, "p_value": nan, "note": "only 4 people"}
     (excess,) = [one for one in findings_of(data) if one.key == "excess"]
-    assert (excess.answer, excess.sentence) == ("open", "Whether explanations differ cannot be said: only 4 people.")
+    assert (excess.answer, excess.sentence) == ("open", "Whether explanations differ is not known: only 4 people.")
 
 
 def test_without_evidence_nothing_is_concluded(without_evidence):
@@ -105,7 +105,7 @@ def test_constant_decisions_come_before_praise(data):
     data["outcome"]["notes"]["positive_rate"] = "decisions are constant"
     found = verdict(data, findings_of(quiet(data)))
     assert found.headline.endswith("decisions hardly vary")
-    assert "says nothing good of the model" in found.limits
+    assert "does not speak for the model" in found.limits
 
 
 def test_no_sentence_says_what_only_a_court_can(data):
@@ -136,7 +136,7 @@ def test_a_stand_in_for_the_group_leads_the_report(rng):
     sign = 1 if summary["score_gap"]["group"] == "a" else -1
     assert row["estimate"] == pytest.approx(0.4 * sign, abs=0.03)  # the stand-in is 1 apart and weighs 0.4
     weighing = next(one for one in summary["findings"] if one["key"] == "weighing")
-    assert weighing["sentence"] == "The model weighs the same inputs alike for everyone."
+    assert weighing["sentence"] == "The model weighs the same inputs the same way for everyone."
 
 
 def test_every_pair_of_groups_has_its_gap(rng):

@@ -64,7 +64,7 @@ def test_a_check_writes_a_page_and_a_configuration_that_an_audit_takes(evenhand,
     model = ("--model", models / "plain.joblib", "--trust-pickle", "--no-evidence")
     code, out, err = evenhand("audit", loans, "--config", config, *model, "--out", tmp_path / "report")
     assert code == 0, err
-    assert "Left out: 6 rows, no value in 'sex'." in out
+    assert "Left out 6 rows: no value in 'sex'." in out
     assert "Run time: " in out
 
 

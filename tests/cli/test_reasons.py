@@ -73,5 +73,5 @@ def test_the_map_may_stand_in_the_toml_file_of_the_audit(tmp_path):
     file.write_text('reason_map = "reasons.toml"\n', encoding="utf-8")
     assert plan_from_toml(file, AuditPlan).reason_map == "reasons.toml"
     file.write_text("reason_map = 4\n", encoding="utf-8")
-    with pytest.raises(InvalidInputError, match="reason_map must be a text, got 4"):
+    with pytest.raises(InvalidInputError, match="reason_map must be a string, got 4"):
         plan_from_toml(file, AuditPlan)

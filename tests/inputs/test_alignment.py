@@ -62,7 +62,7 @@ def test_other_people_are_refused(people, model, name):
     given = {"y": y, "group": group}
     given[name] = given[name].reset_index(drop=True)
     with pytest.raises(
-        InvalidInputError, match=r"has another index than `X`: 200 of 200 rows of `X` are not in it, such as"
+        InvalidInputError, match=r"and `X` have different indexes: 200 of 200 rows of `X` are not in it, such as"
     ):
         audit(model, X, given["y"], given["group"], financial)
 

@@ -48,7 +48,7 @@ def test_the_audit_decides_as_the_model_does(name, numbers):
     model = FIXED[name].fit(X, y)
     result, decided = decisions(model, numbers)
     np.testing.assert_array_equal(decided, model.predict(X))
-    assert any("at the model's own threshold" in warning for warning in result.warnings) == (name != "auto")
+    assert any("use the model's threshold" in warning for warning in result.warnings) == (name != "auto")
     assert name == "auto" or result.settings["decision_threshold"] != 0.5
 
 

@@ -199,8 +199,8 @@ def test_the_history_names_what_left_its_past_and_draws_every_monitored_metric(m
 
 def test_a_history_of_one_audit_can_be_shown(spring):
     text = monitoring_page(monitor({"only": spring}).to_dict())
-    assert "One audit has no past to depart from." in text
-    assert "There are no two audits with the same metrics." in text
+    assert "A single audit has no past to depart from." in text
+    assert "No two audits have the same metrics." in text
 
 
 def test_a_history_without_alarms_says_so(spring):

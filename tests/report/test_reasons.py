@@ -65,7 +65,7 @@ def test_an_audit_without_reasons_has_no_section_and_says_so_in_the_workbook(res
     summary = {**result.to_dict(), "reasons": None}
     assert "reasons-given" not in {section.id for section in audit_sections(summary, "")}
     for table in (rate_table(summary), agreement_table(summary), declined_table(summary)):
-        assert sheet_of(table).rows[0][0].startswith("Not there")
+        assert sheet_of(table).rows[0][0].startswith("Not available")
 
 
 def test_the_chart_has_each_group_beside_the_others(result):

@@ -32,7 +32,7 @@ def reason_rates(data: Mapping[str, Any]) -> alt.Chart:
     rates = [
         row for row in (found["rates"] if found else ()) if row["place"] == "any" and is_number(row["rate"]["value"])
     ]
-    check_any(rates, (found and found["note"]) or "no reason is given to anyone")
+    check_any(rates, (found and found["note"]) or "no one is given a reason")
     shown = list(dict.fromkeys(row["reason"] for row in rates))[:_MOST_REASONS]
     reason_label = dict(zip(shown, labels_of(shown), strict=True))
     groups = list(dict.fromkeys(row["group"] for row in rates))

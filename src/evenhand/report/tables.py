@@ -1,4 +1,4 @@
-"""Tables: each is defined once, by columns that say where their values lie, and shown on pages and in workbooks."""
+"""Tables: each is defined once, by columns that say where their values are, and shown on pages and in workbooks."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ class Column:
     Attributes
     ----------
     heading
-        What stands above it.
+        The heading.
     kind
-        How its values are shown; "any" shows each value by its own type.
+        How its values are shown; "any" shows each value by its type.
     value
-        Where the value lies in a record: keys with slashes between them, or a function of the record. An empty text
-        is shown as nothing; None and NaN are numbers that could not be estimated.
+        Where the value is in a record: keys separated by slashes, or a function of the record. An empty text is an
+        empty cell; None and NaN are numbers that could not be estimated.
     places
         Decimals on a page; a workbook keeps all digits.
     where
-        "workbook" for details that would crowd a page, "page" for what a workbook says otherwise.
+        "workbook" for details that would crowd a page, "page" for what a workbook shows differently.
     is_estimate
-        Whether the value is a mapping with a value and the ends of its interval, which are shown beside it.
+        Whether the value is a mapping with a value and the ends of its interval, which are shown next to it.
     """
 
     heading: str
@@ -68,7 +68,7 @@ class Column:
         return self.kind in _NUMBERS
 
     def detail(self) -> Column:
-        """The same column in workbooks only."""
+        """The same column, in workbooks only."""
         return replace(self, where="workbook")
 
 
@@ -78,24 +78,24 @@ def estimate(heading: str, value: str | Callable[[Record], Any], kind: Kind = "n
 
 
 def text(heading: str, key: str = "") -> Column:
-    """A column of words; by default they lie under the heading."""
+    """A column of words; by default their key is the heading."""
     return Column(heading, "text", key)
 
 
 def flag(flag_of: Callable[[Record], str]) -> Column:
-    """A workbook's column of words for what colors show."""
+    """A workbook column with words for what colors show."""
     return Column("flag", "text", flag_of, where="workbook")
 
 
 INTERVAL = "95 % interval"
-"""Heading of the ends of an estimate, beside it."""
+"""Heading of the interval of an estimate, next to it."""
 
 NOTE = Column("note", "long text")
-"""Why a number is missing, or what to mind."""
+"""Why a number is missing, or a remark."""
 
 
 def joined(*notes: str) -> str:
-    """Different notes in one cell.
+    """The distinct notes, in one cell.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def joined(*notes: str) -> str:
 
 @dataclass(frozen=True)
 class Highlight:
-    """Cells of one column that a workbook colors; what the color says is also readable in the column "flag"."""
+    """Cells of one column that a workbook colors; the column "flag" says the same in words."""
 
     heading: str
     rule: Rule
@@ -126,7 +126,7 @@ class Table:
     Attributes
     ----------
     name
-        A few words: the name of its sheet.
+        A short name, used for its sheet.
     caption
         What it shows.
     columns
@@ -136,9 +136,9 @@ class Table:
     highlights
         Cells to color in a workbook.
     if_empty
-        What stands in a workbook where there is no record.
+        Text of a workbook sheet without records.
     needs
-        What must have been given for it to mean anything: see `report.scope.lacking`.
+        Inputs without which the table has no meaning: see `report.scope.lacking`.
     """
 
     name: str
@@ -171,7 +171,7 @@ def value_of(column: Column, record: Record) -> Any:  # noqa: ANN401 - a cell ho
 
 
 def shown(table: Table) -> ShownTable:
-    """A table as a page shows it.
+    """A table in the form of a page.
 
     Examples
     --------

@@ -18,7 +18,7 @@ __all__ = ["plain", "summary_rows", "terminal_summary"]
 
 
 def plain(text: str, style: str = "") -> Text:
-    """A text without what a terminal, or rich, would obey."""
+    """Remove from a text whatever a terminal, or rich, would interpret."""
     return Text(printable(text), style=style)
 
 
@@ -48,7 +48,7 @@ def terminal_summary(summary: Mapping[str, Any]) -> RenderableType:
     for row in summary["features"][:5]:
         drivers.add_row(plain(row["feature"]), f"{row['share']:.1%}")
     parts: list[RenderableType] = [plain(f"{people['model']}, {people['n_people']:,} people ({groups})")]
-    parts += [plain(f"Left out: {count:,} rows, {reason}.") for reason, count in people["exclusions"].items()]
+    parts += [plain(f"Left out {count:,} rows: {reason}.") for reason, count in people["exclusions"].items()]
     parts.append(Text())
     parts += [metrics, Text(), drivers] if summary["features"] else [metrics]
     found = summary["verdict"]

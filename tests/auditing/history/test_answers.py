@@ -102,10 +102,10 @@ def test_findings_and_sentences_are_in_order_of_strength(dropped):
     order = {"yes": 0, "no": 1, "open": 2}
     ranks = [(order[f.answer], f.p_adjusted) for f in dropped.findings]
     assert ranks == sorted(ranks)
-    assert dropped.sentences[0] == f"without proxy against all inputs: {dropped.findings[0].headline}."
+    assert dropped.sentences[0] == f"without proxy compared with all inputs: {dropped.findings[0].headline}."
     names = [sentence.split(":")[0] for sentence in dropped.sentences[1:5]]
     assert sorted(names) == ["Excess", "Inputs", "Score gap", "Weighing"]
-    assert re.fullmatch(r"Of \d+ other metrics \d+ moved by more than noise\.", dropped.sentences[5])
+    assert re.fullmatch(r"Of \d+ other metrics, \d+ changed by more than noise\.", dropped.sentences[5])
 
 
 def test_no_text_of_a_comparison_shows_a_python_list(dropped):
@@ -177,7 +177,7 @@ def test_audits_without_evidence_leave_the_questions_open(people):
     }
     found = compare_audits(audits)
     assert {f.answer for f in found.findings} == {"open"}
-    assert found.headline == "Whether the answers to the four questions changed cannot be said"
+    assert found.headline == "Whether the answers to the four questions changed is not known"
     assert all(math.isnan(f.p_adjusted) for f in found.findings)
     assert found.pairings[0].is_paired  # decisions are compared within people nonetheless
 
@@ -188,7 +188,7 @@ def test_people_matched_on_other_features_are_not_compared_by_influences(people,
     with pytest.warns(EvenhandWarning, match="financial_features: income in other, debt and income in the base"):
         found = compare_audits({"one": with_proxy, "other": other}, allow_different_settings=True)
     assert not any(f.is_paired for f in found.findings)
-    assert "changes are taken within people, but for metrics" in found.pairings[0].sentence
+    assert "changes are computed within people, except for metrics" in found.pairings[0].sentence
 
 
 def intervals_of_changes(n_repetitions, n):

@@ -68,7 +68,7 @@ def test_a_user_and_a_password_are_sent_and_not_shown(web):
     raw = open_table(address)
     assert raw.name == f"{web.url}/loans.csv?..."
     pd.testing.assert_frame_equal(read_table(raw), TABLE)
-    with pytest.raises(DataFileError, match=r"refuses access to .*401 Unauthorized") as refused:
+    with pytest.raises(DataFileError, match=r"denies access to .*401 Unauthorized") as refused:
         read_table(address.replace("ann", "bob"))
     assert not any(secret in str(refused.value) for secret in ("hush", "bob", "abcdef"))
 

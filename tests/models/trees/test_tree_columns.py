@@ -99,7 +99,7 @@ def test_categories_have_no_weight_and_keep_their_names_in_the_report(planted, t
     assert set(result.features["feature"]) == {*FINANCIAL, *WORDS}
     result.to_html(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text("utf-8")
-    assert "Without a weight, because the model takes them as categories: " in page
+    assert "Without a weight, because the model treats them as categories: " in page
     assert "north" in page
     assert "rent" in page
 
