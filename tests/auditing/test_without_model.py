@@ -502,7 +502,7 @@ def test_a_regressor_is_audited_on_its_value(loans):
         json.loads(json.dumps(summary, default=str).replace("NaN", "null"))
     )
     for bad, says in (
-        (LogisticRegression().fit(X, rate > 6), "gives classes or probabilities"),
+        (LogisticRegression().fit(X, rate > 6), "returns classes or probabilities"),
         (3, "Cannot audit a int"),
     ):
         with pytest.raises(eh.EvenhandError, match=says):

@@ -57,7 +57,7 @@ def folder(tmp_path, people):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda table: table.drop(columns="z1"), r"part-1\.parquet' has other columns than .*missing \['z1'\]"),
+        (lambda table: table.drop(columns="z1"), r"part-1\.parquet' has different columns from .*missing \['z1'\]"),
         (lambda table: table.assign(extra=1), r"part-1\.parquet' .*added \['extra'\]"),
         (lambda table: table.assign(z2="x"), r"another kind 'z2' \(was number, is text\)"),
         (lambda table: table.assign(z2=True), r"another kind 'z2' \(was number, is yes or no\)"),

@@ -116,7 +116,7 @@ def test_a_file_that_a_worker_cannot_read_is_named_with_its_own_kind_of_error(
     people.to_parquet(folder / "a.parquet", row_group_size=130)
     people.drop(columns="z1").to_parquet(folder / "b.parquet", row_group_size=130)
     where = {"n_jobs": 1} if is_local else {"scheduler": cluster.scheduler_address}
-    with pytest.raises(DataFileError, match=r"b\.parquet' has other columns than .*a\.parquet': missing \['z1'\]"):
+    with pytest.raises(DataFileError, match=r"b\.parquet' has different columns from .*a\.parquet': missing \['z1'\]"):
         audit_stream(
             model,
             folder,

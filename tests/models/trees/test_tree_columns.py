@@ -142,7 +142,7 @@ def test_unknown_categories_are_refused_where_the_library_refuses_them(with_cate
     with pytest.raises(Exception, match="Found a category not in the training set"):
         margin(elsewhere)
     n = int((X["area"] == "south").sum())
-    message = rf"column 'area' holds {n} values, such as 'zone', that the XGBoost .*\['east', 'north', 'south'\]"
+    message = rf"column 'area' has {n} values, such as 'zone', that the XGBoost .*\['east', 'north', 'south'\]"
     with pytest.raises(InvalidInputError, match=message):
         as_audited_model(model, table=X).encode(elsewhere)
 
