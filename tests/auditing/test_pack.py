@@ -213,7 +213,7 @@ def test_what_is_not_a_pack_is_refused(pack, tmp_path, entries, words):
         ({"pack__json": b'{"schema": "evenhand.pack/1", "inputs": {"data": 3}}'}, "is not JSON of the kind"),
         (
             {"pack__json": b'{"schema": "evenhand.pack/1", "inputs": {}, "made_with": 1, "versions": {}}'},
-            "must be whole",
+            "must be complete",
         ),
     ],
 )

@@ -260,7 +260,7 @@ def test_many_segments_are_cut_to_those_with_most_people(people):
     found = eh.regressions({"decision": decision}, sensitive_features=group, by={"branch": branch})
     assert found.notes == ("branch: regressions cover the 20 of 29 values with the most people",)
     assert {row.segment for row in found.rows if row.column} == {str(k) for k in range(20)}
-    assert all("where at least" in row.effect.note for row in found.rows if row.column and row.group == "c")
+    assert all("but at least" in row.effect.note for row in found.rows if row.column and row.group == "c")
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_controls_that_repeat_others_are_left_out_and_named(people):
     plain = group_effect(price, is_group, controls, method="ols")
     assert found.value == pytest.approx(plain.value)
     assert found.standard_error == pytest.approx(plain.standard_error)
-    assert found.note == "left out, since other controls say the same: total"
+    assert found.note == "left out, because other controls determine them: total"
     assert found.n_controls == 3
 
 
@@ -159,7 +159,7 @@ def test_few_people_or_a_constant_outcome_give_a_sentence(people, method):
     few = np.zeros(len(outcome), dtype=bool)
     few[: FEWEST_PEOPLE - 1] = True
     note = group_effect(outcome, few, nothing, method=method, group="b").note
-    assert note == f"not estimable: {FEWEST_PEOPLE - 1} people of 'b', where at least {FEWEST_PEOPLE} are needed"
+    assert note == f"not estimable: {FEWEST_PEOPLE - 1} people in 'b', but at least {FEWEST_PEOPLE} are needed"
     constant = np.where(is_group, 1.0, outcome)
     note = group_effect(constant, is_group, nothing, method=method, group="b").note
     assert note == "not estimable: the outcome of everyone of 'b' is 1"

@@ -1,9 +1,9 @@
-"""Many excesses at once from triples that are kept in parts, with the standard errors of `excess`.
+"""Estimate many excesses at once from triples in parts, with the standard errors of `excess`.
 
-The parts may lie on disk. Three passes are made over them: for the regressions, for what concerns each person, and for
-what concerns every two people of the reference. The first two go by part, where all triples of a person are; the
-third goes by ranges of the reference, as two of its people may meet in triples of any part. Memory grows with the
-reference and not with the number of triples.
+The parts may be on disk. Three passes are made over them: for the regressions, for sums over each person, and for
+sums over every two people of the reference. The first two go by part, which holds all triples of a person; the third
+goes by ranges of the reference, because two of its people may meet in triples of any part. Memory grows with the
+reference, not with the number of triples.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 _COLUMNS_AT_ONCE = {"cpu": 8, "cuda": 256}  # bounds memory
-_MOST_SUMS = 1 << 25  # of the reference's people times estimates held at once: 256 MB
+_MOST_SUMS = 1 << 25  # people of the reference times estimates in memory at once: 256 MB
 
 
 class Part(Protocol):
-    """Some triples: a person, someone of another group and a placebo, the last two rows of the reference."""
+    """Some triples: a person, someone of a different group and a placebo, the last two rows of the reference."""
 
     @property
     def unit(self) -> Ints:
-        """A code for each person, of shape (n,); rows of the same person have the same."""
+        """A code for each person, of shape (n,); equal for rows of the same person."""
 
     @property
     def person_row(self) -> Ints:
-        """The row that stands for the person in the reference, -1 for someone outside it."""
+        """The row that represents the person in the reference, -1 for someone outside it."""
 
     @property
     def other(self) -> Ints:
-        """Row that stands for the one from the other group."""
+        """Row that represents the match."""
 
     @property
     def own(self) -> Ints:
-        """Row that stands for the placebo."""
+        """Row that represents the placebo."""
 
     def __len__(self) -> int: ...
 
@@ -68,7 +68,7 @@ P_contra = TypeVar("P_contra", bound=Part, contravariant=True)
 
 
 class Parts(Protocol[P_co]):
-    """Triples in parts, to be gone through as often as needed."""
+    """Triples in parts that can be iterated over repeatedly."""
 
     @property
     def n_reference(self) -> int:
@@ -76,13 +76,13 @@ class Parts(Protocol[P_co]):
 
     @property
     def n_left_out(self) -> int:
-        """Triples that could not be used and are in no part."""
+        """Triples that could not be used and are not in any part."""
 
     def parts(self) -> Iterator[P_co]:
         """Parts; all triples of a person are in one."""
 
     def ranges(self) -> Iterator[tuple[P_co, int, int]]:
-        """Triples in which a couple of the reference has its lower row in a range, with the range's two ends."""
+        """Triples whose two reference rows have the lower one in a range, with the range's two ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +94,13 @@ class Selection:
     rows
         The triples; None for all.
     share
-        Weight of each triple: that of the person over the number of the person's selected triples, in all parts.
+        Weight of each triple: that of the person divided by the number of the person's selected triples, in all parts.
     control
         Controls of each, of shape (n, q).
     difference
-        What is averaged, of shape (n, n_columns).
+        Values to average, of shape (n, n_columns).
     n_people
-        Number of people, where people do not all weigh 1.
+        Number of people, if people do not all have weight 1.
     """
 
     rows: Ints | None
@@ -110,11 +110,11 @@ class Selection:
     n_people: float | None = None
 
     def first(self, n_columns: int) -> Selection:
-        """The same with no more than the first columns."""
+        """The same with only the first columns."""
         return replace(self, difference=self.difference[:, :n_columns])
 
     def on(self, device: torch.device) -> _Placed:
-        """The selection where its sums are taken."""
+        """The selection on the device where its sums are taken."""
         share, control, difference = (placed(array, device) for array in (self.share, self.control, self.difference))
         return _Placed(share, control, difference, None if self.rows is None else placed(self.rows, device))
 
@@ -129,14 +129,14 @@ class _Placed:
     rows: Tensor | None
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """A few columns at a time, in double precision, and which they are."""
+        """A few columns at a time, in double precision, with their places."""
         width = _COLUMNS_AT_ONCE.get(self.share.device.type, _COLUMNS_AT_ONCE["cpu"])
         for first in range(0, self.difference.shape[1], width):
             chosen = slice(first, first + width)
             yield chosen, self.difference[:, chosen].double()
 
     def spread(self, values: Tensor, n: int) -> Tensor:
-        """Rows of values over all n triples of a part, 0 for those that were not selected."""
+        """Rows of values over all n triples of a part, 0 for those not selected."""
         if self.rows is None:
             return values
         whole = values.new_zeros((n, *values.shape[1:]))
@@ -168,12 +168,12 @@ class InMemory(Generic[P]):
         yield self.part
 
     def ranges(self) -> Iterator[tuple[P, int, int]]:
-        """The part, whole."""
+        """The whole part."""
         yield self.part, 0, self.n_reference
 
 
 def smallest_row(part: Part) -> Ints:
-    """The lower row of the couple that a triple of someone outside the reference makes."""
+    """The lower of the two reference rows in a triple of someone outside the reference."""
     return np.minimum(part.other, part.own)
 
 
@@ -185,7 +185,7 @@ def estimate_excesses(
 ) -> list[tuple[ExcessEstimate, ...]]:
     """The excess of each column of each question.
 
-    The estimates are those of `excess_columns` for all triples at once, up to rounding.
+    The estimates equal those of `excess_columns` for all triples at once, up to rounding.
 
     Parameters
     ----------
@@ -194,9 +194,9 @@ def estimate_excesses(
     parts
         The triples.
     n_threads
-        Questions answered at the same time; the estimates are the same to the last bit for any number.
+        Questions processed at the same time; the estimates are the same to the last bit for any number.
     device
-        Where sums are taken; None for the CPU. Estimates of one device are those of another up to rounding.
+        Device on which sums are taken; None for the CPU. Estimates of different devices agree up to rounding.
     """
     if not questions:
         return []
@@ -227,7 +227,7 @@ def estimate_excesses(
 
 @dataclass(frozen=True, eq=False)
 class _Asked(Generic[P]):
-    """A question that enough people answer, its regressions and the sums that its errors are made of."""
+    """A question with enough people, its regressions and the sums for its errors."""
 
     question: Question[P]
     fit: ExcessFit
@@ -254,7 +254,7 @@ def _moments_of(chosen: Selection, device: torch.device) -> ExcessMoments:
 
 
 def _batches(questions: Sequence[Question[P]], n_reference: int) -> Iterator[list[int]]:
-    """Questions that are answered in one pass, so that their sums over the reference stay bounded."""
+    """Questions processed in one pass, so that their sums over the reference stay bounded."""
     chosen: list[int] = []
     size = 0
     for k, question in enumerate(questions):
@@ -290,13 +290,13 @@ def _add_couples(asked: Sequence[_Asked[P]], parts: Parts[P], pool: Executor) ->
 
 
 def _for_each(function: Callable[[T], None], items: Iterable[T], pool: Executor) -> None:
-    """Call a function of every item, and raise what it raises."""
+    """Call a function on every item, and re-raise its errors."""
     for _ in pool.map(function, items):
         pass
 
 
 def _ahead(items: Iterator[T], pool: Executor) -> Iterator[T]:
-    """The items, each of them made while the one before is in use."""
+    """The items, each prepared while the previous one is in use."""
     end = object()
     coming = pool.submit(next, items, end)
     while (item := coming.result()) is not end:
@@ -305,7 +305,7 @@ def _ahead(items: Iterator[T], pool: Executor) -> Iterator[T]:
 
 
 def _rows_of(part: Part, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows that stand in the reference for the three of each triple."""
+    """Rows that represent the three people of each triple in the reference."""
     columns = (part.person_row, part.other, part.own)
     person, other, own = (placed(rows, device, torch.int64) for rows in columns)
     return person, other, own
@@ -313,7 +313,7 @@ def _rows_of(part: Part, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class _PeopleOfPart:
-    """Who is in the triples of a part, and what those outside the reference share with whom.
+    """Who is in the triples of a part, and what people outside the reference share.
 
     Attributes
     ----------
@@ -380,7 +380,7 @@ def _couples_of_reference(
 
 @dataclass(eq=False)
 class _ClusterSums:
-    """Sums that the variances of one question's columns are made of.
+    """Sums for the variances of one question's columns.
 
     Attributes
     ----------
@@ -442,7 +442,7 @@ class _ClusterSums:
 
 
 def _residuals(fit: ExcessFit, chosen: _Placed, n: int) -> Iterator[tuple[slice, Tensor]]:
-    """Residuals of a few columns over all n triples of a part, 0 for those that were not selected."""
+    """Residuals of a few columns over all n triples of a part, 0 for those not selected."""
     for columns, block in chosen.blocks():
         part = replace(fit, coefficients=fit.coefficients[:, columns])
         yield columns, chosen.spread(part.residuals(chosen.share, chosen.control, block), n)
