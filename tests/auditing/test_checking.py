@@ -64,7 +64,7 @@ def test_every_fault_of_a_messy_table_is_found(found):
 
 def test_parts_are_proposed_with_reasons(found):
     assert found.label.columns == ("default",)
-    assert found.positive_label == ("0", "the name says that 1 is the unfavorable outcome")
+    assert found.positive_label == ("0", "the name suggests that 1 is the unfavorable outcome")
     assert found.group.columns == ("sex",)
     assert found.financial.columns == ("income", "debt_ratio")
     assert all(part.reason for part in (found.label, found.group, found.financial))

@@ -59,7 +59,7 @@ def test_a_margin_is_not_compared_with_labels(people, favorable):
     found = result.outcome.calibration
     assert found.groups == ()
     assert "LinearSVC returns a margin, not a probability" in found.note
-    with pytest.raises(eh.EvenhandError, match="gives a margin"):
+    with pytest.raises(eh.EvenhandError, match="returns a margin"):
         result.plot.reliability()
 
 

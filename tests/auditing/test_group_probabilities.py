@@ -108,7 +108,7 @@ def test_findings_and_tables_state_the_pooled_numbers(pooled):
     shown = approval["approval_ratio_group_over_reference"]
     assert (shown["value"], shown["low"], shown["high"]) == (ratio["value"], ratio["low"], ratio["high"])
     assert found["outcome"]["sp_gap"] == rows["sp_gap", "", "", ""]["value"]
-    assert "is of the first draw" in found["warnings"][0]
+    assert "comes from the first draw" in found["warnings"][0]
 
 
 def test_probabilities_of_0_and_1_give_the_audit_of_known_groups(people):

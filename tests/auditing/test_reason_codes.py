@@ -157,7 +157,7 @@ def test_a_reference_of_its_own_gives_the_baseline(linear):
 
 
 @pytest.mark.filterwarnings("ignore::evenhand.EvenhandWarning")
-@pytest.mark.parametrize(("threshold", "note"), [(0.0, "no one is declined"), (1.0, "no one of the reference has a")])
+@pytest.mark.parametrize(("threshold", "note"), [(0.0, "no one is declined"), (1.0, "no one in the reference has a")])
 def test_one_decision_for_all_leaves_no_reasons_and_says_why(linear, threshold, note):
     model, X, y, group, _ = linear
     result = eh.audit(model, X, y, sensitive_features=group, financial_features=FINANCIAL, decision_threshold=threshold)

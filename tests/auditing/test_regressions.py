@@ -241,7 +241,7 @@ def test_inputs_that_are_the_group_or_have_too_many_values_are_left_out_and_name
     )
     assert found.left_out["told"] == found.left_out["letter"] == "it is the group, or a part of it"
     assert found.left_out["tract"] == "a category of 60 values, more than the 50 that are encoded"
-    assert found.left_out["empty"] == "it has no value at all"
+    assert found.left_out["empty"] == "it has no values"
     assert found.controls == {"none": (), "all inputs": ("income",)}
 
 
@@ -272,7 +272,7 @@ def test_many_segments_are_cut_to_those_with_most_people(people):
         ),
         ({"outcomes": {"price": [1.0]}}, "The outcome 'price' has 1 values for 700 people"),
         ({"outcomes": {"price": [np.inf] * N}}, "The outcome 'price' holds 700 infinite values"),
-        ({"outcomes": {"price": [np.nan] * N}}, "The outcome 'price' has no value at all"),
+        ({"outcomes": {"price": [np.nan] * N}}, "The outcome 'price' has no values"),
         ({"outcomes": {"income": [1.0] * N}}, "The outcome 'income' is also an input"),
         ({"outcomes": {}}, "`outcomes` must name at least one outcome"),
         ({"X": None, "financial_features": ["income"]}, "`X` was not given"),

@@ -198,7 +198,7 @@ def test_the_answer_is_about_evidence_and_the_limit_about_size(data):
     assert {one.within_limit for one in after} == {"yes"}
     assert {"yes"} <= {one.answer for one in after}
     words = {one.key: one.sentence for one in after}
-    assert "What runs through every input is below 100, the limit you set." in words["inputs"]
+    assert "The effect through every input is below 100, the limit you set." in words["inputs"]
     assert "The difference in weights is below 100, the limit you set." in words["weighing"]
     assert "The excess is below 100, the limit you set." in words["excess"]
 
@@ -222,7 +222,7 @@ def test_inputs_beyond_a_limit_are_named(data):
         (inputs,) = [one for one in findings_of(data) if one.key == "inputs"]
         assert inputs.within_limit == "no"
         said.append(inputs.sentence)
-    assert said[0].endswith(f"What runs through {first['feature']} is above 0.1, the limit you set.")
+    assert said[0].endswith(f"The effect through {first['feature']} is above 0.1, the limit you set.")
     assert said[1].endswith(f"each of {first['feature']} and {second['feature']} is above 0.1, the limit you set.")
 
 

@@ -302,7 +302,7 @@ def test_reason_codes_are_checked_and_carried(loans, classifier):
     with pytest.raises(InvalidInputError, match="has no entry for 1 codes that occur"):
         given(loans, scores=score, reason_codes=codes, reason_map={"R1": "debt"})
     assert found.to_dict()["scope"]["n_reason_codes"] == 2
-    with pytest.raises(InvalidInputError, match="holds no reason of anyone"):
+    with pytest.raises(InvalidInputError, match="has no reason for anyone"):
         given(loans, scores=score, reason_codes=[None] * len(score))
 
 
@@ -361,20 +361,20 @@ BAD = {
     "many base values": "`base_values` ranges from 0 to 399, but attributions must all start from one background",
     "no score": "Attributions without `scores` .* need `base_values`",
     "a column too few": r"Attributions are missing for 1 of the 4 columns of `X`: \['street'\]",
-    "a column too many": r"1 columns that are no columns of `X`: \['shoe'\]",
+    "a column too many": r"1 columns that are not columns of `X`: \['shoe'\]",
     "missing attributions": r"`attributions` is missing or infinite for \d+ of 400 people",
     "too few rows": "`attributions` has 399 rows for 400 people",
     "an array too narrow": "has 3 columns for the 4 columns of `X`",
     "attributions as text": r"must be numbers, got text in \['debt'\]",
     "scores as text": "`scores` must be numbers, got text, such as",
-    "a constant score": "`scores` is 0.5 for everyone, so that there is nothing to compare",
+    "a constant score": "`scores` is 0.5 for everyone, so there is nothing to compare",
     "constant decisions": "`decisions` is 1 for everyone",
     "missing scores": r"`scores` is missing or infinite for \d+ of 400 people",
     "too few scores": "`scores` has 10 rows for 400 people",
     "two scores": "`scores` must be one column, got 2",
     "nothing": "needs `scores` .* or `decisions` .*, but neither was given",
     "reasons of everyone": "`decisions` is 0 for everyone",
-    "points": "goes from .* which are no probabilities",
+    "points": "ranges from .* which are not probabilities",
     "scores of 0 and 1": r"\d+ of 400 scores are exactly 0 or 1, whose log-odds are infinite",
     "no good side": "'percentage points', needs `favorable` .*'low' for a price",
     "an empty unit": "`unit` .* must be a string such as",

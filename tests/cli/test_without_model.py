@@ -96,7 +96,7 @@ def test_decisions_reasons_and_prices_need_no_label(evenhand, folder, tmp_path):
     assert decided["scope"]["outcome"] == "decision"
     assert decided["data"]["n_features"] == 4  # income, debt, job, officer
     assert decided["scope"]["n_reason_codes"] == 1
-    assert decided["reasons"]["source"].startswith("codes that were given")
+    assert decided["reasons"]["source"].startswith("the given codes")
     price = ["--scores", "apr", "--unit", "percentage points", "--favorable", "low", *drop]
     unknown = "loan,officer,score,approved,decided,reason"
     priced = audit(evenhand, tmp_path, folder / "plain.csv", *price, "--drop", unknown)
@@ -133,10 +133,10 @@ def test_a_quick_look_and_rows_left_out_keep_their_attributions(evenhand, folder
             ["--base-values", "0.1", "--drop", "loan"],
             "needs `scores` (--scores) or `decisions` (--decision), but neither",
         ),
-        (["--reason-codes", "race", "--drop", "loan"], "is 0 for everyone, so that there is nothing to compare"),
+        (["--reason-codes", "race", "--drop", "loan"], "is 0 for everyone, so there is nothing to compare"),
         (["--scores", "scor"], "Did you mean 'score'?"),
         ([*SCORED, "--attributions", "phi_*"], "matches no column: 'phi_*' is none of"),
-        ([*SCORED, "--attributions", "*_*_x"], "may hold one * in a pattern"),
+        ([*SCORED, "--attributions", "*_*_x"], "may have one * in a pattern"),
         ([*SCORED, "--attributions", "income=score,income=apr"], "gives 'income' two columns, 'score' and 'apr'"),
         ([*SCORED, "--attributions", "incme=score"], "attributions for ['incme'], which are not columns"),
         ([*SCORED, "--attributions", "income=score"], "missing for the financial features ['debt']"),

@@ -120,7 +120,7 @@ class TestRows:
 
     def test_nobody_left_is_an_error_with_the_reasons(self, write_export, tmp_path):
         path = write_export(tmp_path / "a.csv", {"action_taken": "6"})
-        with pytest.raises(DataFileError, match=r"No application of the 1 rows in a\.csv is left \(purchased loan 1\)"):
+        with pytest.raises(DataFileError, match=r"No application is left of the 1 rows in a\.csv \(purchased loan 1\)"):
             load_hmda(path=path)
 
     def test_file_without_rows_is_an_error(self, write_export, tmp_path):
@@ -225,7 +225,7 @@ class TestBadFiles:
             load_hmda(path=tmp_path / "nowhere.csv")
 
     def test_folder_without_exports_is_named(self, tmp_path):
-        with pytest.raises(DataFileError, match=r"holds no \.csv or \.csv\.gz file"):
+        with pytest.raises(DataFileError, match=r"has no \.csv or \.csv\.gz file"):
             load_hmda(path=tmp_path)
 
 

@@ -21,7 +21,7 @@ def table(n=100):
         (lambda t: t.assign(black=t["black"] * np.where(t.index == 7, 3, 1)), r"1 of 100 rows.*row 7"),
         (lambda t: t.assign(white=t["white"] + 1.0, black=t["black"] - 1.0), r"at least 0.*100 of 100.*-0\.95"),
         (lambda t: t.assign(white=t["white"].where(t.index > 2)), r"missing in 3 of 100 rows.*--drop-missing"),
-        (lambda t: t[["white"]], r"a column for every group, got \['white'\] alone"),
+        (lambda t: t[["white"]], r"a column for every group, got only \['white'\]"),
         (lambda t: t.assign(other=0.0), r"Too few people are likely.*'other' \(0\.0\) of 100 people"),
         (lambda t: t.assign(white="most"), r"must be numbers.*\['white'\]"),
         (lambda t: t["white"], r"group probabilities"),

@@ -160,7 +160,7 @@ def test_tables_with_categories_are_matched():
         ({"F": [[1.0], [np.nan], [1.0], [2.0]]}, r"missing values: 'column 0' \(1\)"),
         ({"max_distance": -1.0}, "`max_distance` must be 0 or more, or None for no limit; got -1.0"),
         ({"max_distance": float("nan")}, "`max_distance` must be 0 or more"),
-        ({"reference": ([[1.0, 2.0]] * 2, [0, 1], [0, 1])}, "reference has 2 financial features and this table has 1"),
+        ({"reference": ([[1.0, 2.0]] * 2, [0, 1], [0, 1])}, "reference has 2 financial features, but this table has 1"),
         (
             {"reference": ([[1.0], [2.0]], [0, 1], [0, 7])},
             r"2 people are in groups that the reference does not have, \[1\]; it has \[0, 7\]",

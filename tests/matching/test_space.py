@@ -143,7 +143,7 @@ def test_columns_of_another_kind_are_refused(table):
 
 
 def test_arrays_with_other_columns_are_refused():
-    with pytest.raises(InvalidInputError, match="reference has 2 financial features and this table has 3"):
+    with pytest.raises(InvalidInputError, match="reference has 2 financial features, but this table has 3"):
         MatchingSpace.fit(np.eye(2)).transform(np.ones((1, 3)))
 
 
@@ -166,7 +166,7 @@ def test_unusable_references_are_refused(F, message):
 @pytest.mark.parametrize(
     ("F", "message"),
     [
-        (np.array([["a"]]), "must hold numbers, and this one has dtype <U1"),
+        (np.array([["a"]]), "must hold numbers, but this one has dtype <U1"),
         (np.array([[1.0, "a"]], dtype=object), "has dtype object. Pass a DataFrame"),
         (pd.DataFrame({"when": pd.to_datetime(["2020-01-01"])}), "'when' holds neither numbers nor categories"),
         (pd.DataFrame({"mix": [1, "a"]}, dtype=object), r"'mix' holds neither .*\(dtype object, mixed-integer\)"),

@@ -81,5 +81,5 @@ def test_a_threshold_of_a_margin_that_is_not_explained_is_refused(numbers):
     with pytest.warns(FutureWarning):
         inner = SVC(probability=True, random_state=0).fit(X, y)
     model = FixedThresholdClassifier(FrozenEstimator(inner), threshold=0.2, response_method="decision_function")
-    with pytest.raises(InvalidInputError, match=r"decides by a margin, at 0\.2, and is explained by its probability"):
+    with pytest.raises(InvalidInputError, match=r"decides by a margin, at 0\.2, but is explained by its probability"):
         decisions(model.fit(X, y), numbers)

@@ -269,7 +269,7 @@ def test_two_methods_on_german(tmp_path):
     assert cec["cec"] < cec["unconstrained"]
     assert "quick run: 10 epochs instead of 30" in done.notes[0]
     html = done.page.read_text()
-    assert "not to be quoted" in html
+    assert "do not quote" in html
     assert "1,000 people" in html
     before = (tmp_path / "results.jsonl").read_text()
     reproduce("german", ["unconstrained"], folds=2, quick=True, out=tmp_path)

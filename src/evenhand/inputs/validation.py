@@ -391,7 +391,7 @@ def check_columns(wanted: Iterable[str], available: Sequence[str], what: str) ->
     absent = [column for column in names if column not in available]
     if absent:
         raise InvalidInputError(
-            f"{what} names columns that are not in the data: {absent}.{did_you_mean(absent[0], available)}"
+            f"{what} names columns absent from the data: {absent}.{did_you_mean(absent[0], available)}"
         )
     repeated = sorted({column for column in names if names.count(column) > 1})
     if repeated:

@@ -36,7 +36,7 @@ def comparison_page(comparison: Record) -> str:
     ...     return eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
     ...                     financial_features=people.financial_features, evidence=False)
     >>> found = eh.compare_audits({"spring": audited(0), "summer": audited(1)})
-    >>> "summer against spring" in comparison_page(found.to_dict())
+    >>> "summer compared with spring" in comparison_page(found.to_dict())
     True
     """
     base, metrics = comparison["base"], comparison["metrics"]

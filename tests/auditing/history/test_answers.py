@@ -110,7 +110,7 @@ def test_findings_and_sentences_are_in_order_of_strength(dropped):
 
 def test_no_text_of_a_comparison_shows_a_python_list(dropped):
     texts = [*dropped.sentences, *dropped.warnings, *(p.sentence for p in dropped.pairings)]
-    assert "Features of all inputs that without proxy does not have: proxy." in texts
+    assert "Features in all inputs but not in without proxy: proxy." in texts
     assert not [text for text in texts if re.search(r"[\[\]]|'\w+'", text)]
 
 

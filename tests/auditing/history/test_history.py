@@ -198,7 +198,7 @@ def test_a_jump_is_found_at_the_audit_that_made_it(data):
     monitoring = monitor(drawn_history(data, [0.02, 0.021, 0.019, 0.02, 0.09, 0.09]))
     (departure,) = monitoring.departures
     assert (departure.key, departure.audit, departure.rule) == ("excess", "m4", "single")
-    assert departure.sentence == "Excess departed from its past upwards at m4, by one audit alone."
+    assert departure.sentence == "Excess departed from its past upwards at m4, in one audit alone."
     assert monitoring.sentences == (departure.sentence,)
 
 
@@ -263,7 +263,7 @@ def test_changed_settings_and_groups_are_named_with_the_audit(data):
 
 def test_one_audit_has_no_past(data):
     monitoring = monitor(drawn_history(data, [0.02]))
-    assert monitoring.sentences == ("One audit has no past to depart from.",)
+    assert monitoring.sentences == ("A single audit has no past to depart from.",)
     assert not monitoring.trends
 
 

@@ -133,7 +133,7 @@ def test_other_encodings_are_read_when_named(path, read, encoding):
 
 def test_a_wrong_encoding_is_named(path, read):
     path.write_bytes(b"income,work\n1,\x81\n")
-    with pytest.raises(DataFileError, match=r"is no text in 'cp1252' \(line 2\)"):
+    with pytest.raises(DataFileError, match=r"is not text in 'cp1252' \(line 2\)"):
         read(path, encoding="cp1252")
 
 

@@ -103,7 +103,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path, ending):
         path.write_text("debt,debt\n1,3\n2,4\n")
     else:
         pq.write_table(pa.Table.from_arrays([pa.array([1, 2]), pa.array([3, 4])], names=["debt", "debt"]), path)
-    with pytest.raises(DataFileError, match=r"more than one column with the name \['debt'\]"):
+    with pytest.raises(DataFileError, match=r"more than one column named \['debt'\]"):
         read_table(path)
 
 

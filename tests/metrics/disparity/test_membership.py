@@ -80,7 +80,7 @@ def test_frequencies_are_whole_numbers_of_people(frequency):
         (lambda: approval_disparity([0, 1], np.zeros((2, 1, 1))), r"got shape \(2, 1, 1\)"),
         (lambda: approval_disparity([0, 1], [0, 0]), "At least two groups are needed"),
         (lambda: approval_disparity(*OK, names=["a"]), "`names` has 1 names for 2 group codes"),
-        (lambda: approval_disparity(*OK, names=["a", "a"]), r"`names` must differ from each other, got \['a'\]"),
+        (lambda: approval_disparity(*OK, names=["a", "a"]), r"`names` must be unique, got \['a'\]"),
         (lambda: approval_disparity([0, 1], np.eye(2), names=["a"]), "1 names for 2 columns of probabilities"),
         (lambda: approval_disparity([0, 1], [[0.5, 0.4], [0.5, 0.5]]), "got 1 rows that do not, the first at 0"),
         (lambda: approval_disparity([0, 1], [[0.5, 0.5], [np.nan, 1]]), "the first at 1"),

@@ -17,7 +17,7 @@ def test_segments_that_say_nothing_are_listed_and_counted():
     notes = [segment.note for segment in found.segments]
     assert "fewer than 30" in notes[0]
     assert "same decision" in notes[1]
-    assert "no one of the group" in notes[2]
+    assert "no one in the group" in notes[2]
     assert "no one in the reference" in notes[3]
     assert np.isnan(found.segments[2].approval_rate_group.value)
     assert "3 of 4 segments" in found.note

@@ -41,7 +41,7 @@ def test_trees_stand_one_after_the_other():
         ({"feature": np.array([2, -1, -1])}, "tests feature 2; there are 2, numbered from 0"),
         (
             {"left": np.array([0, -1, -1])},
-            "leads from a node out of its 3 nodes, back to its root, or to a node that two",
+            "leads from a node out of its 3 nodes, back to its root, or to a node with two",
         ),
         ({"left": np.array([3, -1, -1])}, "leads from a node out of its 3 nodes"),
         ({"left": np.array([2, -1, -1])}, "leads from a node out of its 3 nodes"),

@@ -58,7 +58,7 @@ def streamed(source: Any) -> StreamedTable:  # noqa: ANN401 - anything that give
     Examples
     --------
     >>> streamed(pa.table({"income": [1, 2]})).name
-    'the Table given'
+    'the given Table'
     >>> streamed(7)
     Traceback (most recent call last):
     evenhand.exceptions.InvalidTypeError: A table must be a path, an address, or an object that provides Arrow data ...

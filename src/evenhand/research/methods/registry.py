@@ -1,4 +1,4 @@
-"""The methods by name; a researcher adds her own."""
+"""The methods by name; researchers can add more."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def method_names() -> tuple[str, ...]:
 
 
 def register_method(name: str, factory: MethodFactory) -> None:
-    """Add a method to the comparison; a name of the paper's seven, or one already taken, is refused.
+    """Add a method to the comparison; the paper's seven names, and names already taken, are rejected.
 
     Parameters
     ----------
     name
-        What results and tables call it.
+        Its name in results and tables.
     factory
-        Makes a new, unfitted method from network settings and the names of the financial features.
+        Creates a new, unfitted method from network settings and the names of the financial features.
     """
     if name in _METHODS:
-        raise InvalidInputError(f"There is a method {name!r} already; choose a name other than {list(_METHODS)}.")
+        raise InvalidInputError(f"There is already a method {name!r}; choose a name other than {list(_METHODS)}.")
     _METHODS[name] = factory
 
 

@@ -1,4 +1,4 @@
-"""A study: cells, each a setting that is audited on many data sets."""
+"""A study: cells, each a setting that is audited on many datasets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenhand.exceptions import InvalidInputError
 __all__ = ["Cell", "Line", "chosen_cells", "plan_of", "share_error"]
 
 Line: TypeAlias = dict[str, Any]
-"""What one audit found, as it is written to the file of audits."""
+"""The result of one audit, as written to the file of audits."""
 
 
 class Cell(Protocol):
@@ -19,14 +19,14 @@ class Cell(Protocol):
 
     @property
     def name(self) -> str:
-        """Settings in words, with slashes between them; no two cells have the same."""
+        """Settings in words, separated by slashes; unique to the cell."""
 
     @property
     def left_out(self) -> str:
-        """Why the cell cannot be run here; empty where it can."""
+        """Why the cell cannot be run here; empty if it can."""
 
     def audit(self, replicate: int) -> Line:
-        """What the audit of data set number `replicate` found."""
+        """The result of the audit of dataset number `replicate`."""
 
 
 C = TypeVar("C", bound=Cell)
@@ -50,7 +50,7 @@ def chosen_cells(cells: Sequence[C], words: Sequence[str]) -> tuple[C, ...]:
 
 
 def plan_of(n_cells: int, replicates: int, rate: float) -> str:
-    """What is going to be run, and how precise a share of about `rate` will be, in a sentence.
+    """A sentence on what will be run, and how precise a share of about `rate` will be.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def plan_of(n_cells: int, replicates: int, rate: float) -> str:
 
 
 def share_error(share: float, n: int) -> float:
-    """Monte-Carlo standard error of a share of n data sets; NaN of none.
+    """Monte Carlo standard error of a share of n datasets; NaN if there are none.
 
     Examples
     --------

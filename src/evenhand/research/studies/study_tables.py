@@ -34,7 +34,7 @@ _ADJUSTED = ("by_group", "worst_pair", "any")  # adjusted by rules that may be c
 
 
 def _share(values: Iterable[float]) -> Share:
-    """Mean of a value per audit, the number of audits, and the Monte-Carlo error of the mean."""
+    """Mean of a value per audit, the number of audits, and the Monte Carlo error of the mean."""
     known = np.fromiter(values, dtype=np.float64)
     n = len(known)
     if n == 0:
