@@ -108,7 +108,7 @@ def test_people_outside_the_reference_are_recognized_in_it():
 
 @pytest.mark.parametrize("nudge", [0.0, 0.01])
 def test_repeated_applicants_raise_no_alarm(nudge):
-    """Alarms in 65 to 100 % of such data sets where a person's own copy is taken for a placebo."""
+    """Alarms in 65 to 100% of such data sets where a person's own copy is taken for a placebo."""
     p_values, z_values = [], []
     for seed in range(30):
         X, y, group, applicant = doubled(100 + seed, nudge)

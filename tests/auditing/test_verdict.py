@@ -64,8 +64,8 @@ def test_nothing_found_says_what_could_have_been_found(data):
     assert {one.answer for one in findings} == {"no"}
     assert headline_of(findings) == "None of the four questions was answered with yes"
     words = {one.key: one.sentence for one in findings}
-    assert "would have been found in 80 % of audits" in words["score_gap"]
-    assert "would have been found in 80 % of audits" in words["weighing"]
+    assert "would have been found in 80% of audits" in words["score_gap"]
+    assert "would have been found in 80% of audits" in words["weighing"]
     assert "too small to matter" not in " ".join(words.values())
 
 
@@ -235,7 +235,7 @@ def test_what_was_not_estimated_is_within_no_limit(data):
 
 
 def test_of_many_estimates_one_is_beyond_a_limit_seldom_by_chance():
-    """Bonferroni: of 40 inputs whose true size is the limit itself, one is called larger in at most 5 % of audits."""
+    """Bonferroni: of 40 inputs whose true size is the limit itself, one is called larger in at most 5% of audits."""
     rng, n, alarms = np.random.default_rng(0), 40, 0
     for _ in range(400):
         estimates = [{"value": 0.1 + 0.01 * z, "ci_low": 0, "ci_high": 1, "p_value": 0.0, "standard_error": 0.01,

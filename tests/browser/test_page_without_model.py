@@ -38,7 +38,7 @@ SECTIONS = {
     "price": ["What was audited", "Verdict", "Score gap at equal finances", "Feature drivers", "Match quality",
               "Outcomes", "Limitations", "Glossary"],
     "explained": ["What was audited", "Verdict", "Score gap at equal finances", "Decisions and reasoning",
-                  "Excess over the placebo floor", "Feature drivers", "Match quality", "Outcomes",
+                  "Excess over placebo pairs", "Feature drivers", "Match quality", "Outcomes",
                   "Reasons given", "Sensitivity", "Pair explorer", "Limitations", "Glossary"],
 }  # fmt: skip
 

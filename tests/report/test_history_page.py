@@ -194,7 +194,7 @@ def test_the_history_names_what_left_its_past_and_draws_every_monitored_metric(m
     assert sum(name.startswith("trend-") for name in drawn) == n_monitored - n_inputs
     assert {"inputs", "cusum", "rates", "ratios", "areas", "gaps-in-probability", "excess-by-group"} <= set(drawn)
     assert "broken.json is not valid JSON" in words
-    assert "at most 5 %" in words
+    assert "at most 5%" in words
 
 
 def test_a_history_of_one_audit_can_be_shown(spring):

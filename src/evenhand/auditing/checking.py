@@ -185,7 +185,7 @@ class CheckResult:
         dropped = set(self._dropped())
         looks = [p.sentence for p in self.problems if p.column not in dropped and p.severity != "note"]
         return config_text(self.source, choices, looks) + (
-            "\n# The saved model. Without one, a plain network is fitted on 70 % of the people and audited on the rest."
+            "\n# The saved model. Without one, a plain network is fitted on 70% of the people and audited on the rest."
             '\n# model = "model.skops"\n'
         )
 

@@ -85,7 +85,7 @@ def check_direction(model: AuditedModel, people: People) -> None:
         return  # rejected when people are explained
     area = auc_interval(labels, score)
     if is_wrong_way_round(area, int(np.bincount(labels, minlength=2).min())):
-        interval = f" (95 % interval {area.low:.3f} to {area.high:.3f})" if math.isfinite(area.high) else ""
+        interval = f" (95% interval {area.low:.3f} to {area.high:.3f})" if math.isfinite(area.high) else ""
         raise InvalidInputError(
             f"The model ranks people against `y`, with an AUC of {area.value:.3f}{interval}; high scores and 1 "
             'in `y` should both be favorable: for a score that is a risk, pass `favorable="low"` (--favorable low) and '

@@ -40,7 +40,7 @@ class Finding:
     key, question
         Which of the four questions it is.
     estimate, ci, unit
-        The statistic with its 95 % interval.
+        The statistic with its 95% interval.
     p_value, p_adjusted
         For the null hypothesis of no effect; adjusted over the four questions (Holm).
     answer
@@ -270,11 +270,11 @@ def _limited_size(key: FindingKey, beyond: Sequence[Data], n: int) -> str:
 def _sure(one: Data) -> str:
     low, high = one["ci"]
     shown = p_value(one["p_adjusted"])
-    return f"95 % interval {decimal(low)} to {decimal(high)}, adjusted p {shown if shown[0] in '<>' else f'= {shown}'}"
+    return f"95% interval {decimal(low)} to {decimal(high)}, adjusted p {shown if shown[0] in '<>' else f'= {shown}'}"
 
 
 def _size_found(one: Data) -> str:
-    """The smallest size that would have been found in 80 % of audits.
+    """The smallest size that would have been found in 80% of audits.
 
     If it were the only effect, Holm would compare it with the level divided by the number of questions and, for a score
     gap, of pairs of groups.
@@ -297,12 +297,12 @@ def _score_words(one: Data, answer: Answer) -> tuple[str, str]:
             f"No {name} found",
             f"No {name} at equal finances was found between {gap['group']} and {gap['reference']} "
             f"({decimal(one['estimate'])} {gap['unit']}; {_sure(one)}). A gap of {_size_found(one)} would have been "
-            "found in 80 % of audits; smaller ones may exist.",
+            "found in 80% of audits; smaller ones may exist.",
         )
     told = _told(one, scope["outcome"])
     return (
         f"{told} at equal finances",
-        f"{at_equal}, {told} ({_sure(one)}){_beside(gap, scope)}. It does not show why, or that the difference is "
+        f"{at_equal}, {told} ({_sure(one)}){_beside(gap, scope)}. This does not show why, or that the difference is "
         "unjustified.",
     )
 
@@ -360,7 +360,7 @@ def _input_words(one: Data, answer: Answer) -> tuple[str, str]:
     return (
         headline,
         f"The difference between {gap['group']} and {gap['reference']} at equal finances runs through {listed(shown)}. "
-        "It does not show whether the input has a business reason.",
+        "This does not show whether the input has a business reason.",
     )
 
 
@@ -379,7 +379,7 @@ def _weighing_words(one: Data, answer: Answer) -> tuple[str, str]:
         return (
             "No difference in weights found",
             f"No evidence was found that the same inputs are weighed differently between groups ({decimal(value)}; "
-            f"{_sure(one)}). A difference of {_size_found(one)} would have been found in 80 % of audits; smaller ones "
+            f"{_sure(one)}). A difference of {_size_found(one)} would have been found in 80% of audits; smaller ones "
             "may exist.",
         )
     angle = math.degrees(2 * math.asin(min(max(value, 0.0), 1.0)))
@@ -403,13 +403,13 @@ def _excess_words(one: Data, answer: Answer) -> tuple[str, str]:
             else ""
         )
         return (
-            "No excess over the placebo floor was found",
+            "No excess over placebo pairs was found",
             f"No evidence was found that explanations are farther apart across groups than within ({decimal(value)}; "
             f"{_sure(one)}).{spread}",
         )
     return (
         f"Explanations are {decimal(value)} farther apart across groups than within",
         f"The CEC score of comparable people of different groups is {decimal(value)} higher than that of equally "
-        f"distant people of the same group ({_sure(one)}). It does not show whether inputs or weights make the "
+        f"distant people of the same group ({_sure(one)}). This does not show whether inputs or weights make the "
         "difference.",
     )

@@ -56,7 +56,7 @@ class Dataset:
     (30000, 'no default in the next month')
     >>> data
     Dataset 'taiwan': 30,000 people, 22 columns, 4 of them financial
-      y: 1 = no default in the next month, 77.9 % of people
+      y: 1 = no default in the next month, 77.9% of people
       sex: female 18,112, male 11,888
       ...
     """
@@ -87,7 +87,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         shape = f"{len(self):,} people, {self.X.shape[1]} columns"
-        positive = f"{100 * self.y.mean():.1f} % of people" if len(self) else "nobody"
+        positive = f"{100 * self.y.mean():.1f}% of people" if len(self) else "nobody"
         lines = [
             f"Dataset {self.name!r}: {shape}, {len(self.financial_features)} of them financial",
             f"  y: 1 = {self.positive_label}, {positive}",
@@ -187,7 +187,7 @@ def reservations_on(X: object) -> list[str]:
     Examples
     --------
     >>> reservations_on(load_dataset("taiwan").X.iloc[:3])
-    ['Everyone has a card already: the label is a default on it, not the answer to an application.']
+    ['Everyone already has a card: the label is a default on it, not the answer to an application.']
     >>> reservations_on([[1.0, 2.0]])
     []
     """

@@ -45,8 +45,8 @@ Bools: TypeAlias = NDArray[np.bool_]
 Keys: TypeAlias = NDArray[np.uint64]
 
 NO_ONE_IN_OTHER_GROUP = "no one of that label in the other group"
-NO_ONE_IN_OWN_GROUP = "no one else of that label in the person's group"
-NO_PLACEBO_AT_DISTANCE = "no one in the person's group at the distance of anyone in the other"
+NO_ONE_IN_OWN_GROUP = "no one else of that label in the own group"
+NO_PLACEBO_AT_DISTANCE = "no one of the own group at the distance of anyone in the other"
 _REASONS = ("", NO_ONE_IN_OTHER_GROUP, NO_ONE_IN_OWN_GROUP, NO_PLACEBO_AT_DISTANCE)
 
 # Far smaller than any difference between people, in standard deviations: it only decides among people at one point.

@@ -41,7 +41,7 @@ class DrawnEstimate:
     Attributes
     ----------
     value, low, high
-        With its 95 % interval; for ratios, on the logarithmic scale.
+        With its 95% interval; for ratios, on the logarithmic scale.
     standard_error, df
         As if the groups of the draw were known.
     influence
@@ -88,7 +88,7 @@ class Pooled(Plain):
     Attributes
     ----------
     value, low, high
-        Mean over draws, with a 95 % interval.
+        Mean over draws, with a 95% interval.
     standard_error, df
         For the interval: see the module. If influences are unknown, those of Rubin's rules.
     p_value
@@ -98,7 +98,7 @@ class Pooled(Plain):
     missing_information
         See `RubinPool`.
     rubin_low, rubin_high
-        The 95 % interval of Rubin's rules, which is wider.
+        The 95% interval of Rubin's rules, which is wider.
     """
 
     value: float

@@ -41,7 +41,7 @@ NO_REASON = -1
 """The code for no reason."""
 
 PERSISTENCE = 0.8
-"""Persistence of `rank_overlap`: the first reason then has 40 % of the weight, the first four have 81 %."""
+"""Persistence of `rank_overlap`: the first reason then has 40% of the weight, the first four have 81%."""
 
 
 def principal_reasons(pulls: NDArray[np.floating], n_reasons: int) -> Ints:

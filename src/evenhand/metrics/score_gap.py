@@ -69,13 +69,13 @@ class GapColumn:
     value
         Group minus reference group: negative if the group is worse off.
     ci_low, ci_high
-        95 % confidence interval.
+        95% confidence interval.
     p_value
         Two-sided, for no gap; NaN if there are too few people to test.
     standard_error, df
         Standard error that accounts for repeated use of people, and its degrees of freedom.
     detectable
-        The smallest gap that a single test at the 5 % level would have found in 80 % of cases.
+        The smallest gap that a single test at the 5% level would have found in 80% of cases.
     note
         Why a number is missing; empty if none is.
     """

@@ -49,7 +49,7 @@ class Segments:
 
 
 def needed_segments(explainer: Explainer, x: Tensor, cells: Ints, asked: int | None = None) -> Segments:
-    """The fewest segments, at most 8, whose error is below 0.1 %; or the requested number, and its error.
+    """The fewest segments, at most 8, whose error is below 0.1%; or the requested number, and its error.
 
     Parameters
     ----------

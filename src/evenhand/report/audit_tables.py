@@ -285,7 +285,7 @@ def excess_table(summary: Summary, *, with_choices: bool = False) -> Table:
         flag(lambda r: significance_flag(r["p_value"], "p-value")),
         NOTE,
     )
-    caption = "Excess over placebo pairs with 95 % intervals"
+    caption = "Excess over placebo pairs with 95% intervals"
     return Table("Excess", caption, columns, records, [FLAGGED], NO_EVIDENCE, needs=("excess",))
 
 

@@ -96,7 +96,7 @@ def regimes(data: Data) -> alt.Chart:
 
 
 def plane(data: Data) -> alt.Chart:
-    """Each group by how often decisions differ and how far reasoning differs, with the placebo floor."""
+    """Each group by how often decisions differ and how far reasoning differs, and the level of placebo pairs."""
     counts, means = _regime_counts(data), data["cec"]["by_group"]
     rows = [
         {
@@ -200,7 +200,7 @@ def cec_distribution(data: Data) -> alt.Chart:
 
 
 def excess(data: Data) -> alt.Chart:
-    """The excess over placebo pairs of each measure, with 95 % intervals."""
+    """The excess over placebo pairs of each measure, with 95% intervals."""
     found = _evidence(data)
     parts = (
         ("CEC score", "cec"),
@@ -223,7 +223,7 @@ def excess_by(data: Data) -> alt.Chart:
 
 
 def score_gap(data: Data) -> alt.Chart:
-    """The score gap at equal finances and the part of each input, with 95 % intervals; the largest ones."""
+    """The score gap at equal finances and the part of each input, with 95% intervals; the largest ones."""
     gap = largest_gap(data)
     inputs = sorted(gap["features"], key=lambda f: -_size(f["value"]))[:MOST_FEATURES]
     rows = [
@@ -234,16 +234,16 @@ def score_gap(data: Data) -> alt.Chart:
     return forest(
         rows,
         f"{group} minus {reference}, {gap['unit']}",
-        "Points with 95 % intervals: score gap at equal finances, in total and through each input.",
+        "Points with 95% intervals: score gap at equal finances, in total and through each input.",
     )
 
 
 def drivers(data: Data) -> alt.Chart:
-    """Each feature's contribution to the excess, with 95 % intervals; the largest ones."""
+    """Each feature's contribution to the excess, with 95% intervals; the largest ones."""
     found = sorted(_evidence(data)["features"], key=lambda f: -_size(f["estimate"]["value"]))
     rows = [_estimate_row(f["feature"], f["estimate"]) for f in found[:MOST_FEATURES]]
     return forest(
-        rows, "Contribution to the excess", "Points with 95 % intervals: contribution of each feature to the excess."
+        rows, "Contribution to the excess", "Points with 95% intervals: contribution of each feature to the excess."
     )
 
 
@@ -272,7 +272,7 @@ def weights(data: Data) -> alt.Chart:
     if found and not several:
         title = f"Weight, {shortened(found[0]['group'], 16)} minus {shortened(found[0]['other_group'], 16)}"
     return forest(
-        rows, title, "Points with 95 % intervals: difference between two groups in the weight of each feature."
+        rows, title, "Points with 95% intervals: difference between two groups in the weight of each feature."
     )
 
 
@@ -292,7 +292,7 @@ def proxies(data: Data) -> alt.Chart:
     return forest(
         rows,
         "AUC of predicting the group",
-        "Points with 95 % intervals: how well each feature predicts the group; 0.5 is guessing, 1 is perfect.",
+        "Points with 95% intervals: how well each feature predicts the group; 0.5 is guessing, 1 is perfect.",
         zero=0.5,
     )
 
@@ -361,19 +361,19 @@ def balance(data: Data) -> alt.Chart:
 
 
 def approvals(data: Data) -> alt.Chart:
-    """Share of favorable decisions in each group, with 95 % intervals."""
+    """Share of favorable decisions in each group, with 95% intervals."""
     rows = [_estimate_row(g["group"], g["approval_rate"]) for g in data["outcome"]["approvals"]["groups"]]
     return forest(
         rows,
         "Share of favorable decisions",
-        "Points with 95 % intervals: share of favorable decisions by group.",
+        "Points with 95% intervals: share of favorable decisions by group.",
         zero=None,
         percent_axis=True,
     )
 
 
 def ratios(data: Data) -> alt.Chart:
-    """Approval rate of each group divided by that of the reference group, with 95 % intervals."""
+    """Approval rate of each group divided by that of the reference group, with 95% intervals."""
     table = data["outcome"]["approvals"]
     rows = [
         _estimate_row(g["group"], g["approval_ratio_group_over_reference"])
@@ -384,14 +384,14 @@ def ratios(data: Data) -> alt.Chart:
     return forest(
         rows,
         f"Approval rate divided by that of {shortened(table['reference'], 30)}",
-        "Points with 95 % intervals: approval ratio of each group to the reference group.",
+        "Points with 95% intervals: approval ratio of each group to the reference group.",
         zero=1.0,
         guides=((limit, f"{limit:g}"),),
     )
 
 
 def error_rates(data: Data) -> alt.Chart:
-    """True and false positive rate of each group, with 95 % intervals."""
+    """True and false positive rate of each group, with 95% intervals."""
     rows = [
         _estimate_row(f"{words}: {g['group']}", g[name])
         for name, words in (("true_positive_rate", "TPR"), ("false_positive_rate", "FPR"))
@@ -400,7 +400,7 @@ def error_rates(data: Data) -> alt.Chart:
     return forest(
         rows,
         "Rate",
-        "Points with 95 % intervals: true and false positive rate of each group.",
+        "Points with 95% intervals: true and false positive rate of each group.",
         zero=None,
         percent_axis=True,
     )
@@ -473,7 +473,7 @@ def _threshold_guides(threshold: float | Mapping[str, Any] | None) -> list[alt.C
 
 
 def sensitivity(data: Data) -> alt.Chart:
-    """The excess with different matches, with 95 % intervals."""
+    """The excess with different matches, with 95% intervals."""
     found = _evidence(data)["sensitivity"]
     rows = [_estimate_row("as audited", data["evidence"]["cec"])]
     rows += [_estimate_row(f"distance up to {e['max_distance']:.2f}", e) for e in found["max_distance"]]
@@ -482,13 +482,13 @@ def sensitivity(data: Data) -> alt.Chart:
 
 
 def thresholds(data: Data) -> alt.Chart:
-    """The excess share in regime B at different consistency thresholds, with 95 % intervals."""
+    """The excess share in regime B at different consistency thresholds, with 95% intervals."""
     found = _evidence(data)["sensitivity"]["consistency_threshold"]
     rows = [_estimate_row(f"CEC above {e['consistency_threshold']:g}", e) for e in found]
     return forest(
         rows,
         "Excess share in regime B",
-        "Points with 95 % intervals: excess share in regime B at different consistency thresholds.",
+        "Points with 95% intervals: excess share in regime B at different consistency thresholds.",
         percent_axis=True,
     )
 
@@ -531,7 +531,7 @@ def pair(sample: Data, row: int) -> alt.Chart:
 
 
 def _excesses(rows: list[Row], shown: str) -> alt.Chart:
-    return forest(rows, "Excess over placebo pairs", f"Points with 95 % intervals: {shown}")
+    return forest(rows, "Excess over placebo pairs", f"Points with 95% intervals: {shown}")
 
 
 def _line_of_each(names: Iterable[str]) -> dict[str, Any]:

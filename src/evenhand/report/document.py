@@ -51,7 +51,7 @@ _EXPLAINED = (
 )
 _FLOOR = (
     "Pairs are compared with placebo pairs: a person and someone of the same group and label who is as far away as "
-    "the match. Intervals are 95 % intervals; p-values of the questions are adjusted for their number (Holm)."
+    "the match. Intervals are 95% intervals; p-values of the questions are adjusted for their number (Holm)."
 )
 _NO_FLOOR = "The audit was run without evidence: nothing is compared with placebo pairs, and nothing is tested."
 _REPRODUCING = (

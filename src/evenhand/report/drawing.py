@@ -149,7 +149,7 @@ def forest(
     x = quantity(alt.X, "low", title, percent=percent_axis, domain=domain, zero=False)
     y = lines_of(names)
     form = ".1%" if percent_axis else ".3f"
-    tooltip = tooltips("label", ("value", form), ("low", form, "95 % from"), ("high", form, "to"))
+    tooltip = tooltips("label", ("value", form), ("low", form, "95% from"), ("high", form, "to"))
     layers: list[Any] = []
     if zero is not None:
         layers.append(chart_of([{"at": zero}]).mark_rule(style="zero").encode(x=alt.X("at:Q")))

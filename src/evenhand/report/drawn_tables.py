@@ -73,7 +73,7 @@ def _metrics(found: Mapping[str, Any]) -> Table:
         NOTE,
     )
     caption = (
-        "Metrics pooled over draws of the groups, with 95 % intervals. Missing information is the share of Rubin's "
+        "Metrics pooled over draws of the groups, with 95% intervals. Missing information is the share of Rubin's "
         "total variance that is between draws; the spread of a ratio is that of its logarithm. p-values are not "
         "adjusted; those of excesses and weighing are one-sided."
     )

@@ -53,7 +53,7 @@ def finding_table(summary: Summary) -> Table:
     what, tested = (
         ("Four questions about the model", "the four") if is_whole else ("What could be asked", "those asked")
     )
-    caption = f"{what}, with 95 % intervals; p-values are adjusted over {tested} (Holm)."
+    caption = f"{what}, with 95% intervals; p-values are adjusted over {tested} (Holm)."
     return Table("Findings", caption, columns, asked, if_empty=NO_EVIDENCE)
 
 
@@ -81,8 +81,8 @@ def score_gap_table(summary: Summary) -> Table:
         text("unit"),
         Column("p-value, two-sided", "p", "p_value"),
         Column("p-value, adjusted", "p", "p_adjusted"),
-        Column("smallest gap that a single test finds in 80 % of cases", "number", "detectable", where="workbook"),
+        Column("smallest gap that a single test finds in 80% of cases", "number", "detectable", where="workbook"),
         NOTE,
     )
-    caption = "Score gap at equal finances, group minus reference group, in total and by input, with 95 % intervals."
+    caption = "Score gap at equal finances, group minus reference group, in total and by input, with 95% intervals."
     return Table("Score gap", caption, columns, records, if_empty=NO_EVIDENCE)

@@ -57,11 +57,11 @@ def percent(value: float | None, places: int = 1) -> str:
     Examples
     --------
     >>> percent(0.7166), percent(float("nan"))
-    ('71.7 %', 'not estimated')
+    ('71.7%', 'not estimated')
     """
     if value is None or not is_number(value):
         return MISSING
-    return f"{decimal(100 * value, places)} %"
+    return f"{decimal(100 * value, places)}%"
 
 
 def count(value: float | None) -> str:

@@ -22,7 +22,8 @@ GLOSSARY: dict[str, str] = {
     "reference group.",
     "weighing": "Whether the same inputs count alike for both groups: the reasoning gap of pairs minus that of placebo "
     "pairs.",
-    "lower, upper": "Ends of the 95 % confidence interval.",
+    "log-odds": "The logarithm of the odds of the favorable outcome; near even odds, 0.1 is 2.5 points of probability.",
+    "lower, upper": "Ends of the 95% confidence interval.",
     "p-value": "How often chance alone would give a result at least as large if there were nothing to find. It is "
     "one-sided for an excess.",
     "adjusted p-value": "A p-value that allows for the number of tests (Holm).",
@@ -32,12 +33,15 @@ GLOSSARY: dict[str, str] = {
     "true positive rate": "Share of favorable decisions among people with label 1.",
     "false positive rate": "Share of favorable decisions among people with label 0.",
     "false discovery rate": "Share of label 0 among people with a favorable decision.",
+    "statistical parity gap": "Largest difference in approval rates between groups.",
+    "equalized odds gap": "Largest difference between groups in the true or the false positive rate.",
     "approval ratio": "The group's approval rate divided by that of the reference group (adverse impact ratio). A "
     "ratio below 0.8 is flagged: a rule of thumb from US employment guidance, not a rule for lending.",
     "odds ratio": "Odds of approval in the group divided by those in the reference group; 1 means equal odds.",
     "shortfall of approvals": "Additional approvals with which the group's rate would reach that of the reference "
     "group.",
     "AUC": "How often the score ranks a person with label 1 above one with label 0: 0.5 is chance, 1 is always.",
+    "F1": "Harmonic mean of two shares: of label 1 among those approved, and of those approved among label 1.",
     "Brier score": "Mean squared difference between score and label; 0 is perfect.",
     "calibration error": "Mean distance between score and observed rate over bins of the score. Chance alone makes it "
     "positive, by the amount in the next column.",
@@ -55,5 +59,7 @@ GLOSSARY: dict[str, str] = {
         "What lowers the score of a declined person the most, measured from the mean of approved people; features "
         "that share a reason are added up."
     ),
+    "rank-biased overlap": "How alike two ordered lists of reasons are, where the first reasons count most: 0 nothing "
+    "in common, 1 identical.",
     "empty cell": "A metric that could not be estimated; the note next to it says why.",
 }

@@ -68,7 +68,7 @@ def comparison_page(comparison: Record) -> str:
 _READING = {
     "Noise": (
         "Every metric is an estimate from the people who happened to be audited. A change counts as more than "
-        "noise if chance alone would give a change this large in at most 5 % of comparisons in which nothing "
+        "noise if chance alone would give a change this large in at most 5% of comparisons in which nothing "
         "changed."
     ),
     "Many metrics": (
@@ -141,7 +141,7 @@ def _score_gap(comparison: Record) -> Section:
         _change_panel(
             "score-gap",
             "Change in the score gap",
-            "Each row is a gap: its change and the 95 % interval of the change. A filled point changed by more than "
+            "Each row is a gap: its change and the 95% interval of the change. A filled point changed by more than "
             "noise.",
             [c for c in comparison["metrics"] if c["part"] == "score_gap"],
             "Change from the base",
@@ -169,7 +169,7 @@ def _reasoning(metrics: Sequence[Record]) -> Section:
     panel = _change_panel(
         "reasoning",
         "Change in weighing and excess",
-        "Each row is a metric: its change and the 95 % interval of the change. A filled point changed by more than "
+        "Each row is a metric: its change and the 95% interval of the change. A filled point changed by more than "
         "noise.",
         [c for c in metrics if c["part"] in ("weighing", "excess")],
         "Change from the base",
@@ -368,10 +368,10 @@ def _monitored(monitoring: Record) -> Section:
     if inputs:
         table = _by_audit_table(inputs, "Inputs", lambda point: point["value"])
         chart = rate_chart(sorted(inputs, key=_largest_value, reverse=True)[:8], "Part of the score gap", ".2f")
-        caption = "The inputs with the largest parts, with 95 % intervals; all inputs are monitored."
+        caption = "The inputs with the largest parts, with 95% intervals; all inputs are monitored."
         panels.append(panel_of("inputs", "Inputs of the score gap", caption, chart, table))
     text = (
-        "Each point is an audit with its 95 % interval. The dashed line is the expectation from the previous audits, "
+        "Each point is an audit with its 95% interval. The dashed line is the expectation from the previous audits, "
         "and the gray band is the range of an unchanged model; a ring marks the audit that raised an alarm."
     )
     return Section("monitored", "Monitored metrics", [text], panels=panels)
@@ -449,7 +449,7 @@ def _other_trends(monitoring: Record) -> list[Section]:
         if trends:
             table = _by_audit_table(trends, title, lambda point: point["value"])
             chart = rate_chart(trends[:8], title, format_)
-            panels.append(panel_of(name, title, "With 95 % intervals; shown without limits.", chart, table))
+            panels.append(panel_of(name, title, "With 95% intervals; shown without limits.", chart, table))
     return [Section("others", "Other metrics", panels=panels)] if panels else []
 
 

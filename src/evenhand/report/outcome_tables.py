@@ -185,7 +185,7 @@ def error_table(summary: Summary) -> Table:
         flag(_small_group),
         Column("note", "long text", note),
     )
-    caption = "Decisions and errors of each group with 95 % intervals"
+    caption = "Decisions and errors of each group with 95% intervals"
     records = summary["outcome"]["error_rates"]
     return Table("Error rates", caption, columns, records, [FLAGGED], needs=("labels", "decisions"))
 

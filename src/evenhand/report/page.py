@@ -237,11 +237,11 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
             details_title="Settings, hashes and versions",
         ),
         *_weighting(summary),
-        Section("verdict", "Verdict", finding=_finding(summary), tables=_finding_tables(summary)),
+        Section("verdict", "Verdict", _reading(summary), finding=_finding(summary), tables=_finding_tables(summary)),
         *_drawn_groups(summary),
         _charts(summary, "score-gap", "Score gap at equal finances"),
         _charts(summary, "regimes", "Decisions and reasoning"),
-        _charts(summary, "excess", "Excess over the placebo floor"),
+        _charts(summary, "excess", "Excess over placebo pairs"),
         _charts(summary, "drivers", "Feature drivers"),
         _charts(
             summary,
@@ -260,6 +260,19 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
     ]
     return [section for section in sections if _is_possible(section, summary)]
 
+
+_READING_LOG_ODDS = (
+    "Scores are compared in log-odds, the logarithm of the odds of a favorable outcome: near even odds, 0.1 log-odds "
+    "are 2.5 percentage points of probability. "
+)
+_READING_TESTS = (
+    "A 95% interval is the range of values that agree with the data. A p-value says how often chance alone would give "
+    "such a result if there were nothing to find; an adjusted p-value allows for the number of questions."
+)
+_READING_EXPLANATIONS = (
+    " An explanation says how much each input moved a score. The CEC score is the distance between the explanations of "
+    "two people: 0 is the same reasoning, 1 the opposite."
+)
 
 _OF_CHARTS = ("regimes", "excess", "drivers", "sensitivity")  # left out if none of them is possible
 
@@ -330,6 +343,18 @@ def _regressions(summary: Mapping[str, Any]) -> tuple[Section, ...]:
     tables = [regressions.regression_table(summary, column) for column in columns]
     notes = regressions.regression_notes(summary)
     return (_charts(summary, "regressions", "Regressions", tables=tables, notes=notes),)
+
+
+def _reading(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """A paragraph that explains the terms of the verdict; none without evidence, whose verdict has no such terms."""
+    if not summary["findings"]:
+        return ()
+    alike = (
+        "similar financial features" if lacking(summary, "labels") else "similar financial features and the same label"
+    )
+    is_log_odds = any(found["unit"] == "log-odds" for found in summary["findings"])
+    explained = "" if lacking(summary, "excess") else _READING_EXPLANATIONS
+    return (f"Comparable people have {alike}. {_READING_LOG_ODDS if is_log_odds else ''}{_READING_TESTS}{explained}",)
 
 
 def _finding(summary: Mapping[str, Any]) -> Finding:

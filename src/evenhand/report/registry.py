@@ -190,7 +190,7 @@ def _proxies(data: Data) -> str:
     every = data["proxies"]["all_features"]
     known = sorted((f for f in data["proxies"]["features"] if is_number(f["auc"])), key=lambda f: -f["auc"])
     best = f"; best alone is {shortened(known[0]['feature'], 40)} at {decimal(known[0]['auc'], 2)}" if known else ""
-    return f"All features together predict the group with an AUC of {decimal(every['auc'], 2)}{best}. 0.5 is guessing."
+    return f"All features together predict the group with an AUC of {decimal(every['auc'], 2)}{best} (0.5: chance)."
 
 
 def _distances(data: Data) -> str:

@@ -134,7 +134,7 @@ def coefficients(data: Summary) -> alt.Chart:
             tooltip=tooltip,
         ),
     )
-    description = "Points with 95 % intervals: effect of the group on each outcome, as more is held equal."
+    description = "Points with 95% intervals: effect of the group on each outcome, as more is held equal."
     return finished(alt.layer(*layers), description, 18 * len(sets) * len(names) + 8 * len(names))
 
 

@@ -19,7 +19,7 @@ Summary = Mapping[str, Any]
 def summary_table(summary: Summary) -> Table:
     """The metrics of the audit, as in `AuditResult.summary`."""
     columns = (text("metric"), estimate("value", lambda r: r), NOTE)
-    return Table("Summary", "The metrics of the audit with 95 % intervals.", columns, _summary_records(summary))
+    return Table("Summary", "The metrics of the audit with 95% intervals.", columns, _summary_records(summary))
 
 
 def _summary_records(summary: Summary) -> list[Record]:

@@ -73,7 +73,7 @@ class Column:
 
 
 def estimate(heading: str, value: str | Callable[[Record], Any], kind: Kind = "number", *, places: int = 3) -> Column:
-    """A column of estimates with their 95 % intervals."""
+    """A column of estimates with their 95% intervals."""
     return Column(heading, kind, value, places, is_estimate=True)
 
 
@@ -87,7 +87,7 @@ def flag(flag_of: Callable[[Record], str]) -> Column:
     return Column("flag", "text", flag_of, where="workbook")
 
 
-INTERVAL = "95 % interval"
+INTERVAL = "95% interval"
 """Heading of the interval of an estimate, next to it."""
 
 NOTE = Column("note", "long text")
@@ -178,7 +178,7 @@ def shown(table: Table) -> ShownTable:
     >>> columns = (Column("group", "text"), estimate("rate", "rate", "share"), Column("people", "whole"))
     >>> record = {"group": "a", "rate": {"value": 0.5, "low": 0.25, "high": 0.75}, "people": 1200}
     >>> shown(Table("Rates", "Rates by group", columns, (record,))).rows
-    (('a', '50.0 %', '25.0 to 75.0', '1,200'),)
+    (('a', '50.0%', '25.0 to 75.0', '1,200'),)
     """
     columns = [column for column in table.columns if column.where != "workbook"]
     heads = [head for c in columns for head in ((c.heading, INTERVAL) if c.is_estimate else (c.heading,))]

@@ -38,7 +38,7 @@ def terminal_summary(summary: Mapping[str, Any]) -> RenderableType:
     """The summary of an audit for a terminal."""
     people = summary["data"]
     groups = ", ".join(f"{name} {count:,}" for name, count in people["groups"].items())
-    metrics = Table("metric", "value", "95 % interval", "", box=None, pad_edge=False)
+    metrics = Table("metric", "value", "95% interval", "", box=None, pad_edge=False)
     metrics.columns[1].justify = "right"
     for name, value, low, high, note in summary_rows(summary):
         interval = "" if math.isnan(low) else f"{low:.3f} to {high:.3f}"

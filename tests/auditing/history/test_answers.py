@@ -119,7 +119,7 @@ def test_what_was_not_found_says_what_would_have_been(with_proxy, people):
     found = [f for f in compare_audits({"one": with_proxy, "two": alike}).findings if f.key != "inputs"]
     open_or_no = [f for f in found if f.answer == "no"]
     assert open_or_no
-    assert all("would have been found in 80 % of cases" in f.sentence for f in open_or_no)
+    assert all("would have been found in 80% of cases" in f.sentence for f in open_or_no)
 
 
 def test_a_gap_that_another_reference_group_turns_is_compared_with_the_sign_of_the_base(with_proxy):

@@ -38,7 +38,7 @@ class ChangedFinding:
     audit, key, question
         The audit that is compared with the base, and the question.
     estimate, ci, unit
-        The change with its 95 % interval; if there are several score gaps or inputs, the one that changed most clearly.
+        The change with its 95% interval; if there are several score gaps or inputs, the one that changed most clearly.
     p_value, p_adjusted
         For no change; adjusted over the questions of all audits of the comparison (Holm).
     answer
@@ -183,7 +183,7 @@ class _Asked:
 
 
 def _sure(change: Change, p_adjusted: float) -> str:
-    return f"95 % interval of the change {decimal(change.ci_low)} to {decimal(change.ci_high)}, {_p(p_adjusted)}"
+    return f"95% interval of the change {decimal(change.ci_low)} to {decimal(change.ci_high)}, {_p(p_adjusted)}"
 
 
 def _p(p_adjusted: float) -> str:
@@ -195,7 +195,7 @@ def _detectable(change: Change) -> str:
     """The size of change that would have been found."""
     quantile = stats.norm.ppf if not math.isfinite(change.df) else lambda share: stats.t.ppf(share, change.df)
     size = float(quantile(1 - LEVEL / 2) + quantile(_POWER)) * change.standard_error
-    return f"A change of {decimal(size)} would have been found in 80 % of cases; smaller ones may exist."
+    return f"A change of {decimal(size)} would have been found in 80% of cases; smaller ones may exist."
 
 
 def _from_to(change: Change) -> str:
@@ -229,7 +229,7 @@ def _score_words(change: Change, p_adjusted: float, answer: Answer) -> tuple[str
     return (
         f"The score gap between {change.groups[0]} and {change.groups[1]} {moved}, by "
         f"{decimal(abs(change.change))}{_unit(change)}",
-        f"{what} {moved}, {_from_to(change)} ({_sure(change, p_adjusted)}). It does not show why.",
+        f"{what} {moved}, {_from_to(change)} ({_sure(change, p_adjusted)}). This does not show why.",
     )
 
 
@@ -247,7 +247,7 @@ def _input_words(change: Change, p_adjusted: float, answer: Answer) -> tuple[str
     return (
         f"The part of {change.words} in the score gap {moved}, by {decimal(abs(change.change))}{_unit(change)}",
         f"The largest change runs through {change.words}{note}: its part of the score gap {moved}, {_from_to(change)} "
-        f"({_sure(change, p_adjusted)}). It does not show whether the input has a business reason.",
+        f"({_sure(change, p_adjusted)}). This does not show whether the input has a business reason.",
     )
 
 
@@ -259,7 +259,7 @@ def _weighing_words(change: Change, p_adjusted: float, answer: Answer) -> tuple[
     return (
         f"The same inputs are weighed {more} differently, by {decimal(abs(change.change))}",
         f"The same inputs are weighed {more} differently for comparable people of different groups: weighing went "
-        f"{_from_to(change)} ({_sure(change, p_adjusted)}). It does not show which weights are right.",
+        f"{_from_to(change)} ({_sure(change, p_adjusted)}). This does not show which weights are right.",
     )
 
 
@@ -271,7 +271,7 @@ def _excess_words(change: Change, p_adjusted: float, answer: Answer) -> tuple[st
     return (
         f"Explanations moved {moved} across groups, by {decimal(abs(change.change))}",
         f"Explanations of comparable people of different groups moved {moved}: the excess went {_from_to(change)} "
-        f"({_sure(change, p_adjusted)}). It does not show whether inputs or weights make the difference.",
+        f"({_sure(change, p_adjusted)}). This does not show whether inputs or weights make the difference.",
     )
 
 

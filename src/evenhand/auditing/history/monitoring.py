@@ -37,7 +37,7 @@ class TrendPoint:
     Attributes
     ----------
     value, ci_low, ci_high
-        The metric and its 95 % interval.
+        The metric and its 95% interval.
     expected, limit_low, limit_high
         What the previous audits lead one to expect, and the limits beyond which the metric alone raises an alarm. NaN
         for the first audit, which has no past.

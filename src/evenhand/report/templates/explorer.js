@@ -175,7 +175,7 @@ function showPair() {
     make("ul", { class: "findings" },
       finding(isSame ? "Same decision" : "Different decisions", isSame ? "same" : "differs"),
       finding(`${isUnlike ? "Different" : "Same"} reasoning: CEC ${fixed(data.cec[i])}, threshold ${data.threshold}`, isUnlike ? "differs" : "same"),
-      finding(`Placebo pairs: ${fixed(data.placebo_cec[i])}`), finding(`q: ${fixed(data.q_value[i])}`),
+      finding(`Placebo pairs: ${fixed(data.placebo_cec[i])}`), finding(`q-value: ${fixed(data.q_value[i])}`),
       finding(`Input gap ${fixed(data.input_gap[i])}, reasoning gap ${fixed(data.reasoning_gap[i])}`),
       finding(`Distance ${fixed(data.distance[i], 2)}`), finding(`Label of both: ${data.label[i]}`)),
     make("p", {}, state.raw ? "Bars: how much each feature adds to the model's output, from the person's baseline."

@@ -203,7 +203,7 @@ def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Paper
 
 
 def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
-    """CEC of each method minus that of the unconstrained network, paired over folds, with a 95 % interval."""
+    """CEC of each method minus that of the unconstrained network, paired over folds, with a 95% interval."""
     cells = by_method(rows, settings)
     records, body = [], []
     for (dataset, method), found in cells.items():
@@ -224,7 +224,7 @@ def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> P
     return PaperTable(
         "table_comparison",
         "CEC score of each method minus that of the unconstrained network",
-        ("Dataset", "Method", "Difference", "95 % interval", "CEC is"),
+        ("Dataset", "Method", "Difference", "95% interval", "CEC is"),
         tuple(body),
         tuple(records),
         (

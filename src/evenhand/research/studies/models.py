@@ -46,7 +46,7 @@ BIASES: dict[Bias, str] = {
     "full swap": "the same weights change places",
     "halved": "other inputs weigh half as much",
     "finances only": "other inputs weigh nothing",
-    "stand-in": "an input that agrees with the group in 65 % of people weighs 0.3; the group is no input",
+    "stand-in": "an input that agrees with the group in 65% of people weighs 0.3; the group is no input",
     "learned network": "a network learned from scores of the full swap on people of both groups in equal numbers",
     "learned trees": "boosted trees learned from decisions by the same scores",
 }

@@ -33,7 +33,7 @@ TESTS = {
 
 
 def read_audit(result: AuditResult) -> Line:
-    """The p-value of every test, the estimates of the main ones, and how many 95 % intervals cover 0.
+    """The p-value of every test, the estimates of the main ones, and how many 95% intervals cover 0.
 
     A test of something that is 0 by construction, without any error, is not a test: its p-value is None. So is that of
     a test that the audit could not perform.

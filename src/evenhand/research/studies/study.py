@@ -55,14 +55,14 @@ def plan_of(n_cells: int, replicates: int, rate: float) -> str:
     Examples
     --------
     >>> print(plan_of(50, 400, 0.05))
-    50 cells, 400 data sets each, 20,000 audits: the standard error of a share of 5 % is
+    50 cells, 400 data sets each, 20,000 audits: the standard error of a share of 5% is
     1.1 points in a cell, 0.15 in all.
     """
     n = n_cells * replicates
     alone, together = (100 * share_error(rate, count) for count in (replicates, n))
     return (
         f"{n_cells} cells, {replicates} data sets each, {n:,} audits: the standard error of a share of "
-        f"{100 * rate:g} % is {alone:.1f} points in a cell, {together:.2f} in all."
+        f"{100 * rate:g}% is {alone:.1f} points in a cell, {together:.2f} in all."
     )
 
 

@@ -85,11 +85,11 @@ def calibration_rows(cells: Sequence[CalibrationCell], audits: Mapping[str, Sequ
 
 
 def is_too_often(alarms: Share, *, is_hard: bool) -> bool:
-    """Whether a cell misses its target: above 10 % if named hard, else above 7 % by more than chance allows.
+    """Whether a cell misses its target: above 10% if named hard, else above 7% by more than chance allows.
 
     Examples
     --------
-    >>> is_too_often({"share": 0.08, "n": 400, "error": 0.014}, is_hard=False)  # 32 of 400 are within chance of 7 %
+    >>> is_too_often({"share": 0.08, "n": 400, "error": 0.014}, is_hard=False)  # 32 of 400 are within chance of 7%
     False
     >>> is_too_often({"share": 0.1, "n": 400, "error": 0.015}, is_hard=False)
     True

@@ -85,7 +85,7 @@ class Groups:
     share
         Share of the second of two groups.
     n
-        Number of groups: two, or five of 35, 25, 20, 12 and 8 %.
+        Number of groups: two, or five of 35, 25, 20, 12 and 8%.
     """
 
     draw: Draw = "random"
