@@ -175,7 +175,7 @@ def test_uneven_weights_are_a_reservation(small):
     found = audited(small, sample_weight=weights, evidence=False)
     (sentence,) = (text for text in found.warnings if "uneven" in text)
     group = found.weighting.groups[0]
-    assert f"{group.group} ({group.n_counted} worth {group.n_effective:.0f})" in sentence
+    assert f"{group.group} ({group.n_counted} people, effectively {group.n_effective:.0f})" in sentence
     inside = weights[small[2] == "a"]
     assert group.n_effective == pytest.approx(inside.sum() ** 2 / (inside**2).sum())
     assert group.share == pytest.approx(inside.sum() / weights.sum())

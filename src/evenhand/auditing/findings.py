@@ -329,7 +329,7 @@ def _told(one: Data, outcome: str) -> str:
 
 
 def _beside(gap: Data, scope: Data) -> str:
-    """The gap in probability and in decisions, where there are any."""
+    """The gap in probability and in decisions, if there are any."""
     points = f", {decimal(abs(100 * gap['probability']['value']), 1)} points of probability"
     favor = (
         f"; of {gap['n_favor_group'] + gap['n_favor_reference']:,} pairs with different decisions, "

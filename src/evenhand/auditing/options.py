@@ -263,7 +263,7 @@ class StreamOptions:
     batch_rows: int | None = field(
         default=None,
         metadata=_help(
-            "Most people in a batch; by default 1/128 of everyone, from 5,000 to 25,000, and 50,000 on a GPU."
+            "Largest batch, in people; by default 1/128 of everyone, from 5,000 to 25,000, and 50,000 on a GPU."
         ),
     )
     reference_people: int = field(
@@ -317,7 +317,7 @@ class RegressionOptions:
 
 
 def _checked_limits(limits: Mapping[str, float] | None) -> dict[str, float] | None:
-    """Limits as plain data; None where there are none."""
+    """Limits as plain data; None if there are none."""
     known = get_args(FindingKey)
     if limits is not None and not isinstance(limits, Mapping):
         raise InvalidInputError(

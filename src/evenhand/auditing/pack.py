@@ -63,7 +63,7 @@ import evenhand as eh
 
 
 def reproduce(model, X, y, sensitive_features, **more):
-    """The audit with the settings of this pack; `more` is for what was given besides, such as `reference`."""
+    """Run the audit with the settings of this pack; `more` is for additional inputs, such as `reference`."""
     settings = tomllib.loads(Path(__file__).with_name("audit.toml").read_text("utf-8"))
     apart = {field.name for field in fields(eh.AuditSettings)}
     further = eh.AuditSettings(**{name: value for name, value in settings.items() if name in apart})

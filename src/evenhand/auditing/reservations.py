@@ -125,7 +125,7 @@ def reservations_of(
             + ("" if is_given else " Pass `clusters` (--clusters) to say which rows are the same applicant.")
         )
     if diagnostics.coverage < _LOW_COVERAGE:
-        grave.append(f"Only {diagnostics.coverage:.1%} of people have a match in another group.")
+        grave.append(f"Only {diagnostics.coverage:.1%} of people have a match in a different group.")
     if provenance.completeness_gap > _LARGE_GAP:
         grave.append(
             f"Attributions miss {provenance.completeness_gap:.1%} of the change in the logit that they should sum to; "

@@ -84,7 +84,7 @@ class Weighting:
             yield f"{n_left_out:,} of {self.n_people:,} people have a sampling weight of 0 and are not counted."
         uneven = [group for group in self.groups if group.is_uneven]
         if uneven:
-            shown = ", ".join(f"{g.group} ({g.n_counted:,} worth {g.n_effective:,.0f})" for g in uneven)
+            shown = ", ".join(f"{g.group} ({g.n_counted:,} people, effectively {g.n_effective:,.0f})" for g in uneven)
             yield (
                 f"Sampling weights are so uneven that the effective size of groups is less than half of their people: "
                 f"{shown}. A few people with large weights determine their metrics; check the weights, or trim them."

@@ -375,7 +375,7 @@ def _fit_and_audit(
 ) -> AuditResult:
     from evenhand.training.classifier import CECClassifier
 
-    ReasonMap.of(options.get("reason_map"), [str(name) for name in X.columns])  # refused before a network is fitted
+    ReasonMap.of(options.get("reason_map"), [str(name) for name in X.columns])  # rejected before a network is fitted
     is_probable = isinstance(group, GroupProbabilities)
     labels, groups = as_labels(y, len(X)), group.likeliest if is_probable else as_groups(group, len(X))
     random_state = options["random_state"]

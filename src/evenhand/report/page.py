@@ -430,7 +430,7 @@ def key_metrics(data: Mapping[str, Any]) -> tuple[KeyMetric, ...]:
     outcome = (
         KeyMetric("AUC", decimal(data["outcome"]["auc"]), "of all audited people"),
         KeyMetric("Equalized odds gap", decimal(gap["value"]), estimate_interval(gap) or gap["note"]),
-        KeyMetric("Coverage", percent(data["matching"]["coverage"]), "people with a match in another group"),
+        KeyMetric("Coverage", percent(data["matching"]["coverage"]), "people with a match in a different group"),
     )
     if found is None:
         mean = KeyMetric("Mean CEC score", decimal(cec["mean"]), "not compared with placebo pairs")

@@ -102,7 +102,7 @@ class CodedTrees:
 
     @cached_property
     def main_feature(self) -> int:
-        """The feature that most people are asked about, if half of them go each way; 0 if there is none."""
+        """The feature tested for the most people, if half of them go each way; 0 if there is none."""
         visits, level, share = np.zeros(len(self.cut_start) - 1), self.roots, 1.0
         while len(level):
             level = level[self.nodes["feature"][level] >= 0]

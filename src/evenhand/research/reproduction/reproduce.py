@@ -165,7 +165,7 @@ def write_outputs(
     settings
         That setting.
     folder
-        Tables and charts go into folders of their own below it.
+        Tables and charts go into separate folders below it.
     runs
         Descriptions of the runs, as the store keeps them, for the page.
 

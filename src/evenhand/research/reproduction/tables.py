@@ -97,7 +97,7 @@ class PaperTable:
     notes: tuple[str, ...] = ()
 
     def to_csv(self) -> str:
-        """The numbers, in long form; empty where there is none."""
+        """The numbers, in long form; empty if there are none."""
         text = io.StringIO()
         columns = list(self.records[0]) if self.records else list(self.header)
         writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -252,7 +252,7 @@ def non_dominated(metrics: dict[str, dict[str, float]]) -> set[str]:
 
 
 def paper_value(table: str, dataset: str, method: str, metric: str) -> tuple[float, float]:
-    """Mean and standard deviation that the paper prints; NaN where it prints none.
+    """Mean and standard deviation that the paper prints; NaN if it prints none.
 
     Examples
     --------

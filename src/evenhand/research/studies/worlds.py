@@ -130,7 +130,7 @@ def draw_groups(groups: Groups, people: People, rng: np.random.Generator) -> Int
 
 
 def _leaning(draw: Draw, people: People) -> Floats:
-    """Log-odds of the second group, but for a constant; of standard deviation 1."""
+    """Log-odds of the second group up to a constant, with standard deviation 1."""
     F = people.X[list(people.finances)].to_numpy(dtype=np.float64)
     first, second, third = np.clip(standardized(F)[:, :3], -_FARTHEST, _FARTHEST).T
     if draw == "logistic":
