@@ -252,7 +252,7 @@ def _input_words(change: Change, p_adjusted: float, answer: Answer) -> tuple[str
 
 
 def _weighing_words(change: Change, p_adjusted: float, answer: Answer) -> tuple[str, str]:
-    what = "How differently the same inputs are weighed for different groups"
+    what = "The difference in how the same inputs are weighed for different groups"
     if answer == "no":
         return "No change in weighing found", _not_found(what, change, p_adjusted)
     more = "more" if change.change > 0 else "less"
