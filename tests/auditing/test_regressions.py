@@ -87,7 +87,7 @@ def test_without_a_model_every_number_is_that_of_statsmodels(people, is_clustere
     )
     assert found.reference == "a"
     assert found.errors == ("clustered" if is_clustered else "robust")
-    assert found.left_out == {"told": "it is the group, or a part of it"}  # x for one group, y for two others
+    assert found.left_out == {"told": "it is the group or a part of it"}  # x for one group, y for two others
     checked = 0
     for row in found.rows:
         if row.controls == "all inputs":
@@ -239,7 +239,7 @@ def test_inputs_that_are_the_group_or_have_too_many_values_are_left_out_and_name
     found = eh.regressions(
         {"decision": decision[two]}, sensitive_features=group[two], X=more[two].reset_index(drop=True)
     )
-    assert found.left_out["told"] == found.left_out["letter"] == "it is the group, or a part of it"
+    assert found.left_out["told"] == found.left_out["letter"] == "it is the group or a part of it"
     assert found.left_out["tract"] == "a category of 60 values, more than the 50 that are encoded"
     assert found.left_out["empty"] == "it has no values"
     assert found.controls == {"none": (), "all inputs": ("income",)}

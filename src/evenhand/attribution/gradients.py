@@ -40,9 +40,7 @@ T = TypeVar("T")
 
 # Largest number of hidden values in memory at once, whatever the number of people.
 _CHUNK_VALUES = {"cpu": 4_000_000, "cuda": 100_000_000}
-_CACHE_VALUES = (
-    450_000  # block size that a core processes fastest: smaller ones have overhead, larger ones exceed its cache
-)
+_CACHE_VALUES = 450_000  # that a core processes fastest: fewer have overhead, more exceed its cache
 _KEPT = threading.local()
 _LEAST_BLOCKS, _PARTS_PER_THREAD = 4, 4  # worth starting a thread, without a long wait for the last part
 

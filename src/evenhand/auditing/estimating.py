@@ -29,7 +29,7 @@ _FEWEST, _MOST = 100, 2_000  # people in a trial
 _PER_CELL = 10  # people in a small trial for each label and group
 _TRIAL_SECONDS = 0.3
 _LOOKED_AT = 50_000  # rows from which the people of a trial are drawn
-_MOST_TIMES_IN_BATCH = 8  # ratio of the reference to the batch in a trial
+_MOST_TIMES_IN_BATCH = 8  # largest ratio of the reference to the batch in a trial
 _QUERIED = 256
 # Seconds per pair after the batches, for metrics and, if it is compared, for evidence; the model is not
 # called again there. Measured on two cores of a server: `benchmarks/bench_estimate.py` checks whether they still hold.

@@ -386,8 +386,8 @@ def _weighing_words(one: Data, answer: Answer) -> tuple[str, str]:
     return (
         "The model weighs the same inputs differently for different groups",
         f"The same inputs are weighed differently for comparable people of different groups: by {decimal(value)} more "
-        f"than within a group ({_sure(one)}), as if explanations were rotated by {decimal(angle, 1)} degrees. It does "
-        "not show which weights are right.",
+        f"than within a group ({_sure(one)}), as if explanations were rotated by {decimal(angle, 1)} degrees. This "
+        "does not show which weights are right.",
     )
 
 

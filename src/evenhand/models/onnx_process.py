@@ -201,7 +201,7 @@ def _say(answers: IO[bytes], answer: dict[str, Any]) -> None:
 
 def _why(error: Exception) -> str:
     if isinstance(error, MemoryError) or "bad_alloc" in str(error) or "Failed to allocate memory" in str(error):
-        return "it needs more memory than a model of its size should"
+        return "it asks for more memory than a model of its size needs"
     return first_line(error)[:300]
 
 

@@ -29,7 +29,7 @@ ERROR = 0.001
 _TRIED = (2, 3, 4, 5, 6)
 _FINE = 64
 _TRIED_PEOPLE = 1024
-_STANDARD_ERRORS = 3.0  # factor by which the mean over everyone may exceed the mean over those tested
+_STANDARD_ERRORS = 3.0  # by which the mean over everyone may exceed the mean over those tested
 
 
 @dataclass(frozen=True)

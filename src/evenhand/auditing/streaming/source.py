@@ -22,11 +22,7 @@ __all__ = ["GPU_ROWS", "Batch", "Source", "open_source", "rows_in_batch"]
 GPU_ROWS = 50_000
 """Rows of a batch on a GPU: each batch costs CPU time that does not shrink with its rows."""
 
-_BATCHES, _FEWEST_ROWS, _MOST_ROWS = (
-    128,
-    5_000,
-    25_000,
-)  # enough batches to keep many cores busy until shortly before the end
+_BATCHES, _FEWEST_ROWS, _MOST_ROWS = 128, 5_000, 25_000  # keeps many cores busy until shortly before the end
 
 
 @dataclass(frozen=True)
