@@ -107,7 +107,7 @@ def is_same(text, value, *, is_share=False):
     if text.startswith(("< ", "> ")):
         (limit,) = numbers_in(text)
         return value < limit if text[0] == "<" else value > limit
-    found = re.fullmatch(rf"({NUMBER})( %)?", text)
+    found = re.fullmatch(rf"({NUMBER})(%)?", text)
     assert found, (text, value)
     digits = len(found[1].partition(".")[2])
     scale = 100 if found[2] or is_share else 1
