@@ -140,7 +140,7 @@ def test_numbers_settings_people_and_files_that_differ_are_named(pack, planted, 
     found = eh.verify_pack(pack, inputs={"data": tmp_path / "new.csv", "model": data_file})
     assert not found.is_same
     assert found.inputs[0].startswith("The data file differs: the pack's file, loans.csv, has the SHA-256 ")
-    assert found.inputs[1] == "The audit of the pack read no model file, and loans.csv was given."
+    assert found.inputs[1] == "The audit of the pack read no model file, but loans.csv was given."
 
 
 def test_a_number_beyond_the_tolerance_differs_and_one_within_does_not(pack, result, tmp_path):

@@ -252,7 +252,7 @@ def _limited(found: Finding, limit: float | None, estimates: Sequence[Data]) -> 
     words = {
         "yes": f"{subject[:1].upper()}{subject[1:]} is below {shown}.",
         "no": f"{subject[:1].upper()}{subject[1:]} is above {shown}.",
-        "open": f"Whether {subject} is below {shown} is open.",
+        "open": f"Whether {subject} is below {shown}, is open.",
     }
     return replace(found, limit=limit, within_limit=within, sentence=f"{found.sentence} {words[within]}")
 

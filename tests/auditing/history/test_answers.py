@@ -161,7 +161,7 @@ def test_of_many_groups_the_pair_that_changed_most_clearly_is_named(people):
     )
     gap = of_key(found, "score_gap")
     assert gap.answer == "yes"
-    assert re.search(r"score gap of (c against [ab]|[ab] against c)", gap.sentence)
+    assert re.search(r"score gap between (c and [ab]|[ab] and c)", gap.sentence)
     gaps = [c for c in found.metrics if c.finding == "score_gap"]
     assert len(gaps) == 3
     assert gap.p_value == pytest.approx(min(1.0, 3 * min(c.p_value for c in gaps)))

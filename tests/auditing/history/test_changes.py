@@ -339,7 +339,7 @@ def test_a_planted_change_of_reasoning_is_found():
     assert excess.ci_low > 0
     assert excess in comparison.moved
     assert {"weighing", "excess"} <= {f.key for f in comparison.findings if f.answer == "yes"}
-    assert comparison.sentences[0] == f"after against before: {comparison.headline}."
+    assert comparison.sentences[0] == f"after compared with before: {comparison.headline}."
     assert any(c.verdict == "more than noise" for c in comparison.features)
 
 
