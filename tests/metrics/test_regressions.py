@@ -165,7 +165,7 @@ def test_few_people_or_a_constant_outcome_give_a_sentence(people, method):
     assert note == "not estimable: the outcome of everyone in 'b' is 1"
     nine = np.where(is_group, clusters % 9, 1000 + clusters)
     note = group_effect(outcome, is_group, nothing, method=method, group="b", clusters=nine).note
-    assert note.startswith("not estimable: 9 people of 'b'")
+    assert note.startswith("not estimable: 9 people in 'b'")
 
 
 def test_too_many_columns_for_the_people_give_a_sentence(people):

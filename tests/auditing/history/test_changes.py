@@ -412,8 +412,8 @@ def test_features_and_versions_that_differ_are_named(old, others):
     data["features"] = [{**row, "feature": row["feature"].replace("f", "g")} for row in data["features"]]
     data["versions"]["evenhand"] = "0.0.1"
     comparison = compare_audits({"old": old, "others": data})
-    assert "Features of old that others does not have: f." in comparison.warnings
-    assert "Features of others that old does not have: g." in comparison.warnings
+    assert "Features in old but not in others: f." in comparison.warnings
+    assert "Features in others but not in old: g." in comparison.warnings
     assert "The audits were made with different versions of evenhand." in comparison.warnings
 
 

@@ -221,7 +221,7 @@ def test_after_an_alarm_the_past_is_kept(data):
 def test_an_excess_that_is_always_zero_raises_no_alarm(data):
     monitoring = monitor(drawn_history(data, [0.0, 0.0, 0.0], error=0.0))
     assert not monitoring.departures
-    assert "In 3 audits no monitored metric departed from its past" in monitoring.sentences[0]
+    assert "In 3 audits, no monitored metric departed from its past" in monitoring.sentences[0]
 
 
 def test_ratios_are_judged_on_the_logarithm_and_shown_as_ratios(data):
@@ -257,7 +257,7 @@ def test_changed_settings_and_groups_are_named_with_the_audit(data):
     groups = history.audits[1].data["data"]["groups"]
     groups["group 2"] = groups.pop("group 1")
     warnings = "\n".join(monitor(history).warnings)
-    assert "consistency_threshold changed with m2, from 0.3 to 0.4" in warnings
+    assert "consistency_threshold changed at m2, from 0.3 to 0.4" in warnings
     assert "The audits do not all have the same groups; these are in all of them: group 0." in warnings
 
 

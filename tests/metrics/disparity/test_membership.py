@@ -74,9 +74,9 @@ def test_frequencies_are_whole_numbers_of_people(frequency):
         (lambda: approval_disparity([0, 1], [0, 1, 1]), "`group` has 3 values for 2 people"),
         (
             lambda: approval_disparity([0, 1], ["a", "b"]),
-            "`group` must hold integer codes from 0, got <U1 values; turn",
+            "`group` must hold integer codes from 0, got <U1 values; convert",
         ),
-        (lambda: approval_disparity([0, 1], [-1, 1]), "got int64 values from -1; turn"),
+        (lambda: approval_disparity([0, 1], [-1, 1]), "got int64 values from -1; convert"),
         (lambda: approval_disparity([0, 1], np.zeros((2, 1, 1))), r"got shape \(2, 1, 1\)"),
         (lambda: approval_disparity([0, 1], [0, 0]), "At least two groups are needed"),
         (lambda: approval_disparity(*OK, names=["a"]), "`names` has 1 names for 2 group codes"),
