@@ -39,7 +39,7 @@ SECTIONS = {
               "Outcomes", "Limitations", "Glossary"],
     "explained": ["What was audited", "Verdict", "Score gap at equal finances", "Decisions and reasoning",
                   "Excess over placebo pairs", "Feature drivers", "Match quality", "Outcomes",
-                  "Reasons given", "Sensitivity", "Pair explorer", "Limitations", "Glossary"],
+                  "Reason codes", "Sensitivity", "Pair explorer", "Limitations", "Glossary"],
 }  # fmt: skip
 
 

@@ -47,7 +47,7 @@ def test_a_map_in_a_file_gives_the_reasons_of_every_output(evenhand, loans, tmp_
     heads, *rows = openpyxl.load_workbook(out / "audit.xlsx")["Reasons"].iter_rows(values_only=True)
     assert list(heads) == ["person", "group", "decision", "reason 1", "reason 2", "share 1", "share 2"]
     assert {row[3] for row in rows} <= {"Ability to pay", "History"}
-    assert "Reasons given" in (out / "report.html").read_text("utf-8")
+    assert "Reason codes" in (out / "report.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,6 @@ def _on_evidence(evidence: Evidence) -> Iterator[str]:
 def _on_support(evidence: Evidence, described: str) -> Iterator[str]:
     if evidence.common_support < _LOW_COVERAGE:
         yield (
-            f"Only {evidence.common_support:.1%} of people have a match and a placebo at the same distance; "
-            f"{described} describes only these people."
+            f"Overlap is small: only {evidence.common_support:.1%} of people have a match and a placebo at the same "
+            f"distance; {described} describes only these people."
         )

@@ -401,7 +401,7 @@ def matching_table(summary: Summary) -> Table:
     rows += [("constant feature", "", name) for name in found["constant_features"]]
     if evidence:
         rows.append(("pairs with a placebo pair", evidence["n_triples"], ""))
-        rows.append(("common support", evidence["common_support"], "people who have a placebo pair"))
+        rows.append(("overlap", evidence["common_support"], "people with a match and a placebo at the same distance"))
         rows += [("without a placebo pair", n, reason) for reason, n in evidence["without_support"].items()]
     columns = (text("metric"), Column("value", "any"), NOTE)
     records = [{"metric": metric, "value": value, "note": note} for metric, value, note in rows]

@@ -54,7 +54,7 @@ GLOSSARY: dict[str, str] = {
     "KS distance": "Largest difference between two cumulative score distributions: 0 identical, 1 disjoint.",
     "standardized difference": "A difference of means in units of the standard deviation.",
     "coverage": "How many people have a match in a different group.",
-    "common support": "How many pairs have a placebo pair too.",
+    "overlap": "How many people have a match and, at the same distance, a placebo (common support).",
     "principal reasons": (
         "What lowers the score of a declined person the most, measured from the mean of approved people; features "
         "that share a reason are added up."

@@ -100,7 +100,7 @@ _PROSE = {
         "score, nothing remains to be estimated. Matched pairs hold finances and label equal."
     ),
     "reasons-given": (
-        "The reasons that applicants with an unfavorable decision would be given: up to {n_reasons} principal reasons. "
+        "The reason codes that declined applicants would be given: up to {n_reasons} principal reasons each. "
         "They are {source}. Shares by group do not hold finances equal, but the comparison of comparable people with "
         "placebo pairs does. Whether a notice is right or complete is not judged here."
     ),
@@ -312,7 +312,7 @@ def _reasons(summary: Mapping[str, Any]) -> list[Section]:
     prose = _PROSE["reasons-given"].format(n_reasons=found["n_reasons"], source=found["source"])
     tables = [reason_tables.agreement_table(summary), reason_tables.declined_table(summary)]
     panels = panels_of(summary, "reasons-given")
-    return [Section("reasons-given", "Reasons given", (prose,), panels=panels, tables=tables)]
+    return [Section("reasons-given", "Reason codes", (prose,), panels=panels, tables=tables)]
 
 
 def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:  # noqa: ANN401 - of `Section`
