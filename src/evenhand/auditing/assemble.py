@@ -325,7 +325,7 @@ def screened_people(person: NDArray[np.int64], random_state: int) -> NDArray[np.
 def _screen_for_proxies(
     batches: FinishedBatches, numbers: Sequence[int], names: tuple[str, ...], random_state: int
 ) -> ProxyScreen | None:
-    """Screen a sample of people for proxies; None if fewer than two groups are large enough to hold people out."""
+    """Screen some people for proxies; None where fewer than two groups have people enough to hold some out."""
     parts = [part for part in map(batches.screened, numbers) if part is not None]
     codes = np.concatenate([np.zeros(0, dtype=np.int64), *(part for _, part in parts)])
     if (np.bincount(codes, minlength=len(names)) >= 2 * _PROXY_FOLDS).sum() < 2:

@@ -31,11 +31,11 @@ _TRIAL_SECONDS = 0.3
 _LOOKED_AT = 50_000  # rows from which the people of a trial are drawn
 _MOST_TIMES_IN_BATCH = 8  # largest ratio of the reference to the batch in a trial
 _QUERIED = 256
-# Seconds per pair after the batches, for metrics and, if it is compared, for evidence; the model is not
-# called again there. Measured on two cores of a server: `benchmarks/bench_estimate.py` checks whether they still hold.
+# Seconds that a pair takes after the batches, for metrics and, where it is compared, for evidence; the model is not
+# asked again there. Measured on two cores of a server: `benchmarks/bench_estimate.py` says whether they still hold.
 _FINISHING, _FINISHING_COMPARED = 10e-6, 90e-6
-_GAIN_OF_WORKER = 0.8  # for each one after the first
-# Peak memory in bytes of an audit in memory, for each pair and each of its values: see docs/growth.md.
+_GAIN_OF_WORKER = 0.8  # of each beyond the first
+# Bytes at the peak of an audit in memory, for each pair and each of its values: see docs/growth.md.
 _BYTES_PER_PAIR, _BYTES_PER_VALUE, _BYTES_PER_VALUE_COMPARED = 1_500, 50, 165
 
 

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 __all__ = ["quantiles_of_parts", "weighted_quantiles_of_parts"]
 
 Floats: TypeAlias = NDArray[np.float64]
-_DIGIT = 16  # bits of a value examined in each pass
-_ROUNDING = 1e-12  # relative tolerance of sums of weights
+_DIGIT = 16  # bits of a value looked at in each pass
+_ROUNDING = 1e-12  # of sums of weights, as a share of them
 
 
 def quantiles_of_parts(parts: Callable[[], Iterator[Floats]], shares: Sequence[float]) -> list[float]:
     """Quantiles of all values together, as `numpy.quantile` computes them; NaN if there are no values.
 
-    Values are compared by their bits, sixteen at a time: four passes count them, and only counts are kept.
+    Values are compared by their bits, sixteen at a time: four passes count them, and nothing is kept but counts.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ class Weights:
     def of(self, part: Triples) -> Selection:
         """Near triples between the two groups."""
         rows = np.flatnonzero(_is_near(part) & _is_between(part, self.first, self.second))
-        # The difference is the match's weight minus that of the placebo, who is in the person's group.
+        # The difference is of the other's weight over the placebo's, who is of the person's own group.
         sign = np.where(part.group[rows] == self.second, 1.0, -1.0).astype(np.float32)
         weights = part.weights[rows]
         if self.n_columns < weights.shape[1]:
@@ -233,7 +233,7 @@ class Design:
 
 
 def main_questions(parts: Parts[Triples], design: Design) -> list[Question[Triples]]:
-    """The excess of the scores and of each feature, the same with equal weight for each group, and that of Regime B."""
+    """The excess of the scores and of each feature, the same with groups weighing equally, and that of Regime B."""
     return [
         _Scores(),
         _Features(len(design.features)),
@@ -245,7 +245,7 @@ def main_questions(parts: Parts[Triples], design: Design) -> list[Question[Tripl
 
 @dataclass(frozen=True)
 class Present:
-    """Which values occur among the triples, and the weight of each group."""
+    """Which values occur among the triples, and what each group weighs."""
 
     groups: frozenset[int]
     weights: Mapping[int, float]

@@ -121,7 +121,7 @@ def estimate_score_gaps(
     reference_group
         The group that the others are compared with first.
     buckets
-        Buckets of the people of the reference.
+        Of the people of the reference.
     """
     names = reference.pool.groups.names
     first = names.index(reference_group)
@@ -184,7 +184,7 @@ def _between(
 
 
 def _favored(triples: Parts[Triples], group: int, reference_group: int) -> dict[int, int]:
-    """Pairs with different decisions, by the group of the person with the favorable decision."""
+    """Pairs with different decisions, by the group of the one with the favorable decision."""
     counts = {group: 0, reference_group: 0}
     for part in triples.parts():
         for own, other in ((group, reference_group), (reference_group, group)):

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_ROWS_AT_ONCE = 65_536  # triples in memory that are processed together
+_ROWS_AT_ONCE = 65_536  # of triples in memory that are worked on together
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,10 +24,10 @@ def search(
     keep: Annotated[
         list[str] | None,
         typer.Option(
-            help="Condition a model must meet, e.g. 'auc >= best - 0.01' or 'eo_gap <= unconstrained'; repeatable."
+            help="What a model must keep, e.g. 'auc >= best - 0.01' or 'eo_gap <= unconstrained'; repeatable."
         ),
     ] = None,
-    minimize: Annotated[str | None, typer.Option(help="Metric to minimize, e.g. reasoning_gap or excess.")] = None,
+    minimize: Annotated[str | None, typer.Option(help="Metric to make small, e.g. reasoning_gap or excess.")] = None,
     candidates: Annotated[
         int | None, typer.Option(help="Number of combinations to draw at random; all of them by default.")
     ] = None,
@@ -37,7 +37,7 @@ def search(
         str, typer.Option(help="network, or trees for gradient-boosted trees of scikit-learn.")
     ] = "network",
     confirmation: Annotated[
-        float, typer.Option(help="Share of the people held out of the search, used once to evaluate the chosen model.")
+        float, typer.Option(help="Share of the people kept out of the search, to look at the choice once.")
     ] = 0.0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
@@ -48,8 +48,8 @@ def search(
 ) -> None:
     """Search for a model as accurate as today's whose reasoning is more alike between groups.
 
-    Finished candidates are kept in the folder: run the same command again to continue. The chosen model is saved there
-    too, for `evenhand audit --model`: a network as model/model.safetensors, trees as model/model.skops.
+    Finished candidates are kept in the folder: run the same command again to go on. The chosen model is saved there
+    too, a network as model/model.safetensors and trees as model/model.skops, for `evenhand audit --model`.
 
     \b
     Example, after `evenhand data save taiwan --people 3000 --out cards.csv`:

@@ -19,10 +19,10 @@ def train(
     plan: TablePlan,
     data: TableArgument = None,
     out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("model"),
-    cec_weight: Annotated[float, typer.Option(help="Weight of explanation consistency; 0 turns it off.")] = 1.0,
-    equalized_odds_weight: Annotated[float, typer.Option(help="Weight of equalized odds; 0 turns it off.")] = 1.0,
-    epochs: Annotated[int, typer.Option(help="Passes over the training data.")] = 30,
-    categories: Annotated[str, typer.Option(help="Encode categories as onehot columns or ordinal codes.")] = "onehot",
+    cec_weight: Annotated[float, typer.Option(help="Weight of explanation consistency; 0 for none.")] = 1.0,
+    equalized_odds_weight: Annotated[float, typer.Option(help="Weight of equalized odds; 0 for none.")] = 1.0,
+    epochs: Annotated[int, typer.Option(help="Passes over the people.")] = 30,
+    categories: Annotated[str, typer.Option(help="Categories as onehot columns or ordinal codes.")] = "onehot",
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder that keeps an unfinished fit; run the command again to continue.")
     ] = None,

@@ -36,7 +36,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 _COLUMNS_AT_ONCE = {"cpu": 8, "cuda": 256}  # bounds memory
-_MOST_SUMS = 1 << 25  # people of the reference times estimates in memory at once: 256 MB
+_MOST_SUMS = 1 << 25  # of the reference's people times estimates held at once: 256 MB
 
 
 class Part(Protocol):
@@ -44,19 +44,19 @@ class Part(Protocol):
 
     @property
     def unit(self) -> Ints:
-        """A code for each person, of shape (n,); equal for rows of the same person."""
+        """A code for each person, of shape (n,); rows of the same person have the same."""
 
     @property
     def person_row(self) -> Ints:
-        """The row that represents the person in the reference, -1 for someone outside it."""
+        """The row that stands for the person in the reference, -1 for someone outside it."""
 
     @property
     def other(self) -> Ints:
-        """Row that represents the match."""
+        """Row that stands for the one from the other group."""
 
     @property
     def own(self) -> Ints:
-        """Row that represents the placebo."""
+        """Row that stands for the placebo."""
 
     def __len__(self) -> int: ...
 
@@ -110,11 +110,11 @@ class Selection:
     n_people: float | None = None
 
     def first(self, n_columns: int) -> Selection:
-        """The same with only the first columns."""
+        """The same with no more than the first columns."""
         return replace(self, difference=self.difference[:, :n_columns])
 
     def on(self, device: torch.device) -> _Placed:
-        """The selection on the device where its sums are taken."""
+        """The selection where its sums are taken."""
         share, control, difference = (placed(array, device) for array in (self.share, self.control, self.difference))
         return _Placed(share, control, difference, None if self.rows is None else placed(self.rows, device))
 
@@ -129,14 +129,14 @@ class _Placed:
     rows: Tensor | None
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """A few columns at a time, in double precision, with their places."""
+        """A few columns at a time, in double precision, and which they are."""
         width = _COLUMNS_AT_ONCE.get(self.share.device.type, _COLUMNS_AT_ONCE["cpu"])
         for first in range(0, self.difference.shape[1], width):
             chosen = slice(first, first + width)
             yield chosen, self.difference[:, chosen].double()
 
     def spread(self, values: Tensor, n: int) -> Tensor:
-        """Rows of values over all n triples of a part, 0 for those not selected."""
+        """Rows of values over all n triples of a part, 0 for those that were not selected."""
         if self.rows is None:
             return values
         whole = values.new_zeros((n, *values.shape[1:]))
@@ -173,7 +173,7 @@ class InMemory(Generic[P]):
 
 
 def smallest_row(part: Part) -> Ints:
-    """The lower of the two reference rows in a triple of someone outside the reference."""
+    """The lower row of the couple that a triple of someone outside the reference makes."""
     return np.minimum(part.other, part.own)
 
 
@@ -194,7 +194,7 @@ def estimate_excesses(
     parts
         The triples.
     n_threads
-        Questions processed at the same time; the estimates are the same to the last bit for any number.
+        Questions answered at the same time; the estimates are the same to the last bit for any number.
     device
         Device on which sums are taken; None for the CPU. Estimates of different devices agree up to rounding.
     """
@@ -227,7 +227,7 @@ def estimate_excesses(
 
 @dataclass(frozen=True, eq=False)
 class _Asked(Generic[P]):
-    """A question with enough people, its regressions and the sums for its errors."""
+    """A question that enough people answer, its regressions and the sums that its errors are made of."""
 
     question: Question[P]
     fit: ExcessFit
@@ -254,7 +254,7 @@ def _moments_of(chosen: Selection, device: torch.device) -> ExcessMoments:
 
 
 def _batches(questions: Sequence[Question[P]], n_reference: int) -> Iterator[list[int]]:
-    """Questions processed in one pass, so that their sums over the reference stay bounded."""
+    """Questions that are answered in one pass, so that their sums over the reference stay bounded."""
     chosen: list[int] = []
     size = 0
     for k, question in enumerate(questions):
@@ -290,13 +290,13 @@ def _add_couples(asked: Sequence[_Asked[P]], parts: Parts[P], pool: Executor) ->
 
 
 def _for_each(function: Callable[[T], None], items: Iterable[T], pool: Executor) -> None:
-    """Call a function on every item, and re-raise its errors."""
+    """Call a function of every item, and raise what it raises."""
     for _ in pool.map(function, items):
         pass
 
 
 def _ahead(items: Iterator[T], pool: Executor) -> Iterator[T]:
-    """The items, each prepared while the previous one is in use."""
+    """The items, each of them made while the one before is in use."""
     end = object()
     coming = pool.submit(next, items, end)
     while (item := coming.result()) is not end:
@@ -305,7 +305,7 @@ def _ahead(items: Iterator[T], pool: Executor) -> Iterator[T]:
 
 
 def _rows_of(part: Part, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows that represent the three people of each triple in the reference."""
+    """Rows that stand in the reference for the three of each triple."""
     columns = (part.person_row, part.other, part.own)
     person, other, own = (placed(rows, device, torch.int64) for rows in columns)
     return person, other, own
@@ -313,7 +313,7 @@ def _rows_of(part: Part, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class _PeopleOfPart:
-    """Who is in the triples of a part, and what people outside the reference share.
+    """Who is in the triples of a part, and what those outside the reference share with whom.
 
     Attributes
     ----------
@@ -380,7 +380,7 @@ def _couples_of_reference(
 
 @dataclass(eq=False)
 class _ClusterSums:
-    """Sums for the variances of one question's columns.
+    """Sums that the variances of one question's columns are made of.
 
     Attributes
     ----------
@@ -442,7 +442,7 @@ class _ClusterSums:
 
 
 def _residuals(fit: ExcessFit, chosen: _Placed, n: int) -> Iterator[tuple[slice, Tensor]]:
-    """Residuals of a few columns over all n triples of a part, 0 for those not selected."""
+    """Residuals of a few columns over all n triples of a part, 0 for those that were not selected."""
     for columns, block in chosen.blocks():
         part = replace(fit, coefficients=fit.coefficients[:, columns])
         yield columns, chosen.spread(part.residuals(chosen.share, chosen.control, block), n)

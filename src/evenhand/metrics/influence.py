@@ -69,7 +69,7 @@ def excess_influence(
     reference_buckets
         Bucket of each person of the reference.
     device
-        Device on which sums are taken; None for the CPU.
+        Where sums are taken; None for the CPU.
     """
     place = device or torch.device("cpu")
     moments: list[ExcessMoments | None] = [None] * len(questions)

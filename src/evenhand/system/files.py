@@ -36,7 +36,7 @@ __all__ = [
 _TEMPORARY = re.compile(r"\..*\.(?P<machine>[0-9a-f]{8})-(?P<process>[0-9]+)-[0-9a-f]{8}(\.[^.]*)?")
 _STALE_SECONDS = 24 * 3600  # time without a change after which no one on a different machine is still writing a file
 
-_SPARE = 1 << 28  # bytes that are left free for the rest of the system
+_SPARE = 1 << 28  # bytes that are left free for whatever else the system does
 
 
 class PrivateFolder:
@@ -149,7 +149,7 @@ def temporary_path(path: Path) -> Path:
 
 
 def remove_stale(folders: Iterable[Path]) -> None:
-    """Remove temporary files of killed processes, but not those of running ones.
+    """Remove temporary files whose process was killed; those of processes that run stay.
 
     Whether a process on a different machine is running cannot be checked: its files are removed once no one has written
     to them for a day.

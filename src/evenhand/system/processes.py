@@ -23,7 +23,7 @@ def module_environment() -> dict[str, str]:
 
 
 def limit_resources(memory: int) -> None:
-    """Limit the address space of this process, if the system can, and write no core file."""
+    """Limit the address space of this process, where the system can, and leave no core file."""
     try:
         import resource
     except ImportError:  # not on Windows

@@ -119,7 +119,7 @@ def _read(path: Path, file: str) -> dict[str, Any]:
     missing = [part for part in _PARTS if part not in data]
     if missing:
         raise DataFileError(
-            f"{file} is an audit without {listed(missing, 8)}: it was truncated or edited; write it again with to_json."
+            f"{file} is an audit without {listed(missing, 8)}: it was cut or edited; write it again with to_json."
         )
     found: dict[str, Any] = data
     return found

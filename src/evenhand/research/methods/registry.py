@@ -41,7 +41,7 @@ def method_names() -> tuple[str, ...]:
 
 
 def register_method(name: str, factory: MethodFactory) -> None:
-    """Add a method to the comparison; the paper's seven names, and names already taken, are rejected.
+    """Add a method to the comparison; a name of the paper's seven, or one already taken, is refused.
 
     Parameters
     ----------

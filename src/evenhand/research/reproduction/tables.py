@@ -196,7 +196,7 @@ def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Paper
         tuple(body),
         tuple(records),
         (
-            "Dominated: another method is strictly better in all three. In parentheses, the paper's count of 5.",
+            "Dominated: another method is strictly better in all three. In parentheses the paper's count of 5.",
             *_settings_notes(settings),
         ),
     )
