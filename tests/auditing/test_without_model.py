@@ -349,7 +349,7 @@ def test_rounded_attributions_are_taken_and_a_few_that_are_off_are_named(loans, 
     assert not any("do not quite sum" in warning for warning in found.warnings)
     score[3] = 0.999 - score[3]
     found = given(loans, scores=score, attributions=np.round(explanation.values, 4))
-    assert any("Attributions of 1 of 400 people do not quite sum to the score" in w for w in found.warnings)
+    assert any("attributions of 1 of 400 people do not quite sum to the score" in w for w in found.warnings)
 
 
 # --- bad input ---
