@@ -27,7 +27,7 @@ def main():
     settings = NetworkSettings(epochs=options.epochs, encoding="onehot")
 
     print(f"German Credit, {len(X_test)} held-out people")
-    print(f"{'method':14}    CEC  excess  95 % interval      EO gap    AUC  positive rate")
+    print(f"{'method':14}    CEC  excess  95% interval      EO gap    AUC  positive rate")
     for name in options.methods:
         method = make_method(name, settings, data.financial_features)
         method.fit(X, y, sensitive_features=sex)

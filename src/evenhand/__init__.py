@@ -87,7 +87,7 @@ __all__ = [
     "verify_pack",
 ]
 
-# Where each public name lives. Loaded on first use: `evenhand --help` must not wait for torch.
+# The module of each public name. Loaded on first use: `evenhand --help` must not wait for torch.
 _HOME = {
     "AuditResult": "evenhand.auditing.result",
     "AuditSettings": "evenhand.auditing.options",
@@ -145,7 +145,7 @@ def __getattr__(name: str) -> object:
 
 
 def _read_classifier(path: Path) -> CECClassifier:
-    """A saved `CECClassifier`; what trains it is imported for such files only."""
+    """Load a saved `CECClassifier`. The training code is imported only for such files."""
     from evenhand.training.classifier import CECClassifier
 
     return CECClassifier.load(path)

@@ -1,4 +1,4 @@
-"""Error and warning types. Every message says what was expected, what came, and what to do."""
+"""Error and warning types. Every message says what was expected, what was found, and what to do."""
 
 __all__ = [
     "ArchiveError",
@@ -15,7 +15,7 @@ __all__ = [
 
 
 class EvenhandError(Exception):
-    """Base of every error raised on purpose by evenhand."""
+    """Base class of all errors that evenhand raises on purpose."""
 
 
 class InvalidInputError(EvenhandError, ValueError):
@@ -23,7 +23,7 @@ class InvalidInputError(EvenhandError, ValueError):
 
 
 class InvalidTypeError(EvenhandError, TypeError):
-    """An object of the wrong kind was given."""
+    """An object of the wrong type was given."""
 
 
 class ArchiveError(EvenhandError, ValueError):
@@ -31,7 +31,7 @@ class ArchiveError(EvenhandError, ValueError):
 
 
 class DataFileError(EvenhandError, ValueError):
-    """A data file is missing, unreadable or not what its name promises."""
+    """A data file is missing, unreadable or not of the type its name suggests."""
 
 
 class DownloadError(EvenhandError, OSError):
@@ -43,23 +43,23 @@ class ModelFileError(EvenhandError, ValueError):
 
 
 class MissingExtraError(EvenhandError, ImportError):
-    """A library that only some work needs is not installed; the message names the extra that brings it."""
+    """An optional library is not installed; the message names the extra that installs it."""
 
 
 class StreamError(EvenhandError, OSError):
-    """A streamed audit could not go on; the message says why and what of it is kept."""
+    """A streamed audit could not continue; the message says why and what is kept."""
 
 
 class EvenhandWarning(UserWarning):
-    """Weak evidence or a degenerate model: the result stands, with a reservation that it also reports."""
+    """Weak evidence or a degenerate model: the result stands, with a reservation that is also reported."""
 
 
 def first_line(error: BaseException) -> str:
-    r"""The first line of an error's message without its full stop, to quote in a message of ours; else its type.
+    r"""The first line of an error's message without its period, to quote in our messages; else the error's type.
 
     Examples
     --------
-    >>> first_line(ValueError("no such column.\nAsk for another."))
+    >>> first_line(ValueError("no such column.\nAsk for a different one."))
     'no such column'
     """
     return (str(error).strip().splitlines() or [""])[0].rstrip(".:") or type(error).__name__

@@ -318,8 +318,11 @@ def test_nested_chains_without_bias_are_read_off():
         ({"n_steps": 0}, "`n_steps` must be at least 1"),
         ({"x": torch.zeros(5)}, r"`x` must have shape \(n, d\)"),
         ({"baseline": torch.zeros(3)}, "`baseline` must have shape"),
-        ({"x": torch.zeros(2, 4), "baseline": torch.zeros(4)}, "The model takes 5 features, `x` has 4"),
-        ({"model": network(activation=nn.Tanh).float(), "method": "exact"}, "needs ReLU or leaky ReLU, the model has"),
+        ({"x": torch.zeros(2, 4), "baseline": torch.zeros(4)}, "The model takes 5 features, but `x` has 4"),
+        (
+            {"model": network(activation=nn.Tanh).float(), "method": "exact"},
+            "needs ReLU or leaky ReLU, but the model has",
+        ),
         ({"model": Residual(), "method": "exact"}, "this Residual is not one"),
         ({"model": nn.Sequential(nn.Linear(5, 2))}, r"one logit per row, of shape \(6,\) or \(6, 1\), got"),
     ],

@@ -337,7 +337,7 @@ def test_a_model_in_training_mode_is_audited_without_dropout_and_left_in_it(resu
         ({"max_distance": -1}, InvalidInputError, "max_distance"),
         ({"y": np.zeros(40)}, InvalidInputError, "only the label"),
         ({"model": "model.pkl"}, InvalidTypeError, "Cannot audit a str"),
-        ({"model": network(4)}, InvalidInputError, "The model takes 4 features, `x` has 5"),
+        ({"model": network(4)}, InvalidInputError, "The model takes 4 features, but `x` has 5"),
         ({"X": np.full((40, 5), np.nan)}, InvalidInputError, "missing or infinite"),
         ({"reference": 3}, InvalidInputError, "`reference` must be"),
         ({"reference": (np.zeros((4, 4)), [0, 1, 0, 1], list("aabb"))}, InvalidInputError, r"missing \['x4'\]"),
@@ -427,7 +427,7 @@ def test_inputs_that_state_the_label_or_come_after_the_decision_are_remarked(sco
     table, y, group = scored
     found = audited(table.assign(collected=1.0 - y, rate_spread=table["debt"] ** 2), y, group)
     assert any("The input 'collected' alone predicts the label with AUC 1.00" in w for w in found)
-    assert any("The input 'rate_spread' by its name is settled by the decision" in w for w in found)
+    assert any("The input 'rate_spread' by its name is set by the decision" in w for w in found)
 
 
 def test_a_saved_index_and_a_date_in_numbers_warn(scored):

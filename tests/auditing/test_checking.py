@@ -64,7 +64,7 @@ def test_every_fault_of_a_messy_table_is_found(found):
 
 def test_parts_are_proposed_with_reasons(found):
     assert found.label.columns == ("default",)
-    assert found.positive_label == ("0", "the name says that 1 is the unfavorable outcome")
+    assert found.positive_label == ("0", "the name suggests that 1 is the unfavorable outcome")
     assert found.group.columns == ("sex",)
     assert found.financial.columns == ("income", "debt_ratio")
     assert all(part.reason for part in (found.label, found.group, found.financial))
@@ -115,7 +115,7 @@ def test_given_parts_are_not_proposed():
         ({"y": "defaut"}, "Did you mean 'default'"),
         ({"y": [0, 1]}, "`y` has 2 values for 600 rows"),
         ({"sensitive_features": ["a", "b"]}, "`sensitive_features` has 2 values"),
-        ({"positive_label": "good"}, "`positive_label` 'good' does not occur in the label 'default'"),
+        ({"positive_label": "good"}, "`positive_label` 'good' is not a value of the label 'default'"),
         ({"financial_features": ["incme"]}, "Did you mean 'income'"),
     ],
 )
@@ -134,12 +134,12 @@ def test_the_area_of_a_leak_is_that_of_scikit_learn(found):
 def test_a_number_is_no_group():
     table = applications().assign(age=np.random.default_rng(1).integers(18, 80, 600))
     (problem,) = (p for p in eh.check(table, sensitive_features="age").problems if p.kind == "many groups")
-    assert "cut a number such as an age into a few ranges" in problem.sentence
+    assert "turn a number such as an age into a few ranges" in problem.sentence
 
 
 def test_it_is_read_as_text_and_as_a_page(found, tmp_path):
     text = str(found)
-    assert text.startswith("600 rows, 9 columns: 3 left out or refused, 5 warned about, 1 worth knowing.")
+    assert text.startswith("600 rows, 9 columns: 3 left out or rejected, 5 with a warning, 1 worth knowing.")
     assert "Financial features: income, debt_ratio" in text
     page = found.to_html(tmp_path / "check.html").read_text()
     assert "Before an audit of loans.csv" in page

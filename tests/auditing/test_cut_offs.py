@@ -133,18 +133,18 @@ def test_a_stream_finds_the_same_and_the_report_shows_it(loans, tmp_path):
     [
         (
             {"decision_threshold": eh.SegmentThresholds("product", {"card": 0.5})},
-            r"no cut-off for 1 of 2 values of 'product' in `X`: 'loan' \(\d+ people\); it has cut-offs for 'card'\.",
+            r"no cutoff for 1 of 2 values of 'product' in `X`: 'loan' \(\d+ people\); it has cutoffs for 'card'\.",
         ),
         ({"decision_threshold": eh.SegmentThresholds("state", CUT_OFFS)}, "'state' .* neither an input .* add it to"),
         (
             {"decision_threshold": eh.SegmentThresholds("product", CUT_OFFS), "decisions": [1] * 300},
-            "both say who is approved; leave one out",
+            "both say who is approved; use only one of them",
         ),
         ({"decision_threshold": {"product": "card"}}, "must have the keys 'column' and 'cut_offs', got 'product'"),
         ({"decision_threshold": {"column": "product", "cut_offs": {}}}, "must name a column and map its values"),
         (
             {"decision_threshold": {"column": "product", "cut_offs": {"card": 2}}},
-            r"'card' must be a number in \[0, 1\]",
+            r"'card' must be between 0 and 1",
         ),
     ],
 )
@@ -164,6 +164,8 @@ def test_a_toml_file_has_a_table_of_cut_offs(tmp_path):
 def test_a_model_with_a_threshold_is_not_audited_at_cut_offs_without_a_word(loans):
     _, X, y, _, _ = loans
     model = FixedThresholdClassifier(LogisticRegression(), threshold=0.3).fit(X, y)
-    with pytest.warns(eh.EvenhandWarning, match=r"goes by 'product', but the FixedThresholdClassifier decides") as said:
+    with pytest.warns(
+        eh.EvenhandWarning, match=r"depends on 'product', but the FixedThresholdClassifier decides"
+    ) as said:
         found = audited((model, *loans[1:]), decision_threshold=eh.SegmentThresholds("product", CUT_OFFS))
     assert str(said[0].message) in found.warnings

@@ -106,7 +106,7 @@ def test_long_runs_are_announced(model, data, monkeypatch, capsys, seconds, word
         assert "About" not in said
     else:
         what = f"{N:,} people of 2 groups, 20 features, explained by integrated gradients, without placebo pairs."
-        assert f"About {words}: {what}" in said
+        assert f"This will take about {words}: {what}" in said
 
 
 def test_nothing_is_tried_where_nothing_is_shown(model, data, monkeypatch):
@@ -119,7 +119,7 @@ def test_too_little_memory_is_said_with_what_to_do(reference, model, data, monke
     for free, is_said in ((needed - 1, True), (needed, False), (None, False)):
         monkeypatch.setattr(estimating, "available_memory", lambda free=free: free)
         audited(model, data, progress=True)
-        assert ("with --stream" in capsys.readouterr().err) == is_said
+        assert ("use --stream" in capsys.readouterr().err) == is_said
 
 
 def test_a_resumed_stream_announces_the_batches_that_are_left(model, data, tmp_path, monkeypatch):

@@ -45,7 +45,7 @@ def test_decisions_are_the_given_ones_of_people_and_matches(loans):
     outcome = found.to_dict()["outcome"]
     assert outcome["positive_rate"] == pytest.approx(decisions.mean())
     assert outcome["accuracy"] == pytest.approx(accuracy_score(y, decisions))
-    assert any("Decisions are those that were made" in warning for warning in found.warnings)
+    assert any("The decisions are the actual ones" in warning for warning in found.warnings)
 
 
 def test_decisions_of_the_scores_given_change_nothing(loans):
@@ -68,7 +68,7 @@ def test_matches_in_a_reference_have_its_decisions_and_ids(loans):
     np.testing.assert_array_equal(found["match_decision"], decisions[:200][found["match"]])
     np.testing.assert_array_equal(found["match_id"], ids[:200][found["match"]])
     np.testing.assert_array_equal(found["person_id"], ids[200:][found["person"]])
-    with pytest.raises(InvalidInputError, match="needed of the audited people and of the reference alike"):
+    with pytest.raises(InvalidInputError, match="needed for both the audited people and the reference"):
         eh.audit(model, X[200:], y[200:], reference=pool, decisions=decisions[200:], **people)
     with pytest.raises(InvalidInputError, match=r"by name must have 'X', 'y' and .*got \['X', 'z'\]"):
         eh.audit(model, X[200:], y[200:], reference={"X": X, "z": y}, **people)
@@ -106,7 +106,7 @@ def test_an_unmatched_person_has_a_match_without_an_id(loans):
         ({"decisions": [1] * 299}, r"`decisions` has 299 values for 300 rows"),
         ({"decisions": ["yes"] * 300}, r"`decisions` must be 1 for a favorable decision .*got the values \['yes'\]"),
         ({"decisions": [None] + [1] * 299}, r"`decisions` must be .*got 1 missing values"),
-        ({"ids": [7] * 300}, r"`ids` must tell people apart, and 1 values occur more than once, such as '7'"),
+        ({"ids": [7] * 300}, r"`ids` must be unique, but 1 values occur more than once, such as '7'"),
         ({"ids": [None, *range(299)]}, r"`ids` has 1 missing values"),
         ({"ids": [1]}, r"`ids` has 1 values for 300 rows"),
     ],

@@ -58,8 +58,8 @@ def test_a_margin_is_not_compared_with_labels(people, favorable):
     result = audited(model, people, turned, favorable=favorable, settings=settings)
     found = result.outcome.calibration
     assert found.groups == ()
-    assert "LinearSVC gives a margin, not a probability" in found.note
-    with pytest.raises(eh.EvenhandError, match="gives a margin"):
+    assert "LinearSVC returns a margin, not a probability" in found.note
+    with pytest.raises(eh.EvenhandError, match="returns a margin"):
         result.plot.reliability()
 
 

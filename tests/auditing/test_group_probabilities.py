@@ -108,7 +108,7 @@ def test_findings_and_tables_state_the_pooled_numbers(pooled):
     shown = approval["approval_ratio_group_over_reference"]
     assert (shown["value"], shown["low"], shown["high"]) == (ratio["value"], ratio["low"], ratio["high"])
     assert found["outcome"]["sp_gap"] == rows["sp_gap", "", "", ""]["value"]
-    assert "is of the first draw" in found["warnings"][0]
+    assert "comes from the first draw" in found["warnings"][0]
 
 
 def test_probabilities_of_0_and_1_give_the_audit_of_known_groups(people):
@@ -186,7 +186,7 @@ def test_a_reference_needs_probabilities_of_the_same_groups(people):
     model, X, y, P = people
     probable = eh.GroupProbabilities(P, n_draws=2)
     options = {"financial_features": F, "evidence": False}
-    with pytest.raises(InvalidInputError, match=r"known alike.*probabilities of \['black', 'white'\] and groups"):
+    with pytest.raises(InvalidInputError, match=r"both have groups.*probabilities of \['black', 'white'\] and groups"):
         eh.audit(model, X, y, sensitive_features=probable, reference=(X, y, drawn_names(people, 0)), **options)
     found = eh.audit(model, X, y, sensitive_features=probable, reference=(X, y, probable), **options)
     assert found.drawn_groups.n_draws == 2
@@ -204,7 +204,7 @@ def test_page_workbook_and_json_show_the_draws(pooled, tmp_path):
     page = (tmp_path / "report.html").read_text("utf-8")
     for words in ("Groups known as probabilities", "missing information", "thresholding"):
         assert words in page
-    assert page.count("what is not in the table of pooled metrics is of the first draw") >= 6
+    assert page.count("whatever is not in the table of pooled metrics comes from the first draw") >= 6
     pooled.to_excel(tmp_path / "audit.xlsx")
     sheet = openpyxl.load_workbook(tmp_path / "audit.xlsx")["Drawn groups"]
     rows = list(sheet.values)
@@ -258,7 +258,7 @@ OUTCOMES = ("approval_difference", "mean_score_difference")
 
 @pytest.mark.integration
 def test_intervals_of_outcomes_hold_the_truth_and_rubins_are_wider():
-    # Forty small audits: at a coverage of 95 %, fewer than 33 hold the truth in 1 of 1,000 cases.
+    # Forty small audits: at a coverage of 95%, fewer than 33 hold the truth in 1 of 1,000 cases.
     cell = replace(CELLS[1], n_people=200, n_draws=5)
     found = {name: [] for name in OUTCOMES}
     for replicate in range(40):

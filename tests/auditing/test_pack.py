@@ -129,18 +129,18 @@ def test_numbers_settings_people_and_files_that_differ_are_named(pack, planted, 
 
     moved = replace(planted, dataset=replace(planted.dataset, X=planted.dataset.X.assign(income=0.5)))
     assert eh.verify_pack(pack, audited(moved)).people == (
-        "The people are those of the pack, and these columns differ: income.",
+        "The people are those of the pack, but these columns differ: income.",
     )
     turned = planted.dataset.y.copy()
     turned[:3] = 1 - turned[:3]
     flipped = replace(planted, dataset=replace(planted.dataset, y=turned))
-    assert eh.verify_pack(pack, audited(flipped)).people[0].endswith("labels or groups differ.")
+    assert eh.verify_pack(pack, audited(flipped)).people[0].endswith("labels or groups are different.")
 
     (tmp_path / "new.csv").write_text("a\n1\n")
     found = eh.verify_pack(pack, inputs={"data": tmp_path / "new.csv", "model": data_file})
     assert not found.is_same
-    assert found.inputs[0].startswith("The data file differs: that of the pack, loans.csv, has the SHA-256 ")
-    assert found.inputs[1] == "The audit of the pack read no model file, and loans.csv was given."
+    assert found.inputs[0].startswith("The data file differs: the pack's file, loans.csv, has the SHA-256 ")
+    assert found.inputs[1] == "The audit of the pack read no model file, but loans.csv was given."
 
 
 def test_a_number_beyond_the_tolerance_differs_and_one_within_does_not(pack, result, tmp_path):
@@ -213,7 +213,7 @@ def test_what_is_not_a_pack_is_refused(pack, tmp_path, entries, words):
         ({"pack__json": b'{"schema": "evenhand.pack/1", "inputs": {"data": 3}}'}, "is not JSON of the kind"),
         (
             {"pack__json": b'{"schema": "evenhand.pack/1", "inputs": {}, "made_with": 1, "versions": {}}'},
-            "must be whole",
+            "must be complete",
         ),
     ],
 )
@@ -239,7 +239,7 @@ def test_a_damaged_pack_gives_an_answer_or_a_sentence(pack, tmp_path, rng):
 def test_bad_arguments_are_refused_and_nothing_is_left_behind(result, pack, tmp_path, monkeypatch):
     out = tmp_path / "out"
     with pytest.raises(
-        InvalidInputError, match="`inputs` must be of data, model, reference, attributions_file, got 'table'"
+        InvalidInputError, match="`inputs` must be among data, model, reference, attributions_file, got 'table'"
     ):
         result.to_pack(out / "pack.zip", inputs={"table": "x.csv"})
     with pytest.raises(FileNotFoundError):

@@ -13,7 +13,7 @@ import evenhand as eh
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")]
 
-LEAST, MOST = 0.7, 0.9  # of audits; 75 to 85 %, and twice the standard error of a hundred audits to spare
+LEAST, MOST = 0.7, 0.9  # of audits; 75 to 85%, and twice the standard error of a hundred audits to spare
 
 
 def findings_of(model, X, label, group):

@@ -157,7 +157,7 @@ def test_a_reference_of_its_own_gives_the_baseline(linear):
 
 
 @pytest.mark.filterwarnings("ignore::evenhand.EvenhandWarning")
-@pytest.mark.parametrize(("threshold", "note"), [(0.0, "no one is declined"), (1.0, "no one of the reference has a")])
+@pytest.mark.parametrize(("threshold", "note"), [(0.0, "no one is declined"), (1.0, "no one in the reference has a")])
 def test_one_decision_for_all_leaves_no_reasons_and_says_why(linear, threshold, note):
     model, X, y, group, _ = linear
     result = eh.audit(model, X, y, sensitive_features=group, financial_features=FINANCIAL, decision_threshold=threshold)
@@ -305,14 +305,14 @@ def null_alarms(n_audits, seed, n=500):
 
 @pytest.mark.filterwarnings("ignore::evenhand.EvenhandWarning")
 def test_groups_that_play_no_part_rarely_give_an_alarm():
-    # With 5 % in each of 12 audits, 5 or more alarms have a chance of 0.02 %.
+    # With 5% in each of 12 audits, 5 or more alarms have a chance of 0.02%.
     assert (null_alarms(12, seed=100) < 5).all()
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::evenhand.EvenhandWarning")
 def test_false_alarms_are_about_five_in_a_hundred():
-    # Of 200 with 5 % each, fewer than 2 or more than 19 have a chance of 0.3 %.
+    # Of 200 with 5% each, fewer than 2 or more than 19 have a chance of 0.3%.
     alarms = null_alarms(200, seed=1000)
     assert (alarms >= 2).all()
     assert (alarms <= 19).all()

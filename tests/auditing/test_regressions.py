@@ -87,7 +87,7 @@ def test_without_a_model_every_number_is_that_of_statsmodels(people, is_clustere
     )
     assert found.reference == "a"
     assert found.errors == ("clustered" if is_clustered else "robust")
-    assert found.left_out == {"told": "it is the group, or a part of it"}  # x for one group, y for two others
+    assert found.left_out == {"told": "it is the group or a part of it"}  # x for one group, y for two others
     checked = 0
     for row in found.rows:
         if row.controls == "all inputs":
@@ -239,9 +239,9 @@ def test_inputs_that_are_the_group_or_have_too_many_values_are_left_out_and_name
     found = eh.regressions(
         {"decision": decision[two]}, sensitive_features=group[two], X=more[two].reset_index(drop=True)
     )
-    assert found.left_out["told"] == found.left_out["letter"] == "it is the group, or a part of it"
-    assert found.left_out["tract"] == "a category of 60 values, more than the 50 that are taken as columns"
-    assert found.left_out["empty"] == "it has no value at all"
+    assert found.left_out["told"] == found.left_out["letter"] == "it is the group or a part of it"
+    assert found.left_out["tract"] == "a category of 60 values, more than the 50 that are encoded"
+    assert found.left_out["empty"] == "it has no values"
     assert found.controls == {"none": (), "all inputs": ("income",)}
 
 
@@ -258,9 +258,9 @@ def test_many_segments_are_cut_to_those_with_most_people(people):
     _, _, group, decision, *_ = people
     branch = np.where(np.arange(N) < 600, np.arange(N) % 20, 20 + np.arange(N) % 9)
     found = eh.regressions({"decision": decision}, sensitive_features=group, by={"branch": branch})
-    assert found.notes == ("branch: the 20 of 29 values with most people have regressions",)
+    assert found.notes == ("branch: regressions cover the 20 of 29 values with the most people",)
     assert {row.segment for row in found.rows if row.column} == {str(k) for k in range(20)}
-    assert all("where at least" in row.effect.note for row in found.rows if row.column and row.group == "c")
+    assert all("but at least" in row.effect.note for row in found.rows if row.column and row.group == "c")
 
 
 @pytest.mark.parametrize(
@@ -272,10 +272,10 @@ def test_many_segments_are_cut_to_those_with_most_people(people):
         ),
         ({"outcomes": {"price": [1.0]}}, "The outcome 'price' has 1 values for 700 people"),
         ({"outcomes": {"price": [np.inf] * N}}, "The outcome 'price' holds 700 infinite values"),
-        ({"outcomes": {"price": [np.nan] * N}}, "The outcome 'price' has no value at all"),
-        ({"outcomes": {"income": [1.0] * N}}, "The outcome 'income' is an input as well"),
+        ({"outcomes": {"price": [np.nan] * N}}, "The outcome 'price' has no values"),
+        ({"outcomes": {"income": [1.0] * N}}, "The outcome 'income' is also an input"),
         ({"outcomes": {}}, "`outcomes` must name at least one outcome"),
-        ({"X": None, "financial_features": ["income"]}, "there is no `X`"),
+        ({"X": None, "financial_features": ["income"]}, "`X` was not given"),
         ({"reference_group": "z"}, "`reference_group` must be one of the groups"),
     ],
 )
@@ -291,11 +291,11 @@ def test_an_audit_refuses_outcomes_without_regressions_and_inputs_as_outcomes(pe
     inputs = table[["income", "debt"]].fillna(0)
     tree = DecisionTreeClassifier(max_depth=3).fit(inputs, y)
     settings = {"sensitive_features": group, "financial_features": ["income"]}
-    with pytest.raises(InvalidInputError, match="pass `regressions=True`"):
+    with pytest.raises(InvalidInputError, match="add `regressions=True`"):
         eh.audit(tree, inputs, y, outcomes={"price": np.ones(N)}, **settings)
-    with pytest.raises(InvalidInputError, match="'debt' is an input as well"):
+    with pytest.raises(InvalidInputError, match="'debt' is also an input"):
         eh.audit(tree, inputs, y, regressions=True, outcomes=inputs[["debt"]], **settings)
-    with pytest.raises(InvalidInputError, match="names of the audit's own outcomes"):
+    with pytest.raises(InvalidInputError, match="names that the audit uses for its outcomes"):
         eh.audit(tree, inputs, y, regressions=True, outcomes={"decision": np.ones(N)}, **settings)
 
 

@@ -68,9 +68,9 @@ def test_estimates_do_not_depend_on_the_order_of_rows(n_each):
 def test_a_row_that_repeats_another_counts_as_the_same_applicant():
     X, y, group, _ = doubled(0)
     result = audited(network(), X, y, group)
-    said = [text for text in result.to_dict()["warnings"] if "alike in all inputs" in text]
+    said = [text for text in result.to_dict()["warnings"] if "have the same inputs" in text]
     assert said == [
-        "600 of 600 rows (100.0%) are alike in all inputs to another row: they are not compared with each other, and "
+        "600 of 600 rows (100.0%) have the same inputs as a different row. They are not compared with each other, and "
         "count as one applicant in every standard error. Pass `clusters` (--clusters) to say which rows are the same "
         "applicant."
     ]
@@ -108,7 +108,7 @@ def test_people_outside_the_reference_are_recognized_in_it():
 
 @pytest.mark.parametrize("nudge", [0.0, 0.01])
 def test_repeated_applicants_raise_no_alarm(nudge):
-    """Alarms in 65 to 100 % of such data sets where a person's own copy is taken for a placebo."""
+    """Alarms in 65 to 100% of such data sets where a person's own copy is taken for a placebo."""
     p_values, z_values = [], []
     for seed in range(30):
         X, y, group, applicant = doubled(100 + seed, nudge)
@@ -124,5 +124,5 @@ def test_wrong_clusters_are_refused():
     X, y, group = applicants(0)
     with pytest.raises(InvalidInputError, match="`clusters` has 3 values for 300 rows"):
         audited(network(), X, y, group, clusters=[1, 2, 3])
-    with pytest.raises(InvalidInputError, match="`clusters` are needed of the audited people and of the reference"):
+    with pytest.raises(InvalidInputError, match="`clusters` are needed for both the audited people and the reference"):
         audited(network(), X, y, group, clusters=np.arange(300), reference=(X, y, group))

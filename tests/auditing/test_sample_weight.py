@@ -175,7 +175,7 @@ def test_uneven_weights_are_a_reservation(small):
     found = audited(small, sample_weight=weights, evidence=False)
     (sentence,) = (text for text in found.warnings if "uneven" in text)
     group = found.weighting.groups[0]
-    assert f"{group.group} ({group.n_counted} worth {group.n_effective:.0f})" in sentence
+    assert f"{group.group} ({group.n_counted} people, effectively {group.n_effective:.0f})" in sentence
     inside = weights[small[2] == "a"]
     assert group.n_effective == pytest.approx(inside.sum() ** 2 / (inside**2).sum())
     assert group.share == pytest.approx(inside.sum() / weights.sum())
@@ -190,7 +190,7 @@ def test_uneven_weights_are_a_reservation(small):
             "`sample_weight` must be 0 or more people per row, got 1 negative values; drop or correct",
         ),
         ([np.nan, np.inf, *[1.0] * 398], "got 1 missing and 1 infinite values"),
-        ([0.0] * 400, "`sample_weight` is 0 for everyone, so that no one is counted"),
+        ([0.0] * 400, "`sample_weight` is 0 for everyone, so no one is counted"),
         (["2"] * 400, "`sample_weight` must hold numbers, one weight per row, got .* such as '2'; name the column"),
     ],
 )
@@ -201,7 +201,9 @@ def test_wrong_weights_are_refused(small, weights, sentence):
 
 def test_the_reference_has_weights_if_the_people_have(small, unequal):
     X, y, group, _ = small
-    with pytest.raises(InvalidInputError, match="`sample_weight` is needed of the audited people and of the reference"):
+    with pytest.raises(
+        InvalidInputError, match="`sample_weight` is needed for both the audited people and the reference"
+    ):
         audited(small, sample_weight=unequal, reference=(X, y, group))
     named = {"X": X, "y": y, "sensitive_features": group}
     with pytest.raises(InvalidInputError, match="`reference sample_weight` is 0 for everyone"):
@@ -264,8 +266,8 @@ def test_compared_audits_have_the_errors_of_effective_numbers(small, weighted, u
     assert ratio == pytest.approx(deff, rel=0.02)
     (difference,) = eh.compare_audits({"plain": plain, "weighted": weighted}).differences
     assert difference.sentence == (
-        "sample_weight: given in weighted, none in the base; people weigh differently, which alone can move every "
-        "metric."
+        "sample_weight: given in weighted, none in the base; people have different weights, which alone can change "
+        "every metric."
     )
 
 

@@ -83,7 +83,7 @@ def test_an_audit_without_evidence_is_logged_too(without_evidence, store):
 
 
 def test_what_cannot_be_logged_leaves_no_run(result, store, monkeypatch):
-    with pytest.raises(InvalidInputError, match=r"`artifacts` must be of report\.html"):
+    with pytest.raises(InvalidInputError, match=r"`artifacts` must be among report\.html"):
         result.log_to_mlflow(artifacts=["report.pdf"])
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(ImportError, match=r"pip install 'evenhand\[mlflow\]'"):

@@ -64,8 +64,8 @@ def test_nothing_found_says_what_could_have_been_found(data):
     assert {one.answer for one in findings} == {"no"}
     assert headline_of(findings) == "None of the four questions was answered with yes"
     words = {one.key: one.sentence for one in findings}
-    assert "would have been found in 80 % of audits" in words["score_gap"]
-    assert "would have been found in 80 % of audits" in words["weighing"]
+    assert "would have been found in 80% of audits" in words["score_gap"]
+    assert "would have been found in 80% of audits" in words["weighing"]
     assert "too small to matter" not in " ".join(words.values())
 
 
@@ -90,7 +90,7 @@ def test_what_was_not_estimated_is_open_and_says_why(data):
     nan = math.nan
     data["evidence"]["cec"] |= {"value": nan, "ci_low": nan, "ci_high": nan, "p_value": nan, "note": "only 4 people"}
     (excess,) = [one for one in findings_of(data) if one.key == "excess"]
-    assert (excess.answer, excess.sentence) == ("open", "Whether explanations differ cannot be said: only 4 people.")
+    assert (excess.answer, excess.sentence) == ("open", "Whether explanations differ is not known: only 4 people.")
 
 
 def test_without_evidence_nothing_is_concluded(without_evidence):
@@ -105,7 +105,7 @@ def test_constant_decisions_come_before_praise(data):
     data["outcome"]["notes"]["positive_rate"] = "decisions are constant"
     found = verdict(data, findings_of(quiet(data)))
     assert found.headline.endswith("decisions hardly vary")
-    assert "says nothing good of the model" in found.limits
+    assert "does not speak for the model" in found.limits
 
 
 def test_no_sentence_says_what_only_a_court_can(data):
@@ -136,7 +136,7 @@ def test_a_stand_in_for_the_group_leads_the_report(rng):
     sign = 1 if summary["score_gap"]["group"] == "a" else -1
     assert row["estimate"] == pytest.approx(0.4 * sign, abs=0.03)  # the stand-in is 1 apart and weighs 0.4
     weighing = next(one for one in summary["findings"] if one["key"] == "weighing")
-    assert weighing["sentence"] == "The model weighs the same inputs alike for everyone."
+    assert weighing["sentence"] == "The model weighs the same inputs the same way for everyone."
 
 
 def test_every_pair_of_groups_has_its_gap(rng):
@@ -198,7 +198,7 @@ def test_the_answer_is_about_evidence_and_the_limit_about_size(data):
     assert {one.within_limit for one in after} == {"yes"}
     assert {"yes"} <= {one.answer for one in after}
     words = {one.key: one.sentence for one in after}
-    assert "What runs through every input is below 100, the limit you set." in words["inputs"]
+    assert "The effect through every input is below 100, the limit you set." in words["inputs"]
     assert "The difference in weights is below 100, the limit you set." in words["weighing"]
     assert "The excess is below 100, the limit you set." in words["excess"]
 
@@ -222,7 +222,7 @@ def test_inputs_beyond_a_limit_are_named(data):
         (inputs,) = [one for one in findings_of(data) if one.key == "inputs"]
         assert inputs.within_limit == "no"
         said.append(inputs.sentence)
-    assert said[0].endswith(f"What runs through {first['feature']} is above 0.1, the limit you set.")
+    assert said[0].endswith(f"The effect through {first['feature']} is above 0.1, the limit you set.")
     assert said[1].endswith(f"each of {first['feature']} and {second['feature']} is above 0.1, the limit you set.")
 
 
@@ -235,7 +235,7 @@ def test_what_was_not_estimated_is_within_no_limit(data):
 
 
 def test_of_many_estimates_one_is_beyond_a_limit_seldom_by_chance():
-    """Bonferroni: of 40 inputs whose true size is the limit itself, one is called larger in at most 5 % of audits."""
+    """Bonferroni: of 40 inputs whose true size is the limit itself, one is called larger in at most 5% of audits."""
     rng, n, alarms = np.random.default_rng(0), 40, 0
     for _ in range(400):
         estimates = [{"value": 0.1 + 0.01 * z, "ci_low": 0, "ci_high": 1, "p_value": 0.0, "standard_error": 0.01,

@@ -189,7 +189,7 @@ def test_a_price_gap_is_that_of_a_regression_on_the_same_finances(loans):
 def test_weighing_is_named_and_has_no_number(kinds):
     for found in kinds.values():
         summary = found.to_dict()
-        assert "cannot be said without the model" in summary["scope"]["not_possible"]["weighing"]
+        assert "cannot be found without the model" in summary["scope"]["not_possible"]["weighing"]
         finding = next(one for one in summary["findings"] if one["key"] == "weighing")
         assert finding["answer"] == "not possible"
         assert math.isnan(finding["estimate"])
@@ -287,7 +287,7 @@ def test_labels_of_a_price_are_not_turned(loans):
 def test_rows_alike_in_score_are_not_taken_for_the_same_person(loans, classifier):
     rounded = np.round(scores_of(loans, classifier), 1)
     found = given(loans, scores=np.clip(rounded, 0.05, 0.95))
-    assert not any("alike in all inputs" in warning for warning in found.warnings)
+    assert not any("have the same inputs" in warning for warning in found.warnings)
 
 
 def test_reason_codes_are_checked_and_carried(loans, classifier):
@@ -302,7 +302,7 @@ def test_reason_codes_are_checked_and_carried(loans, classifier):
     with pytest.raises(InvalidInputError, match="has no entry for 1 codes that occur"):
         given(loans, scores=score, reason_codes=codes, reason_map={"R1": "debt"})
     assert found.to_dict()["scope"]["n_reason_codes"] == 2
-    with pytest.raises(InvalidInputError, match="holds no reason of anyone"):
+    with pytest.raises(InvalidInputError, match="has no reason for anyone"):
         given(loans, scores=score, reason_codes=[None] * len(score))
 
 
@@ -349,7 +349,7 @@ def test_rounded_attributions_are_taken_and_a_few_that_are_off_are_named(loans, 
     assert not any("do not quite sum" in warning for warning in found.warnings)
     score[3] = 0.999 - score[3]
     found = given(loans, scores=score, attributions=np.round(explanation.values, 4))
-    assert any("Attributions of 1 of 400 people do not quite sum to the score" in w for w in found.warnings)
+    assert any("attributions of 1 of 400 people do not quite sum to the score" in w for w in found.warnings)
 
 
 # --- bad input ---
@@ -358,29 +358,29 @@ def test_rounded_attributions_are_taken_and_a_few_that_are_off_are_named(loans, 
 BAD = {
     "attributions of something else": r"Attributions do not sum to the score: a base value .*, for \d+ of 400 people",
     "a wrong base value": "Attributions do not sum to the score: the base value plus",
-    "many base values": "`base_values` goes from 0 to 399, but attributions must all start from one background",
-    "no score": "Attributions without `scores` .* only with `base_values`",
+    "many base values": "`base_values` ranges from 0 to 399, but attributions must all start from one background",
+    "no score": "Attributions without `scores` .* need `base_values`",
     "a column too few": r"Attributions are missing for 1 of the 4 columns of `X`: \['street'\]",
-    "a column too many": r"1 columns that are no columns of `X`: \['shoe'\]",
+    "a column too many": r"1 columns that are not columns of `X`: \['shoe'\]",
     "missing attributions": r"`attributions` is missing or infinite for \d+ of 400 people",
     "too few rows": "`attributions` has 399 rows for 400 people",
     "an array too narrow": "has 3 columns for the 4 columns of `X`",
     "attributions as text": r"must be numbers, got text in \['debt'\]",
     "scores as text": "`scores` must be numbers, got text, such as",
-    "a constant score": "`scores` is 0.5 for everyone, so that there is nothing to compare",
+    "a constant score": "`scores` is 0.5 for everyone, so there is nothing to compare",
     "constant decisions": "`decisions` is 1 for everyone",
     "missing scores": r"`scores` is missing or infinite for \d+ of 400 people",
     "too few scores": "`scores` has 10 rows for 400 people",
     "two scores": "`scores` must be one column, got 2",
-    "nothing": "needs `scores` .* or `decisions` .*, and neither was given",
+    "nothing": "needs `scores` .* or `decisions` .*, but neither was given",
     "reasons of everyone": "`decisions` is 0 for everyone",
-    "points": "goes from .* which are no probabilities",
+    "points": "ranges from .* which are not probabilities",
     "scores of 0 and 1": r"\d+ of 400 scores are exactly 0 or 1, whose log-odds are infinite",
     "no good side": "'percentage points', needs `favorable` .*'low' for a price",
-    "an empty unit": "`unit` .* must be a text such as",
-    "a value without a unit": "is 'value': say in what unit",
-    "a unit of log-odds": "leave one of them out",
-    "a threshold of a price": "is of probabilities",
+    "an empty unit": "`unit` .* must be a string such as",
+    "a value without a unit": "is 'value', so a unit is needed",
+    "a unit of log-odds": "drop one of them",
+    "a threshold of a price": "applies to probabilities",
     "decisions that are a risk": "only decisions were given, 1 for a favorable one",
     "the wrong way round": "ranks people against `y`",
 }
@@ -502,7 +502,7 @@ def test_a_regressor_is_audited_on_its_value(loans):
         json.loads(json.dumps(summary, default=str).replace("NaN", "null"))
     )
     for bad, says in (
-        (LogisticRegression().fit(X, rate > 6), "gives classes or probabilities"),
+        (LogisticRegression().fit(X, rate > 6), "returns classes or probabilities"),
         (3, "Cannot audit a int"),
     ):
         with pytest.raises(eh.EvenhandError, match=says):

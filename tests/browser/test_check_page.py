@@ -8,7 +8,7 @@ import evenhand as eh
 
 pytestmark = pytest.mark.browser
 
-HEADINGS = ["What was found", "Proposed parts", "Columns", "What to look at", "Groups", "Configuration"]
+HEADINGS = ["What was found", "Proposed roles", "Columns", "What to check", "Groups", "Configuration"]
 HOSTILE = "<script>alert(1)</script>"
 
 

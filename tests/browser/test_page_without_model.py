@@ -38,8 +38,8 @@ SECTIONS = {
     "price": ["What was audited", "Verdict", "Score gap at equal finances", "Feature drivers", "Match quality",
               "Outcomes", "Limitations", "Glossary"],
     "explained": ["What was audited", "Verdict", "Score gap at equal finances", "Decisions and reasoning",
-                  "Excess over the placebo floor", "Feature drivers", "Match quality", "Outcomes",
-                  "Reasons given", "Sensitivity", "Pair explorer", "Limitations", "Glossary"],
+                  "Excess over placebo pairs", "Feature drivers", "Match quality", "Outcomes",
+                  "Reason codes", "Sensitivity", "Pair explorer", "Limitations", "Glossary"],
 }  # fmt: skip
 
 
@@ -50,7 +50,7 @@ def test_the_page_fits_and_names_what_is_not_possible(open_report, pages, kind, 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.eval_on_selector_all("main h2", "all => all.map(e => e.textContent)") == SECTIONS[kind]
     text = page.text_content("main")
-    assert "Whether the same inputs are weighed differently cannot be said without the model" in text
+    assert "Whether the same inputs are weighed differently cannot be found without the model" in text
     assert "Weights that differ by group" not in text
     assert re.search(r"\bnan\b", text, re.IGNORECASE) is None
 

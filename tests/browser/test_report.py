@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 WIDTHS = (390, 768, 1100, 1440, 2000)
 HEADINGS = [
-    "What was audited", "Verdict", "Decisions and reasoning", "Excess over the placebo floor", "Feature drivers",
+    "What was audited", "Verdict", "Decisions and reasoning", "Excess over placebo pairs", "Feature drivers",
     "Match quality", "Outcomes", "Sensitivity", "Pair explorer", "Limitations", "Glossary",
 ]  # fmt: skip
 

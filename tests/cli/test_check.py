@@ -64,7 +64,7 @@ def test_a_check_writes_a_page_and_a_configuration_that_an_audit_takes(evenhand,
     model = ("--model", models / "plain.joblib", "--trust-pickle", "--no-evidence")
     code, out, err = evenhand("audit", loans, "--config", config, *model, "--out", tmp_path / "report")
     assert code == 0, err
-    assert "Left out: 6 rows, no value in 'sex'." in out
+    assert "Left out 6 rows: no value in 'sex'." in out
     assert "Run time: " in out
 
 
@@ -143,7 +143,7 @@ def test_in_batches_what_is_no_input_stays_out_too(evenhand, loans, models, tmp_
     [
         (["--financial", "income,sex"], "The financial feature 'sex' is the group"),
         (["--financial", "income,approved"], "The financial feature 'approved' is the label"),
-        (["--drop", "debt"], "The financial feature 'debt' is left out by `drop` (--drop)"),
+        (["--drop", "debt"], "The financial feature 'debt' is removed by `drop` (--drop)"),
         (["--financial", "incom"], "`financial_features` (--financial) names columns absent from the data: ['incom']"),
         (["--model", "nowhere.onnx"], "nowhere.onnx"),
     ],

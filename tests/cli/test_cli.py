@@ -127,7 +127,7 @@ def test_an_audit_of_a_messy_csv_without_a_model(evenhand, loans, tmp_path):
 def test_train_then_audit(evenhand, loans, tmp_path):
     code, out, err = evenhand("train", loans, *BASICS, "--out", tmp_path / "model", "--epochs", 8)
     assert code == 0, err
-    assert "Left out: 8 rows, no value in 'sex'." in out
+    assert "Left out 8 rows: no value in 'sex'." in out
     assert "epoch 8/8" in err
     arguments = ["audit", loans, *BASICS, "--model", tmp_path / "model", "--out", tmp_path / "a"]
     code, out, err = evenhand(*arguments)
@@ -158,7 +158,7 @@ def test_a_fault_is_told_apart_from_a_crossed_gate(evenhand, monkeypatch):
     monkeypatch.setattr(sys.modules[cli.main.__module__], "app", broken)
     code, _, error = evenhand("version")
     assert code == 70
-    assert "ZeroDivisionError: nobody foresaw this\nThis is a fault of evenhand" in error
+    assert "ZeroDivisionError: nobody foresaw this\nThis is a bug in evenhand" in error
 
 
 def test_a_crossed_gate_exits_with_one_and_writes_the_result(evenhand, loans, tmp_path):
@@ -178,10 +178,10 @@ def test_a_crossed_gate_exits_with_one_and_writes_the_result(evenhand, loans, tm
             "(--label) names columns absent from the data: ['outcme']. Did you mean 'outcome'?",
         ),
         (["--financial", "incme"], "`financial_features` (--financial) names columns absent from the data: ['incme']"),
-        (["--positive-label", "yes"], "'yes' does not occur in the label, which has ['Approved', 'denied']"),
+        (["--positive-label", "yes"], "'yes' is not a value of the label, which has ['Approved', 'denied']"),
         (["--model", "nowhere"], "There is no model file 'nowhere'"),
-        (["--reference", "x.csv"], "--reference goes with --model"),
-        (["--fail-on", "nonsense"], "A gate reads like"),
+        (["--reference", "x.csv"], "--reference needs --model"),
+        (["--fail-on", "nonsense"], "A gate must look like"),
         (
             ["--decision-threshold", "3"],
             "(--decision-threshold) must be a number in [0, 1], got 3.0",
@@ -203,7 +203,7 @@ def test_bad_input_exits_with_two_and_one_sentence_and_writes_nothing(evenhand, 
 def test_missing_options_are_asked_for(evenhand, loans):
     code, _, err = evenhand("audit", loans, "--label", "outcome")
     assert code == 2
-    assert "--group is needed" in err
+    assert "--group is required" in err
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ def test_missing_options_are_asked_for(evenhand, loans):
     [
         ("label = ", "is not valid TOML"),
         ('lable = "x"', "unknown key 'lable'. Did you mean 'label'?"),
-        ("label = 3", "label must be a text, got 3"),
-        ("group = [1]", "group must be a text or a list of texts"),
+        ("label = 3", "label must be a string, got 3"),
+        ("group = [1]", "group must be a string or a list of strings"),
         ("drop_missing = 1", "drop_missing must be true or false"),
         ("random_state = 0.5", "random_state must be a whole number"),
         ('max_distance = "far"', "max_distance must be a number"),
@@ -299,7 +299,7 @@ def test_decisions_and_ids_are_columns_and_no_inputs(evenhand, risky, tmp_path):
     assert json.loads((tmp_path / "out" / "audit.json").read_text())["data"]["n_features"] == 3
     code, _, err = evenhand(*arguments, *given)
     assert code == 2
-    assert "--no-evidence goes with --model" in err
+    assert "--no-evidence needs --model" in err
     code, _, err = evenhand(*arguments, "--id", "nmber", "--out", tmp_path / "out")
     assert code == 2
     assert "Did you mean 'number'?" in err
@@ -337,14 +337,14 @@ def test_a_quick_look_is_at_2000_people_and_says_so(evenhand, risky, tmp_path):
     arguments += ["--label", "default", "--favorable", "low", "--quick", "--out", tmp_path]
     code, out, err = evenhand(*arguments)
     assert code == 0, err
-    assert "A quick look at 2,000 of 2,400 people" in out
+    assert "This is a quick look at 2,000 of 2,400 people" in out
     data = json.loads((tmp_path / "audit.json").read_text())
     assert data["data"]["n_people"] == 2_000
     assert data["data"]["exclusions"] == {"not drawn for a quick look": 400}
-    assert data["warnings"][0].startswith("A quick look")
+    assert data["warnings"][0].startswith("This is a quick look")
     code, _, err = evenhand(*arguments, "--stream")
     assert code == 2
-    assert "--quick draws people of a table in memory" in err
+    assert "--quick draws people from a table in memory" in err
 
 
 def test_an_audit_without_evidence(evenhand, loans, tmp_path):
@@ -415,8 +415,8 @@ def test_an_interrupt_says_what_is_kept_where_something_is(evenhand, monkeypatch
     code, _, err = evenhand(*words, "--out", tmp_path)
     assert code == 130
     assert err.strip() == (
-        f"Interrupted. 3 of 9 batches are finished. What was finished is kept in {str(tmp_path / 'store')!r}: run the "
-        "same command again to go on."
+        f"Interrupted. 3 of 9 batches are finished. Finished work is kept in {str(tmp_path / 'store')!r}: run the "
+        "same command again to continue."
     )
 
 
@@ -484,7 +484,7 @@ def test_batches_are_matched_in_the_people_of_a_reference_file(evenhand, loans, 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--resume"], "--resume only applies to an audit in batches: give --stream too"),
+        (["--resume"], "--resume only applies to an audit in batches: add --stream"),
         (["--stream"], "An audit in batches needs --model"),
         (
             ["--stream", "--engine", "cloud"],

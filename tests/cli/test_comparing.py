@@ -38,9 +38,9 @@ def test_a_comparison_leads_with_the_four_questions_and_says_whose_people_they_a
     done = compared(history, tmp_path, "m0", "m2")
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert lines[0] == "m2 against m0: The same inputs are weighed more differently, by " + lines[0].split()[-1]
+    assert lines[0] == "m2 compared with m0: The same inputs are weighed more differently, by " + lines[0].split()[-1]
     assert {line.split(":")[0] for line in lines[1:5]} == {"Score gap", "Inputs", "Weighing", "Excess"}
-    assert "m2 and m0 are of the same people: changes are taken within people." in lines
+    assert "m2 and m0 are of the same people: changes are computed within people." in lines
     assert (tmp_path / "page.html").is_file()
 
 
@@ -73,7 +73,7 @@ def test_an_audit_against_itself_crosses_no_gate(history, tmp_path):
 def test_a_gate_that_names_nothing_is_refused(history, tmp_path):
     done = compared(history, tmp_path, "m0", "m1", "wieghing > 0")
     assert isinstance(done.exception, InvalidInputError)
-    assert str(done.exception) == "The gate names no metric: 'wieghing'. Did you mean 'weighing'?"
+    assert str(done.exception) == "The gate names an unknown metric: 'wieghing'. Did you mean 'weighing'?"
     done = run("monitor", history, "--out", tmp_path / "m.html", "--fail-on", "nothing > 0")
     assert isinstance(done.exception, InvalidInputError)
 

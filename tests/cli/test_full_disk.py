@@ -32,6 +32,6 @@ def test_all_files_are_written_or_none(tmp_path):
         check=False,
     )
     assert done.returncode == 2, done.stderr
-    assert "The files of the audit could not be written to 'out': File too large. None of them was; " in done.stderr
+    assert "The audit's files could not be written to 'out': File too large. None was written; " in done.stderr
     assert "Traceback" not in done.stderr
     assert list((tmp_path / "out").iterdir()) == []

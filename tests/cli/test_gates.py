@@ -22,7 +22,7 @@ def test_gates_compare(gate, is_crossed):
 
 @pytest.mark.parametrize("text", ["eo_gap", "eo_gap = 1", "> 3", "eo gap > 1"])
 def test_other_forms_are_refused(text):
-    with pytest.raises(InvalidInputError, match="A gate reads like"):
+    with pytest.raises(InvalidInputError, match="A gate must look like"):
         parse_gate(text)
 
 
@@ -34,9 +34,9 @@ def test_a_limit_that_is_no_number_is_refused():
 @pytest.mark.parametrize(
     ("gate", "message"),
     [
-        ("eo_gaps > 1", r"names no metric: 'eo_gaps'. Did you mean 'eo_gap'\?"),
-        ("mean > 1", r"'mean' may be cec\.mean or outcome\.mean; name one in full\."),
-        ("excess > 1", "cannot be judged"),
+        ("eo_gaps > 1", r"names an unknown metric: 'eo_gaps'. Did you mean 'eo_gap'\?"),
+        ("mean > 1", r"'mean' is ambiguous: it may be cec\.mean or outcome\.mean\. Give the full name\."),
+        ("excess > 1", "cannot be checked"),
     ],
 )
 def test_gates_on_no_single_known_metric_are_refused(gate, message):

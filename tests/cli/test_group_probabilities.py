@@ -38,7 +38,7 @@ def test_command_line_toml_and_python_agree(evenhand, loans, tmp_path):
     model = ("--model", loans / "model.joblib", "--trust-pickle")
     code, out, err = evenhand("audit", loans / "loans.csv", *GIVEN, *PROBABLE, *model, "--out", tmp_path / "a")
     assert code == 0, err
-    assert "is of the first draw" in " ".join(out.split())
+    assert "comes from the first draw" in " ".join(out.split())
     config = tmp_path / "audit.toml"
     config.write_text(
         'label = "approved"\nfinancial = ["income", "debt"]\ngroup_probabilities = ["pr_white", "pr_black"]\n'

@@ -55,11 +55,11 @@ def _kind(option):
 @pytest.mark.parametrize(
     ("limits", "says"),
     [
-        ({"gap": 0.1}, "must be of score_gap, inputs, weighing or excess, got one of 'gap'"),
-        ({"score_gap": 0}, "that of score_gap must be a number above 0, got 0"),
-        ({"excess": -0.1}, "that of excess must be a number above 0, got -0.1"),
-        ({"weighing": float("nan")}, "that of weighing must be a number above 0, got nan"),
-        ({"inputs": True}, "that of inputs must be a number above 0, got True"),
+        ({"gap": 0.1}, "must name score_gap, inputs, weighing or excess, got 'gap'"),
+        ({"score_gap": 0}, "the limit of score_gap must be a number above 0, got 0"),
+        ({"excess": -0.1}, "the limit of excess must be a number above 0, got -0.1"),
+        ({"weighing": float("nan")}, "the limit of weighing must be a number above 0, got nan"),
+        ({"inputs": True}, "the limit of inputs must be a number above 0, got True"),
         (0.1, "must map findings to numbers, such as {'score_gap': 0.1}, got 0.1"),
     ],
 )
@@ -73,11 +73,11 @@ def test_limits_that_say_nothing_are_refused_in_a_sentence(limits, says):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (["score_gap"], "--limit must read like 'score_gap=0.1', got 'score_gap'"),
-        (["score_gap=much"], "--limit must read like 'score_gap=0.1', got 'score_gap=much'"),
-        (["gap=0.1"], "got one of 'gap'"),
-        (["excess=-1"], "that of excess must be a number above 0, got -1.0"),
-        (["excess=0.1", "excess = 0.2"], "must name a finding once, got excess twice"),
+        (["score_gap"], "--limit must look like 'score_gap=0.1', got 'score_gap'"),
+        (["score_gap=much"], "--limit must look like 'score_gap=0.1', got 'score_gap=much'"),
+        (["gap=0.1"], "got 'gap'"),
+        (["excess=-1"], "the limit of excess must be a number above 0, got -1.0"),
+        (["excess=0.1", "excess = 0.2"], "--limit names excess twice"),
     ],
 )
 def test_the_command_line_refuses_the_same_limits(given, says, tmp_path):
@@ -111,7 +111,7 @@ def test_a_file_cannot_allow_itself_to_run_code(tmp_path):
     config = tmp_path / "audit.toml"
     config.write_text("trust_pickle = true\n")
     with pytest.raises(
-        InvalidInputError, match=r"sets trust_pickle, which lets a file run code: only the command line"
+        InvalidInputError, match=r"sets trust_pickle, which lets a file run code: set it only on the command line"
     ):
         plan_from_toml(config, AuditPlan)
     config.write_text("trust_pickle = false\n")

@@ -108,7 +108,7 @@ def test_rows_left_out_are_counted_on_the_terminal(people, audit, tmp_path, way)
     table.to_csv(tmp_path / "gaps.csv", index=False)
     code, out, _, found = audit(tmp_path / "gaps.csv", "--drop-missing", *way)
     assert code == 0
-    assert "Left out: 5 rows, no value in 'sex'." in out
+    assert "Left out 5 rows: no value in 'sex'." in out
     assert found["data"]["exclusions"] == {"no value in 'sex'": 5}
 
 
@@ -130,7 +130,7 @@ def change(column, values):
         (
             change("sex", np.resize(["Black", "BLACK", "White"], N)),
             [],
-            "differ in typing only: 'BLACK' (40)",
+            "differ only in typing: 'BLACK' (40)",
         ),
         (change("sex", np.linspace(0, 1, N)), [], f"has {N} groups"),
         (lambda table: table, ["--random-state", "-1"], "must be a whole number from 0 to 2147483647, got -1"),

@@ -47,7 +47,7 @@ def test_a_map_in_a_file_gives_the_reasons_of_every_output(evenhand, loans, tmp_
     heads, *rows = openpyxl.load_workbook(out / "audit.xlsx")["Reasons"].iter_rows(values_only=True)
     assert list(heads) == ["person", "group", "decision", "reason 1", "reason 2", "share 1", "share 2"]
     assert {row[3] for row in rows} <= {"Ability to pay", "History"}
-    assert "Reasons given" in (out / "report.html").read_text("utf-8")
+    assert "Reason codes" in (out / "report.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_the_map_may_stand_in_the_toml_file_of_the_audit(tmp_path):
     file.write_text('reason_map = "reasons.toml"\n', encoding="utf-8")
     assert plan_from_toml(file, AuditPlan).reason_map == "reasons.toml"
     file.write_text("reason_map = 4\n", encoding="utf-8")
-    with pytest.raises(InvalidInputError, match="reason_map must be a text, got 4"):
+    with pytest.raises(InvalidInputError, match="reason_map must be a string, got 4"):
         plan_from_toml(file, AuditPlan)

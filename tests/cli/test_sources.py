@@ -123,10 +123,10 @@ def test_a_reference_is_read_from_a_store(audit, places):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--sql", "selct 1"], 'The query (--sql) cannot be answered: Parser Error: syntax error at or near "selct".'),
+        (["--sql", "selct 1"], 'The query (--sql) failed: Parser Error: syntax error at or near "selct".'),
         (["people.csv", "--sql", "select 1"], "The table 'people.csv' and --sql both name the people"),
-        ([], "The table of applicants is missing: name a file, a folder or an address, or give --sql."),
-        (["s3://lending/none.csv"], "There is no file and no folder 's3://lending/none.csv'"),
+        ([], "The table of applicants is missing: name a file, a folder or an address, or use --sql."),
+        (["s3://lending/none.csv"], "There is no file or folder 's3://lending/none.csv'"),
         (["http://bank.example/people.csv"], "use https"),
         (["delta:none"], "There is no Delta table 'delta:none'"),
     ],

@@ -69,7 +69,7 @@ def changed(pack, target, **entries):
 def test_the_same_files_give_the_same_numbers(evenhand, folder, pack):
     code, out, err = evenhand("verify", pack, "--data", folder / "loans.csv", "--model", folder / "model")
     assert code == 0, err
-    assert "Every file is as the manifest has it." in out
+    assert "All files match the manifest." in out
     assert "numbers are the same within 1e-06." in out
     assert "not run again" not in out
 
@@ -98,8 +98,8 @@ def test_other_data_differ_in_file_people_and_numbers(evenhand, folder, pack, tm
     table.assign(rent=table["rent"] + 0.5).to_csv(tmp_path / "loans.csv", index=False)
     code, out, _ = evenhand("verify", pack, "--data", tmp_path / "loans.csv", "--model", folder / "model")
     assert code == 1
-    assert "The data file differs: that of the pack, loans.csv, has the SHA-256 " in out
-    assert "The people are those of the pack, and these columns differ: rent." in out
+    assert "The data file differs: the pack's file, loans.csv, has the SHA-256 " in out
+    assert "The people are those of the pack, but these columns differ: rent." in out
     assert "numbers differ by more than 1e-06:" in out
 
 
@@ -141,7 +141,7 @@ def test_a_pack_chooses_no_file_and_trusts_none(evenhand, folder, pack, tmp_path
     new = changed(pack, tmp_path / "trusting.zip", audit__toml=(PLAN + "trust_pickle = true\n").encode())
     code, _, err = evenhand("verify", new, "--data", folder / "loans.csv", "--model", folder / "model")
     assert code == 2
-    assert "only the command line may" in err
+    assert "set it only on the command line" in err
 
 
 def test_a_pack_made_in_python_is_run_with_a_plan(evenhand, folder, tmp_path):
@@ -187,5 +187,5 @@ def test_a_memo_in_a_template_is_written_and_a_bad_template_stops_before_the_aud
     assert "The template must be a Word file" in err
     code, _, err = evenhand(*common, tmp_path / "bad", "--template", tmp_path / "house.docx")
     assert code == 2
-    assert "--template is for the memo: give --memo or --pack too." in err
+    assert "--template only applies to the memo: add --memo or --pack." in err
     assert not (tmp_path / "bad").exists()

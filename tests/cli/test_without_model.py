@@ -63,7 +63,9 @@ def test_attributions_in_columns_or_in_a_file_of_any_order_are_the_same(evenhand
     found = audit(evenhand, tmp_path, folder / "loans.parquet", *SCORED, "--attributions", "shap_*")
     assert found["scope"]["given"] == ["scores", "attributions", "decisions", "labels"]
     assert sorted(row["feature"] for row in found["features"]) == sorted(INPUTS)
-    assert any("Left out of the inputs, without attributions: 'loan', 'officer'" in w for w in found["warnings"])
+    assert any(
+        "Not used as inputs, because they have no attributions: 'loan', 'officer'" in w for w in found["warnings"]
+    )
     table = pd.read_parquet(folder / "loans.parquet")
     own = eh.audit_given(
         table[INPUTS],
@@ -94,7 +96,7 @@ def test_decisions_reasons_and_prices_need_no_label(evenhand, folder, tmp_path):
     assert decided["scope"]["outcome"] == "decision"
     assert decided["data"]["n_features"] == 4  # income, debt, job, officer
     assert decided["scope"]["n_reason_codes"] == 1
-    assert decided["reasons"]["source"].startswith("codes that were given")
+    assert decided["reasons"]["source"].startswith("the given codes")
     price = ["--scores", "apr", "--unit", "percentage points", "--favorable", "low", *drop]
     unknown = "loan,officer,score,approved,decided,reason"
     priced = audit(evenhand, tmp_path, folder / "plain.csv", *price, "--drop", unknown)
@@ -117,32 +119,32 @@ def test_a_quick_look_and_rows_left_out_keep_their_attributions(evenhand, folder
     options = [*SCORED, "--drop-missing", "--quick", "--attributions"]
     found = audit(evenhand, tmp_path, tmp_path / "gaps.parquet", *options, "shap_*")
     assert found["data"]["n_people"] == 120
-    assert found["warnings"][0].startswith("A quick look at 120 of 257 people")
+    assert found["warnings"][0].startswith("This is a quick look at 120 of 257 people")
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([*SCORED, "--model", "m.onnx"], "--scores take the place of a model, and --model names one too"),
-        ([*SCORED, "--stream"], "An audit without the model is made in memory: leave --stream out"),
-        ([*SCORED, "--reference", "x.csv"], "--reference goes with --model"),
-        ([*SCORED, "--no-evidence"], "--no-evidence goes with --model"),
+        ([*SCORED, "--model", "m.onnx"], "--scores take the place of a model, but --model names one too"),
+        ([*SCORED, "--stream"], "An audit without a model runs in memory: drop --stream"),
+        ([*SCORED, "--reference", "x.csv"], "--reference needs --model"),
+        ([*SCORED, "--no-evidence"], "--no-evidence needs --model"),
         (
             ["--base-values", "0.1", "--drop", "loan"],
-            "needs `scores` (--scores) or `decisions` (--decision), and neither",
+            "needs `scores` (--scores) or `decisions` (--decision), but neither",
         ),
-        (["--reason-codes", "race", "--drop", "loan"], "is 0 for everyone, so that there is nothing to compare"),
+        (["--reason-codes", "race", "--drop", "loan"], "is 0 for everyone, so there is nothing to compare"),
         (["--scores", "scor"], "Did you mean 'score'?"),
-        ([*SCORED, "--attributions", "phi_*"], "fits no column: 'phi_*' is none of"),
-        ([*SCORED, "--attributions", "*_*_x"], "may hold one * in a pattern"),
+        ([*SCORED, "--attributions", "phi_*"], "matches no column: 'phi_*' is none of"),
+        ([*SCORED, "--attributions", "*_*_x"], "may have one * in a pattern"),
         ([*SCORED, "--attributions", "income=score,income=apr"], "gives 'income' two columns, 'score' and 'apr'"),
-        ([*SCORED, "--attributions", "incme=score"], "attributions of ['incme'], which are no columns"),
+        ([*SCORED, "--attributions", "incme=score"], "attributions for ['incme'], which are not columns"),
         ([*SCORED, "--attributions", "income=score"], "missing for the financial features ['debt']"),
         ([*SCORED, "--base-values", "bse"], "`base_values` (--base-values)"),
         ([*SCORED, "--attributions-file", "short.csv"], "has 3 rows for 300 rows of the applicants' file"),
         ([*SCORED, "--attributions-file", "short.csv", "--id", "loan"], "names columns absent"),
         ([*SCORED, "--attributions-file", "some.csv", "--id", "loan"], "has no row for 297 of 300 applicants"),
-        ([*SCORED, "--attributions-file", "twice.csv", "--id", "loan"], "`loan` must tell people apart"),
+        ([*SCORED, "--attributions-file", "twice.csv", "--id", "loan"], "`loan` must be unique"),
     ],
 )
 def test_bad_options_get_one_sentence(evenhand, folder, tmp_path, monkeypatch, options, says):

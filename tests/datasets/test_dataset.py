@@ -39,9 +39,9 @@ def test_name_like_no_other_gets_the_list():
 
 
 def test_unknown_option_is_named():
-    with pytest.raises(InvalidInputError, match="'german' has no option 'seed'; it takes group"):
+    with pytest.raises(InvalidInputError, match="'german' has no option 'seed'; it has group"):
         load_dataset("german", seed=1)
-    with pytest.raises(InvalidInputError, match="'taiwan' has no option 'group'; it takes none"):
+    with pytest.raises(InvalidInputError, match="'taiwan' has no option 'group'; it has none"):
         load_dataset("taiwan", group="age")
 
 

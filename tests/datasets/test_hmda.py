@@ -120,7 +120,7 @@ class TestRows:
 
     def test_nobody_left_is_an_error_with_the_reasons(self, write_export, tmp_path):
         path = write_export(tmp_path / "a.csv", {"action_taken": "6"})
-        with pytest.raises(DataFileError, match=r"No application of the 1 rows in a\.csv is left \(purchased loan 1\)"):
+        with pytest.raises(DataFileError, match=r"No application is left of the 1 rows in a\.csv \(purchased loan 1\)"):
             load_hmda(path=path)
 
     def test_file_without_rows_is_an_error(self, write_export, tmp_path):
@@ -186,7 +186,7 @@ class TestBadFiles:
     def test_one_missing_column_is_named(self, write_export, tmp_path):
         path = write_export(tmp_path / "a.csv", {})
         path.write_text(path.read_text().replace("loan_term", "term", 1))
-        with pytest.raises(DataFileError, match=r"lacks 1 of 38 columns needed \(loan_term\)"):
+        with pytest.raises(DataFileError, match=r"lacks 1 of 38 required columns \(loan_term\)"):
             load_hmda(path=path)
 
     def test_empty_file_is_no_export(self, tmp_path):
@@ -217,7 +217,7 @@ class TestBadFiles:
     def test_text_in_a_numeric_column_is_named_with_its_file(self, write_export, tmp_path):
         write_export(tmp_path / "a.csv", {})
         write_export(tmp_path / "b.csv", {"income": "lots"})
-        with pytest.raises(DataFileError, match=r"b\.csv holds 'lots' in column income, where a number"):
+        with pytest.raises(DataFileError, match=r"b\.csv has 'lots' in column income, where a number"):
             load_hmda(path=tmp_path)
 
     def test_missing_path_is_named(self, tmp_path):
@@ -225,7 +225,7 @@ class TestBadFiles:
             load_hmda(path=tmp_path / "nowhere.csv")
 
     def test_folder_without_exports_is_named(self, tmp_path):
-        with pytest.raises(DataFileError, match=r"holds no \.csv or \.csv\.gz file"):
+        with pytest.raises(DataFileError, match=r"has no \.csv or \.csv\.gz file"):
             load_hmda(path=tmp_path)
 
 

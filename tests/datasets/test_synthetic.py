@@ -60,7 +60,7 @@ class TestSynthetic:
         [
             ({"n": 0}, "`n` must be at least 1, got 0"),
             ({"n_noise": -1}, "`n_noise` must be at least 0, got -1"),
-            ({"group_share": 1.0}, "`group_share` must lie strictly between 0 and 1, got 1.0"),
+            ({"group_share": 1.0}, "`group_share` must be strictly between 0 and 1, got 1.0"),
             ({"weights": [1.0, 2.0]}, "`weights` must hold 10 finite numbers"),
             ({"weights": np.zeros(10)}, "not all 0"),
         ],
@@ -165,7 +165,7 @@ class TestPlantedBias:
         [
             ({"n": 0}, "`n` must be at least 1, got 0"),
             ({"strength": 1.5}, "`strength` must be between 0 and 1, got 1.5"),
-            ({"approval_share": 0}, "`approval_share` must lie strictly between 0 and 1, got 0"),
+            ({"approval_share": 0}, "`approval_share` must be strictly between 0 and 1, got 0"),
             ({"ties": -1.0}, "`ties` must be 0 or more and `steepness` above 0, got -1.0 and 3.0"),
             ({"n_onehot": 1}, "`n_onehot` must be 0 or at least 2 levels, got 1"),
         ],

@@ -62,7 +62,7 @@ def test_other_people_are_refused(people, model, name):
     given = {"y": y, "group": group}
     given[name] = given[name].reset_index(drop=True)
     with pytest.raises(
-        InvalidInputError, match=r"has another index than `X`: 200 of 200 rows of `X` are not in it, such as"
+        InvalidInputError, match=r"and `X` have different indexes: 200 of 200 rows of `X` are not in it, such as"
     ):
         audit(model, X, given["y"], given["group"], financial)
 
@@ -70,7 +70,7 @@ def test_other_people_are_refused(people, model, name):
 def test_labels_that_come_twice_tell_no_order():
     X = pd.DataFrame({"a": [1, 2, 3]}, index=[0, 0, 1])
     assert in_row_order(pd.Series([1, 2, 3], [0, 0, 1]), X, "y").tolist() == [1, 2, 3]
-    with pytest.raises(InvalidInputError, match=r"come twice, .* pass `y\.to_numpy\(\)`"):
+    with pytest.raises(InvalidInputError, match=r"are repeated, .* pass `y\.to_numpy\(\)`"):
         in_row_order(pd.Series([1, 2, 3], [1, 0, 0]), X, "y")
 
 

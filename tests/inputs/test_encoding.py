@@ -103,7 +103,7 @@ def test_a_table_unlike_the_one_learned_is_refused(table, change, message):
     [
         (pd.DataFrame({"a": [1.0]}), "hash", "`encoding` must be one of"),
         (pd.DataFrame({"a": []}), "onehot", "Cannot learn an encoding"),
-        (pd.DataFrame({"a": [np.nan, np.nan]}), "onehot", "'a' has no value at all"),
+        (pd.DataFrame({"a": [np.nan, np.nan]}), "onehot", "'a' has no values"),
         (pd.DataFrame({"a": [np.inf, 1.0]}), "onehot", "'a' holds 1 infinite values"),
     ],
 )

@@ -71,7 +71,11 @@ def test_whole_numbers_beside_gaps_are_still_the_favorable_value():
 
 def test_financial_features_are_apart_from_label_group_and_what_is_left_out():
     parts = {"label": "y", "group": "sex", "features": None, "keep_group": True, "by": (), "positive_label": None}
-    for financial, drop, message in (("y", (), "is the label"), ("sex", (), "is the group"), ("a", ("a",), "left out")):
+    for financial, drop, message in (
+        ("y", (), "is the label"),
+        ("sex", (), "is the group"),
+        ("a", ("a",), "is removed"),
+    ):
         with pytest.raises(InvalidInputError, match=f"The financial feature '{financial}' .*{message}"):
             Columns.among(["y", "sex", "a", "b"], **parts, drop=drop, drop_missing=False, financial=[financial])
 

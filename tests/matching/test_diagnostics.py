@@ -91,7 +91,7 @@ def test_features_of_other_people_are_refused(shifted):
     with pytest.raises(InvalidInputError, match="`F_ref` has 10 rows, but 1000 people were matched"):
         match_diagnostics(pairs, F, F[:10])
     elsewhere = match_pairs(F[:400], y[:400], group[:400], reference=(F, y, group))
-    with pytest.raises(InvalidInputError, match=r"`F_ref` is needed: .* a reference of 1000 others"):
+    with pytest.raises(InvalidInputError, match=r"`F_ref` is required: .* a reference of 1000 others"):
         match_diagnostics(elsewhere, F[:400])
 
 

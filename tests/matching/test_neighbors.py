@@ -181,14 +181,14 @@ def test_an_empty_reference_and_an_empty_query_have_no_neighbors():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"points": [[0.0, 1.0]]}, "`points` has 2 coordinates and the reference has 1"),
+        ({"points": [[0.0, 1.0]]}, "`points` has 2 coordinates, but the reference has 1"),
         ({"points": [0.0]}, r"`points` must be of shape \(n, n_coordinates\); got shape \(1,\)"),
         ({"points": [[np.nan]]}, "`points` has 1 rows with a missing or infinite coordinate"),
         ({"labels": [0, 1]}, r"one code for each of the 1 points; got shapes \(2,\) and \(1,\)"),
         ({"k": 0}, "`k` must be at least 1; got 0"),
         ({"exclude_self_rows": [0, 1]}, r"one row for each of the 1 points; got shape \(2,\)"),
         ({"exclude_self_rows": [2]}, "must lie between -1 and 1; got 2 to 2"),
-        ({"exclude_self_rows": [1]}, "other coordinates than the point that asks, 1 times"),
+        ({"exclude_self_rows": [1]}, "different coordinates from the query point, 1 times"),
     ],
 )
 def test_bad_queries_are_refused(arguments, message):

@@ -148,8 +148,8 @@ def test_tables_with_categories_are_matched():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"y": [1, 1, 1]}, r"`y` has 3 values and F has 4 rows \(reference\)"),
-        ({"group": [0, 1]}, r"`group` has 2 values and F has 4 rows \(reference\)"),
+        ({"y": [1, 1, 1]}, r"`y` has 3 values, but F has 4 rows \(reference\)"),
+        ({"group": [0, 1]}, r"`group` has 2 values, but F has 4 rows \(reference\)"),
         ({"group": np.eye(4)}, r"`group` must be one-dimensional; got shape \(4, 4\)"),
         ({"group": ["a", None, "b", "b"]}, "`group` is missing for 1 of 4 people of the reference"),
         ({"group": pd.Series(["a", pd.NA, pd.NA, "b"], dtype=object)}, "`group` is missing for 2 of 4"),
@@ -160,14 +160,14 @@ def test_tables_with_categories_are_matched():
         ({"F": [[1.0], [np.nan], [1.0], [2.0]]}, r"missing values: 'column 0' \(1\)"),
         ({"max_distance": -1.0}, "`max_distance` must be 0 or more, or None for no limit; got -1.0"),
         ({"max_distance": float("nan")}, "`max_distance` must be 0 or more"),
-        ({"reference": ([[1.0, 2.0]] * 2, [0, 1], [0, 1])}, "reference has 2 financial features and this table has 1"),
+        ({"reference": ([[1.0, 2.0]] * 2, [0, 1], [0, 1])}, "reference has 2 financial features, but this table has 1"),
         (
             {"reference": ([[1.0], [2.0]], [0, 1], [0, 7])},
-            r"2 people are in groups that the reference lacks, \[1\]; it has \[0, 7\]",
+            r"2 people are in groups that the reference does not have, \[1\]; it has \[0, 7\]",
         ),
         ({"reference": ([[1.0], [2.0]], None, [0, 1])}, "for neither; the reference has none"),
         ({"y": None, "reference": ([[1.0], [2.0]], [0, 1], [0, 1])}, "for neither; the people has none"),
-        ({"y": [1], "reference": ([[1.0], [2.0]], [0, 1], [0, 1])}, r"`y` has 1 values and F has 4 rows \(people\)"),
+        ({"y": [1], "reference": ([[1.0], [2.0]], [0, 1], [0, 1])}, r"`y` has 1 values, but F has 4 rows \(people\)"),
     ],
 )
 def test_bad_input_is_refused(change, message):
@@ -181,7 +181,7 @@ def test_bad_input_is_refused(change, message):
     [
         ({"reference": ([[1.0]], [0])}, r"`reference` must be a tuple \(F, y, group\); got 2 items"),
         ({"reference": np.eye(2)}, "got ndarray"),
-        ({"group": pd.Series([["a"], ["b"]])}, "`group` must hold values that can be hashed; unhashable type: 'list'"),
+        ({"group": pd.Series([["a"], ["b"]])}, "`group` must hold hashable values; unhashable type: 'list'"),
     ],
 )
 def test_things_of_the_wrong_kind_are_refused(change, message):

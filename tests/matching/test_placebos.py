@@ -189,7 +189,7 @@ def test_a_linear_model_of_financial_features_has_no_excess_at_all():
     [
         ({"labels": [0, 1]}, "`points`, `labels` and `groups` of the people must have one row per person"),
         ({"groups": [0, -1, 1]}, "codes 0..G-1, got -1"),
-        ({"reference": (np.zeros((2, 5)), [0, 1], [0, 1])}, "has 1 columns and the reference has 5"),
+        ({"reference": (np.zeros((2, 5)), [0, 1], [0, 1])}, "has 1 columns, but the reference has 5"),
         ({"reference": (np.zeros((2, 1)), [0], [0, 1])}, "of the reference must have one row per person"),
         ({"n_neighbors": 0}, "must be at least 1, got 0 and 4"),
         ({"n_pairs": 0}, "must be at least 1, got 16 and 0"),
@@ -205,7 +205,7 @@ def test_refusals(change, message):
 
 def test_person_mean_refuses_another_number_of_values():
     found = placebo_pairs(*_people(n=50))
-    with pytest.raises(InvalidInputError, match="one per triple"):
+    with pytest.raises(InvalidInputError, match="one value per triple"):
         found.person_mean([1.0])
 
 

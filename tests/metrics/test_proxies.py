@@ -163,7 +163,7 @@ TABLE, GROUP = draw(13, n=40)
     [
         (lambda: proxy_screen(TABLE[[]], GROUP), "`X` must have at least one column"),
         (lambda: proxy_screen(TABLE, GROUP[:5]), "has 5 values for 40 people"),
-        (lambda: proxy_screen(TABLE, np.full((40, 2), 0.5)), "probabilities is not defined here"),
+        (lambda: proxy_screen(TABLE, np.full((40, 2), 0.5)), "are not supported here"),
         (lambda: proxy_screen(TABLE, GROUP.astype(str)), "`group` must hold integer codes from 0"),
         (lambda: proxy_screen(TABLE, GROUP - 1), "`group` must hold integer codes from 0"),
         (lambda: proxy_screen(TABLE, GROUP, names=["a"]), "`names` has 1 names for 2 group codes"),
@@ -172,7 +172,7 @@ TABLE, GROUP = draw(13, n=40)
         (lambda: proxy_screen(TABLE, GROUP, n_trees=0), "`n_trees` must be at least 1, got 0"),
         (lambda: proxy_screen(TABLE, GROUP, confidence=1), "`confidence` must be a number between 0 and 1, got 1"),
         (lambda: proxy_screen(TABLE[:4], GROUP[:4]), "At least two groups of 10 people are needed for 5 folds"),
-        (lambda: proxy_screen(TABLE, GROUP * 0), r"got \{'0': 40\}; use fewer folds, or join groups"),
+        (lambda: proxy_screen(TABLE, GROUP * 0), r"got \{'0': 40\}; use fewer folds, or combine groups"),
     ],
 )
 def test_bad_input_is_named(call, message):

@@ -201,8 +201,8 @@ def test_p_values_are_adjusted_for_reasons_and_groups(counted, place):
 def test_a_group_without_declined_people_is_named():
     counts = ReasonCounts.of(np.array([[0], [0]]), np.array([1, 1]), 1, 3)
     a, b, c = reason_rates(counts, ["debt"], ["a", "b", "c"], "b")[:3]
-    assert "no one of the group is declined" in a.rate.note
+    assert "no one in the group is declined" in a.rate.note
     assert np.isnan(c.difference.value)
     assert b.rate.value == 1.0
     rows = reason_rates(counts, ["debt"], ["a", "b", "c"], "a")
-    assert "no one of the reference group" in rows[1].difference.note
+    assert "no one in the reference group" in rows[1].difference.note

@@ -93,7 +93,7 @@ def test_controls_that_repeat_others_are_left_out_and_named(people):
     plain = group_effect(price, is_group, controls, method="ols")
     assert found.value == pytest.approx(plain.value)
     assert found.standard_error == pytest.approx(plain.standard_error)
-    assert found.note == "left out, since other controls say the same: total"
+    assert found.note == "left out, because other controls determine them: total"
     assert found.n_controls == 3
 
 
@@ -116,7 +116,7 @@ def test_controls_that_determine_the_group_give_a_sentence(people):
     for outcome, method in ((price, "ols"), (decision, "logit")):
         found = group_effect(outcome, is_group, telling, method=method, group="b")
         assert math.isnan(found.value)
-        assert "the controls determine who is of 'b'" in found.note
+        assert "the controls determine who is in 'b'" in found.note
 
 
 def test_people_whose_decision_follows_from_a_category_are_left_out_and_counted(people):
@@ -159,13 +159,13 @@ def test_few_people_or_a_constant_outcome_give_a_sentence(people, method):
     few = np.zeros(len(outcome), dtype=bool)
     few[: FEWEST_PEOPLE - 1] = True
     note = group_effect(outcome, few, nothing, method=method, group="b").note
-    assert note == f"not estimable: {FEWEST_PEOPLE - 1} people of 'b', where at least {FEWEST_PEOPLE} are needed"
+    assert note == f"not estimable: {FEWEST_PEOPLE - 1} people in 'b', but at least {FEWEST_PEOPLE} are needed"
     constant = np.where(is_group, 1.0, outcome)
     note = group_effect(constant, is_group, nothing, method=method, group="b").note
-    assert note == "not estimable: the outcome of everyone of 'b' is 1"
+    assert note == "not estimable: the outcome of everyone in 'b' is 1"
     nine = np.where(is_group, clusters % 9, 1000 + clusters)
     note = group_effect(outcome, is_group, nothing, method=method, group="b", clusters=nine).note
-    assert note.startswith("not estimable: 9 people of 'b'")
+    assert note.startswith("not estimable: 9 people in 'b'")
 
 
 def test_too_many_columns_for_the_people_give_a_sentence(people):
@@ -177,7 +177,7 @@ def test_too_many_columns_for_the_people_give_a_sentence(people):
     rarer = int(min(decision.sum(), (1 - decision).sum()))
     controls = controls.columns(range(35))
     note = group_effect(decision, is_group, controls, method="logit").note
-    assert note.startswith(f"not estimable: {rarer} people of the rarer decision for 37 columns")
+    assert note.startswith(f"not estimable: {rarer} people with the rarer decision for 37 columns")
 
 
 def test_an_outcome_that_inputs_and_group_determine_is_exact(people):

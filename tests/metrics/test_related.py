@@ -297,7 +297,7 @@ MASK = {"X": X40, "score_function": linear}
         (lambda: gpf_fae(A, S, Y, G, X=X40 * np.inf), "`X` must be finite"),
         (lambda: gpf_fae(A, S, Y, G, X=X40, n_people=15), "even number of at least 20, got 15"),
         (lambda: gpf_fae(A, S, Y, G, X=X40, n_permutations=9), "`n_permutations` must be at least 99, got 9"),
-        (lambda: gpf_fae(A, S, Y, np.full((40, 2), 0.5), X=X40), "probabilities is not defined here"),
+        (lambda: gpf_fae(A, S, Y, np.full((40, 2), 0.5), X=X40), "are not supported here"),
         (lambda: gpf_fae(A, S, Y, G.astype(str), X=X40), "`group` must hold integer codes from 0"),
         (lambda: gpf_fae(A, S, Y, G - 1, X=X40), "`group` must hold integer codes from 0"),
         (lambda: gpf_fae(A, S, Y, G, X=X40, names=["a"]), "`names` has 1 names for 2 group codes"),

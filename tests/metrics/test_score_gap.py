@@ -254,7 +254,7 @@ def test_too_few_people_and_constant_columns_say_so(rng):
     pairs, controls = made(rng)
     few = pairs.taken(np.flatnonzero((pairs.group == 0) | (pairs.person < 6)))
     found = group_gap(lambda: iter([few]), controls, 1, 0)
-    assert all(np.isnan(column.value) and "are compared; at least 10" in column.note for column in found.columns)
+    assert all(np.isnan(column.value) and "are compared, but at least 10" in column.note for column in found.columns)
     flat = replace(pairs, score_gaps=np.zeros_like(pairs.score_gaps))
     column = group_gap(lambda: iter([flat]), controls, 1, 0).columns[0]
     assert (column.value, column.p_value) == (0.0, 1.0)

@@ -136,7 +136,7 @@ def test_a_model_with_predict_alone_is_taken_at_its_word(numbers):
 def test_a_margin_alone_is_taken_only_where_the_user_says_how(numbers):
     X, y, _ = numbers
     model = SVC().fit(X, y)
-    with pytest.raises(InvalidInputError, match="A SVC gives a margin with its decision at 0"):
+    with pytest.raises(InvalidInputError, match="A SVC returns a margin with its decision at 0"):
         as_audited_model(model)
     with pytest.raises(InvalidInputError, match="A SVC has no probabilities to explain"):
         as_audited_model(model, output="probability")

@@ -95,5 +95,5 @@ def test_the_end_of_a_pipeline_is_a_black_box_with_it(planted):
 def test_a_loss_without_log_odds_is_refused(planted):
     _, _, (X, y, _) = planted
     model = catboost.CatBoostRegressor(**SETTINGS, cat_features=WORDS).fit(X, y)
-    with pytest.raises(InvalidInputError, match="fitted with the loss 'RMSE', whose raw value is no log-odds"):
+    with pytest.raises(InvalidInputError, match="fitted with the loss 'RMSE', whose raw value is not the log-odds"):
         as_audited_model(model, table=X)

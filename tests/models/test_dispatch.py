@@ -136,7 +136,7 @@ def test_the_error_of_sampled_attributions_is_reported_and_falls_with_more_order
             score, wide, y, **people, settings=eh.AuditSettings(n_permutations=n_permutations), evidence=False
         )
 
-    with pytest.warns(eh.EvenhandWarning, match=r"sampled, with standard errors of \d+\.\d% of their size"):
+    with pytest.warns(eh.EvenhandWarning, match=r"sampled, with a standard error of \d+\.\d% of their size"):
         few = audited(4)
     many = audited(64)
     assert many.provenance.attribution_error < few.provenance.attribution_error / 2

@@ -138,7 +138,7 @@ def test_regressions_that_are_not_of_one_outcome_or_need_more_than_the_table_are
     X, y, _ = numbers
     with pytest.raises(InvalidInputError, match="a GLM of the binomial family from statsmodels, got a OLS"):
         as_audited_model(sm.OLS(y, X).fit(), table=X)
-    with pytest.raises(InvalidInputError, match="has an offset or an exposure, which is no column"):
+    with pytest.raises(InvalidInputError, match="has an offset or an exposure, which is not a column"):
         as_audited_model(sm.GLM(y, X, family=sm.families.Binomial(), offset=np.ones(len(X))).fit(), table=X)
 
 

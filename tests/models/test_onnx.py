@@ -205,7 +205,7 @@ def test_weights_of_a_graph_inside_a_node_are_not_read_from_files(tmp_path, monk
     onnx.external_data_helper.set_external_data(outside, "weights.bin")
     outside.ClearField("raw_data")
     nodes[-1].attribute[0].g.initializer.append(outside)
-    with pytest.raises(InvalidInputError, match="keeps weights in other files, which are not read"):
+    with pytest.raises(InvalidInputError, match="stores weights in separate files, which are not read"):
         OnnxModel(graph(nodes, ["y"], constants.items()))
 
 
@@ -306,7 +306,7 @@ def test_weights_in_other_files_are_refused():
     tensor.data_location = onnx.TensorProto.EXTERNAL
     entry = tensor.external_data.add()
     entry.key, entry.value = "location", "secrets.txt"
-    with pytest.raises(InvalidInputError, match="keeps weights in other files"):
+    with pytest.raises(InvalidInputError, match="stores weights in separate files"):
         OnnxModel(proto.SerializeToString())
 
 
@@ -321,7 +321,7 @@ def test_models_without_a_score_and_tables_of_another_width_are_refused(numbers)
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     labels = OnnxModel(model.SerializeToString())
-    with pytest.raises(InvalidInputError, match="returns no numbers to explain"):
+    with pytest.raises(InvalidInputError, match="and no numbers to explain"):
         as_audited_model(labels)
     network = exported_module(torch.nn.Linear(4, 1))
     with pytest.raises(InvalidInputError, match=r"The ONNX model cannot score \(2, 3\)"):

@@ -85,7 +85,7 @@ def test_the_time_is_said_before_and_progress_on_the_way(wide, capsys, monkeypat
     assert capsys.readouterr().err == ""
     shown = eh.audit(smooth, X, y, **people, progress=True)
     said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith("Attributions of 200 people are sampled, from 8 orders of the inputs; this takes about ")
+    assert said[0].startswith("Attributions of 200 people are sampled from 8 orders of the inputs; this takes about ")
     assert any(line.startswith("attributions, % ") for line in said[1:])
     assert said[-1] == "attributions, % 100/100"
     pd.testing.assert_frame_equal(silent.pairs, shown.pairs)

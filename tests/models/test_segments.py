@@ -76,7 +76,7 @@ def test_the_bound_holds_on_trained_networks(name, encoding):
     chosen = needed_segments(explainer, x, cells)
     true = mean_error(network, explainer, x, cells, chosen.n)
     assert true <= chosen.error <= 1.5 * true
-    # Never further from the integral than eight segments promised: 0.1 %, or what eight give.
+    # Never further from the integral than eight segments promised: 0.1%, or what eight give.
     assert true <= max(ERROR, mean_error(network, explainer, x, cells, MOST_SEGMENTS))
 
 

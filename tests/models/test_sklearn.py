@@ -91,7 +91,7 @@ def test_exact_gradients_and_shapley_values_agree_on_a_linear_model(numbers):
 @pytest.mark.parametrize("model", MARGINS, ids=lambda m: type(m).__name__)
 def test_a_margin_is_taken_for_log_odds_only_where_the_user_says_so(model, numbers):
     model = fitted(model, numbers)
-    with pytest.raises(InvalidInputError, match="gives a margin with its decision at 0, not log-odds"):
+    with pytest.raises(InvalidInputError, match="returns a margin with its decision at 0, not log-odds"):
         as_audited_model(model)
     with pytest.raises(InvalidInputError, match="has no probabilities to explain"):
         as_audited_model(model, output="probability")
@@ -152,7 +152,7 @@ def test_searches_and_threshold_choosers_are_unwrapped(numbers):
     chooser = FixedThresholdClassifier(FrozenEstimator(search.best_estimator_), threshold=0.3)
     fitted(chooser, numbers)
     assert as_audited_model(chooser).kind == "scikit-learn LogisticRegression"
-    with pytest.raises(InvalidInputError, match=r"holds no fitted model \(`best_estimator_`\)"):
+    with pytest.raises(InvalidInputError, match=r"has no fitted model \(`best_estimator_`\)"):
         as_audited_model(GridSearchCV(LogisticRegression(), {}))
 
 
@@ -161,7 +161,7 @@ def test_models_must_be_fitted_on_two_classes(model, numbers, rng):
     with pytest.raises(InvalidInputError, match="is not fitted: call its `fit` first"):
         as_audited_model(type(model)())
     three = fitted(model, (numbers[0], rng.integers(3, size=240), None))
-    with pytest.raises(InvalidInputError, match="has 3 classes or outputs; an audit is of one outcome with two"):
+    with pytest.raises(InvalidInputError, match="has 3 classes or outputs; an audit needs one outcome with two"):
         as_audited_model(three)
 
 

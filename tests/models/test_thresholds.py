@@ -48,7 +48,7 @@ def test_the_audit_decides_as_the_model_does(name, numbers):
     model = FIXED[name].fit(X, y)
     result, decided = decisions(model, numbers)
     np.testing.assert_array_equal(decided, model.predict(X))
-    assert any("at the model's own threshold" in warning for warning in result.warnings) == (name != "auto")
+    assert any("use the model's threshold" in warning for warning in result.warnings) == (name != "auto")
     assert name == "auto" or result.settings["decision_threshold"] != 0.5
 
 
@@ -81,5 +81,5 @@ def test_a_threshold_of_a_margin_that_is_not_explained_is_refused(numbers):
     with pytest.warns(FutureWarning):
         inner = SVC(probability=True, random_state=0).fit(X, y)
     model = FixedThresholdClassifier(FrozenEstimator(inner), threshold=0.2, response_method="decision_function")
-    with pytest.raises(InvalidInputError, match=r"decides by a margin, at 0\.2, and is explained by its probability"):
+    with pytest.raises(InvalidInputError, match=r"decides by a margin, at 0\.2, but is explained by its probability"):
         decisions(model.fit(X, y), numbers)

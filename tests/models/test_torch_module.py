@@ -90,7 +90,7 @@ def test_of_two_logits_the_second_less_the_first_is_explained(wrap, numbers):
     X = numbers[0]
     module = wrap(layers(2))
     audited = as_audited_model(module, table=X)
-    assert audited.kind.endswith("(second output less the first)")
+    assert audited.kind.endswith("(second output minus the first)")
     x = audited.encode(X)
     expected = torch.softmax(module(numbers_of(X)), dim=1).detach().numpy()[:, 1]
     np.testing.assert_allclose(audited.probability(audited.margin(x)), expected, atol=1e-12)

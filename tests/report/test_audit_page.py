@@ -91,7 +91,7 @@ def test_tables_have_the_numbers_of_the_audit(result, sections):
     assert shown(excess_table(summary)).rows[0][1] == f"{summary['cec']['excess']:.3f}".replace("-", "−")
     rows = shown(regime_table(summary)).rows[:4]
     assert [(row[0], row[1], row[3]) for row in rows] == [
-        ("all pairs", r, f"{100 * summary['regimes'][r]:.1f} %") for r in "ABCD"
+        ("all pairs", r, f"{100 * summary['regimes'][r]:.1f}%") for r in "ABCD"
     ]
     assert len(feature_table(summary).records) == len(result.features)
     (segments,) = [table for table in sections["outcome"].tables if table.name == "Segments"]
@@ -172,7 +172,7 @@ def test_every_heading_of_the_page_is_also_in_the_workbook(sections):
     tables += [table for section in sections.values() for table in section.tables]
     for table in tables:
         in_workbook = {heading for heading, _ in sheet_of(table).columns}
-        assert {heading for heading in shown(table).columns if heading != "95 % interval"} <= in_workbook
+        assert {heading for heading in shown(table).columns if heading != "95% interval"} <= in_workbook
 
 
 def test_a_metric_that_was_not_estimated_says_so_with_its_note(result):

@@ -132,7 +132,7 @@ def test_a_pair_of_many_groups_needs_the_other_group(hostile):
 
 
 def test_a_person_without_a_pair_is_refused(result):
-    with pytest.raises(InvalidInputError, match="a row with a scored pair, got 99999"):
+    with pytest.raises(InvalidInputError, match="a row with a scored pair; 99999 has none"):
         result.plot.pair(99_999)
 
 

@@ -107,7 +107,7 @@ def is_same(text, value, *, is_share=False):
     if text.startswith(("< ", "> ")):
         (limit,) = numbers_in(text)
         return value < limit if text[0] == "<" else value > limit
-    found = re.fullmatch(rf"({NUMBER})( %)?", text)
+    found = re.fullmatch(rf"({NUMBER})(%)?", text)
     assert found, (text, value)
     digits = len(found[1].partition(".")[2])
     scale = 100 if found[2] or is_share else 1
@@ -237,7 +237,7 @@ def test_the_file_says_what_it_is_and_holds_nothing_that_runs(result, tmp_path, 
 
 def test_it_claims_no_compliance(memo):
     said = " ".join(p.text for p in memo.paragraphs).lower()
-    assert "reaches no conclusion about any law, rule or policy" in said
+    assert "draws no conclusion about any law, rule or policy" in said
     assert not re.search(r"complies|compliant|compliance|in accordance with", said)
 
 
@@ -325,18 +325,18 @@ def test_a_dotx_is_a_template_too(result, template, tmp_path):
 
 
 def spoiled_templates(template, tmp_path):
-    yield tmp_path / "house.docm", template.read_bytes(), "not one that can be read"
-    yield tmp_path / "text.docx", b"not a zip file", "not one that can be read"
-    yield tmp_path / "half.docx", template.read_bytes()[:2000], "not one that can be read"
+    yield tmp_path / "house.docm", template.read_bytes(), "cannot be read as one"
+    yield tmp_path / "text.docx", b"not a zip file", "cannot be read as one"
+    yield tmp_path / "half.docx", template.read_bytes()[:2000], "cannot be read as one"
     as_kind(template, tmp_path / "macro.docx", b"ms-word.document.macroEnabled.main")
     yield tmp_path / "macro.docx", (tmp_path / "macro.docx").read_bytes(), "has macros"
     with zipfile.ZipFile(tmp_path / "other.docx", "w") as other:
         other.writestr("xl/workbook.xml", "<workbook/>")
-    yield tmp_path / "other.docx", (tmp_path / "other.docx").read_bytes(), "not one that can be read"
+    yield tmp_path / "other.docx", (tmp_path / "other.docx").read_bytes(), "cannot be read as one"
     with zipfile.ZipFile(template) as source, zipfile.ZipFile(tmp_path / "broken.docx", "w") as broken:
         for name in source.namelist():
             broken.writestr(name, b"<w:document" if name == "word/document.xml" else source.read(name))
-    yield tmp_path / "broken.docx", (tmp_path / "broken.docx").read_bytes(), "not one that can be read"
+    yield tmp_path / "broken.docx", (tmp_path / "broken.docx").read_bytes(), "cannot be read as one"
 
 
 def test_what_is_not_a_template_is_refused_in_one_sentence_and_nothing_is_written(result, template, tmp_path):

@@ -194,13 +194,13 @@ def test_the_history_names_what_left_its_past_and_draws_every_monitored_metric(m
     assert sum(name.startswith("trend-") for name in drawn) == n_monitored - n_inputs
     assert {"inputs", "cusum", "rates", "ratios", "areas", "gaps-in-probability", "excess-by-group"} <= set(drawn)
     assert "broken.json is not valid JSON" in words
-    assert "at most 5 %" in words
+    assert "at most 5%" in words
 
 
 def test_a_history_of_one_audit_can_be_shown(spring):
     text = monitoring_page(monitor({"only": spring}).to_dict())
-    assert "One audit has no past to depart from." in text
-    assert "There are no two audits with the same metrics." in text
+    assert "A single audit has no past to depart from." in text
+    assert "No two audits have the same metrics." in text
 
 
 def test_a_history_without_alarms_says_so(spring):

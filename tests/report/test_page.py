@@ -124,7 +124,7 @@ def test_the_verdict_and_the_warnings_are_there_in_words(page, result):
 
 
 def test_no_pairs_file_is_named_where_there_is_none(result, tmp_path_factory):
-    assert "beside this page" not in written(result, tmp_path_factory)
+    assert "next to this page" not in written(result, tmp_path_factory)
 
 
 def test_it_is_small(text):

@@ -54,7 +54,7 @@ def test_rates_are_the_same_on_page_and_in_workbook(result, sheets):
 def test_the_section_says_what_reasons_are_measured_from(result):
     sections = {section.id: section for section in audit_sections(result.to_dict(), "")}
     section = sections["reasons-given"]
-    assert section.title == "Reasons given"
+    assert section.title == "Reason codes"
     assert "up to 4 principal reasons" in section.paragraphs[0]
     assert "measured from the mean of the people of the reference with a favorable decision" in section.paragraphs[0]
     assert [table.name for table in section.tables] == ["Reason agreement", "Declined"]
@@ -65,7 +65,7 @@ def test_an_audit_without_reasons_has_no_section_and_says_so_in_the_workbook(res
     summary = {**result.to_dict(), "reasons": None}
     assert "reasons-given" not in {section.id for section in audit_sections(summary, "")}
     for table in (rate_table(summary), agreement_table(summary), declined_table(summary)):
-        assert sheet_of(table).rows[0][0].startswith("Not there")
+        assert sheet_of(table).rows[0][0].startswith("Not available")
 
 
 def test_the_chart_has_each_group_beside_the_others(result):

@@ -253,7 +253,7 @@ def test_the_strongest_pairs_are_kept_and_the_others_counted(result, tmp_path):
 def test_more_pairs_than_excel_has_rows_are_refused(result, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MAX_PAIRS", 100)
     monkeypatch.setattr(audit_result, "MAX_ROWS", 100)
-    with pytest.raises(InvalidInputError, match="`pairs` must have at most 100 rows, those of a sheet, got 160"):
+    with pytest.raises(InvalidInputError, match="`pairs` must have at most 100 rows, the limit of a sheet, got 160"):
         module.write_workbook(result.to_dict(), tmp_path / "audit.xlsx", pairs=result.pairs)
     result.to_excel(tmp_path / "audit.xlsx")  # which keeps the strongest
     assert len(table_of(openpyxl.load_workbook(tmp_path / "audit.xlsx")["Pairs"])) == 100

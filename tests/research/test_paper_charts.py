@@ -47,7 +47,7 @@ def test_a_network_trained_as_the_paper_does_has_the_papers_scores(name, cec, re
 
 @pytest.mark.parametrize(("name", "cec", "regime_b"), [("synthetic", 0.275, 0.300), ("german", 0.208, 0.171)])
 def test_a_network_trained_by_default_has_the_papers_score_and_no_larger_regime_b(name, cec, regime_b):
-    # The gradient of segments is right in the biases too, and on German Credit gets farther: 10 % in Regime B.
+    # The gradient of segments is right in the biases too, and on German Credit gets farther: 10% in Regime B.
     found = five_folds(name)
     assert found[0] == pytest.approx(cec, abs=0.03)
     assert found[1] < regime_b + 0.05

@@ -303,7 +303,7 @@ def test_a_researcher_adds_a_method_in_a_few_lines(data, store, monkeypatch):
     assert method_names()[-1] == "reweighing"
     run_protocol(data, ["reweighing"], TINY, store)
     assert [(row.method, row.fold) for row in store.rows] == [("reweighing", 0), ("reweighing", 1)]
-    with pytest.raises(InvalidInputError, match="There is a method 'reweighing' already"):
+    with pytest.raises(InvalidInputError, match="There is already a method 'reweighing'"):
         register_method("reweighing", lambda settings, financial_features: Reweighing(settings))
 
 

@@ -175,7 +175,7 @@ def test_the_ablation_names_its_variants(all_rows):
 
 
 def test_letters_that_mean_something_to_latex_and_markdown_are_escaped(tmp_path):
-    table = PaperTable("t", "50 % of a_b", ("a|b",), (("x & {y} ~ ^ # $ \\",),), ({"a": 1},))
+    table = PaperTable("t", "50% of a_b", ("a|b",), (("x & {y} ~ ^ # $ \\",),), ({"a": 1},))
     assert r"a\|b" in table.to_markdown()
     for escaped in (r"50 \%", r"a\_b", r"\&", r"\{y\}", r"\textasciitilde{}", r"\#", r"\$", r"\textbackslash{}"):
         assert escaped in table.to_latex()
@@ -184,7 +184,7 @@ def test_letters_that_mean_something_to_latex_and_markdown_are_escaped(tmp_path)
 
 
 def test_a_table_without_rows_still_has_a_head():
-    assert table_comparison([], SETTINGS).to_csv() == "Dataset,Method,Difference,95 % interval,CEC is\n"
+    assert table_comparison([], SETTINGS).to_csv() == "Dataset,Method,Difference,95% interval,CEC is\n"
 
 
 # Charts ---------------------------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def test_two_methods_on_german(tmp_path):
     assert cec["cec"] < cec["unconstrained"]
     assert "quick run: 10 epochs instead of 30" in done.notes[0]
     html = done.page.read_text()
-    assert "not to be quoted" in html
+    assert "do not quote" in html
     assert "1,000 people" in html
     before = (tmp_path / "results.jsonl").read_text()
     reproduce("german", ["unconstrained"], folds=2, quick=True, out=tmp_path)

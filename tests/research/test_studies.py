@@ -324,7 +324,7 @@ def test_tables_are_bold_where_a_target_is_missed():
     squared = [value**2 for value in fine]
     rows = calibration_rows([Made("a/b"), Made("c/d")], {"a/b": _lines(fine), "c/d": _lines(squared)})
     summary, cells, _ = calibration_tables(rows).split("\n\n")
-    assert summary.count("| **13.8 ± 1.7** |") == len(TESTS)  # the mean of 5 and 22.5 %
+    assert summary.count("| **13.8 ± 1.7** |") == len(TESTS)  # the mean of 5 and 22.5%
     first, second = cells.splitlines()[2:]
     assert "**" not in first
     assert second.count("**22.5 ± 3.0**") == len(TESTS)
@@ -377,7 +377,7 @@ def errors(tmp_path_factory):
 @pytest.mark.integration
 @pytest.mark.parametrize("test", [test for test in TESTS if test != "worst_pair"])
 def test_false_alarms_are_as_rare_as_they_should_be(test, errors):
-    """No more alarms than one run in a thousand has at 7 %; seeds are fixed."""
+    """No more alarms than one run in a thousand has at 7%; seeds are fixed."""
     alarms = [row["alarms"][test] for row in errors if row["alarms"][test]["n"]]
     n = sum(share["n"] for share in alarms)
     assert n >= 20

@@ -80,8 +80,8 @@ def test_an_entry_too_large_for_memory_is_hashed_and_not_read(tmp_path, monkeypa
 def test_links_and_unusual_packing_are_refused(tmp_path):
     link = zipfile.ZipInfo("a")
     link.create_system, link.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
-    refused(written(tmp_path / "a.zip", [(link, "/etc/passwd")]), "encrypted, a link, or packed in an unusual way")
-    refused(written(tmp_path / "b.zip", [("a", "x")], compression=zipfile.ZIP_LZMA), "packed in an unusual way")
+    refused(written(tmp_path / "a.zip", [(link, "/etc/passwd")]), "encrypted, a link, or compressed in an unusual way")
+    refused(written(tmp_path / "b.zip", [("a", "x")], compression=zipfile.ZIP_LZMA), "compressed in an unusual way")
 
 
 def test_what_is_not_a_zip_file_is_refused(tmp_path):

@@ -100,7 +100,7 @@ def test_unreachable_server_is_one_sentence_with_the_manual_way(tmp_path):
         download_file(url, target, attempts=2, wait=0)
     message = str(caught.value)
     assert message.startswith(f"Could not download {url} (")
-    assert message.endswith(f"or fetch that address with a browser and save it as {target}.")
+    assert message.endswith(f"or download that address with a browser and save it as {target}.")
     assert "\n" not in message
     assert files_in(tmp_path) == []
 

@@ -1,4 +1,4 @@
-"""Attributions of a person's score from a baseline: integrated gradients and Shapley values; the baselines."""
+"""Attributions of a person's score from a baseline: integrated gradients, Shapley values, and the baselines."""
 
 from evenhand.attribution.baselines import label_group_baselines
 from evenhand.attribution.explanation import Explanation

@@ -1,4 +1,4 @@
-"""The rows that people are explained from: the mean person of each (label, group) cell, in its commonest categories."""
+"""The rows that people are explained from: the mean of each (label, group) cell, with its most common categories."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ def label_group_baselines(
     categorical: Sequence[int] = (),
     sample_weight: ArrayLike | None = None,
 ) -> Floats:
-    """Mean features of each (label, group) cell (the paper's Principle 1); of a category, the most common.
+    """Mean features of each (label, group) cell (the paper's Principle 1); for a category, the most common value.
 
     Both people of a pair are explained from the cell mean of the *person*, never of the match. A category has no mean,
-    and no one has half of one: its baseline is the category that most people of the cell have, of several that are
-    equally common the one with the lowest code.
+    so its baseline is the most common category of the cell, and if several are equally common, the one with the lowest
+    code.
 
     Parameters
     ----------
     X
-        Features, of shape (n, d), as the model sees them.
+        Features, of shape (n, d), as the model's input.
     y
         Labels 0 or 1, of shape (n,).
     group
         Group codes 0..G-1, of shape (n,).
     skip_missing
-        Whether means are of the known values alone, for models that take missing values.
+        Whether means use only known values, for models that accept missing values.
     categorical
-        Columns of `X` that hold codes of categories. NaN and codes below 0 stand for no known category, and are
+        Columns of `X` that hold codes of categories. NaN and codes below 0 mean no known category, and are
         skipped.
     sample_weight
         How much each person counts, of shape (n,); by default all the same.
 
     Returns
     -------
-    ndarray of shape (2, G, d); NaN where a cell has no one in it who counts, or no known value.
+    ndarray of shape (2, G, d); NaN if a cell has no one who counts, or no known value.
 
     Raises
     ------
     InvalidInputError
-        If lengths differ, a label is not 0 or 1, a group code is negative, or `categorical` names no column.
+        If lengths differ, a label is not 0 or 1, a group code is negative, or `categorical` names an unknown column.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def label_group_baselines(
 
 
 def _most_common(codes: Floats, weight: Floats | None) -> float:
-    """The most common code, the lowest of several; NaN without a known one."""
+    """The most common code, the lowest if there are several; NaN without a known one."""
     known = codes >= 0 if weight is None else (codes >= 0) & (weight > 0)
     values, place = np.unique(codes[known], return_inverse=True)
     counts = np.bincount(place, None if weight is None else weight[known])
@@ -99,7 +99,7 @@ def _by_cell(
     weights: Floats | None,
     categorical: Sequence[int],
 ) -> Floats:
-    """A row made of the people of each (label, group) cell, of shape (2, G, d); NaN where there is no one."""
+    """One row per (label, group) cell, of shape (2, G, d); NaN if there is no one."""
     values = np.asarray(X, dtype=np.float64)
     labels, codes = np.asarray(y), np.asarray(group)
     if values.ndim != 2 or not len(values) == len(labels) == len(codes):
@@ -116,7 +116,7 @@ def _by_cell(
         raise InvalidInputError(f"`categorical` must name columns 0..{values.shape[1] - 1} of `X`, got {absent}.")
     if weights is not None and weights.shape != labels.shape:
         raise InvalidInputError(
-            f"`sample_weight` has shape {weights.shape} for {len(labels)} rows; give one weight each."
+            f"`sample_weight` has shape {weights.shape} for {len(labels)} rows; pass one weight per row."
         )
     n_groups = int(codes.max(initial=-1)) + 1
     cell = labels.astype(np.int64) * n_groups + codes

@@ -1,4 +1,4 @@
-"""What the audit needs of an explanation, whichever way it was computed."""
+"""What the audit needs from an explanation, however it was computed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["Explanation", "SharesContexts"]
 
 
 class Explanation(Protocol):
-    """Attributions of n people, each from a baseline row of their own, and what they would be with other inputs.
+    """Attributions of n people, each from a separate baseline row, and what they would be with different inputs.
 
     The contribution of a feature to a person's score has two sides: the person's value, and the weight that the model
-    gives it in the company of the person's other values, the context. Gaps between two people are told apart by
-    taking one side from the one and the other side from the other.
+    gives it next to the person's other values, the context. Gaps between two people are separated by taking one side
+    from each person.
     """
 
     @property
     def values(self) -> Tensor:
-        """Attributions, of shape (n, d); rows sum to the logit less the baseline's."""
+        """Attributions, of shape (n, d); rows sum to the logit minus the baseline's."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class Explanation(Protocol):
 
     @property
     def standard_error(self) -> Tensor | None:
-        """Of each attribution, of shape (n, d), where they were estimated from a sample; else None."""
+        """Standard error of each attribution, of shape (n, d), if they were estimated from a sample; else None."""
         ...
 
     @property
@@ -65,11 +65,11 @@ class Explanation(Protocol):
 
 @runtime_checkable
 class SharesContexts(Protocol):
-    """An explanation that may find what inputs contribute in a context once for all who ask in it."""
+    """An explanation that can compute what inputs contribute in a context once for all requests in it."""
 
     @property
     def shares_contexts(self) -> bool:
-        """Whether it does, so that many are best asked for together."""
+        """Whether it does, so that requests are best combined."""
         ...
 
     def crossed(self, contexts: Tensor, other: Explanation, inputs: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A network written out as affine maps and elementwise activations, one model or a stack of them."""
+"""A network as affine maps and elementwise activations, for one model or a stack of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenhand.exceptions import InvalidInputError
 
 __all__ = ["ACTIVATIONS", "Activation", "FeedForward", "feed_forward"]
 
-# Below this step the secant of a smooth activation loses more digits than the derivative at its middle.
+# For a smaller step, the secant of a smooth activation loses more digits than the derivative at its middle.
 _SMALL_STEP = 1e-3
 _TINY = 1e-12  # its square is still a float32, so that no gradient is 0 times infinity
 
@@ -32,8 +32,8 @@ class Secant(Protocol):
     ) -> Tensor:
         """The mean derivative from `start` to `end`.
 
-        `step` is `end - start` where the caller knows it; it may broadcast. The result may be written to `out`, and
-        `spare` and `step` may be written over where these are given.
+        `step` is `end - start` if the caller knows it; it may broadcast. The result may be written to `out`, and
+        `spare` and `step` may be overwritten if they are given.
         """
         ...
 
@@ -65,7 +65,7 @@ class Activation:
 
 
 def _relu_scale(gradient: Tensor, z: Tensor) -> Tensor:
-    # One pass over memory, and differentiable, where comparing, casting and multiplying are three.
+    # One pass over memory, and differentiable; comparing, casting and multiplying would take three.
     return torch.ops.aten.threshold_backward(gradient.expand_as(z), z, 0)  # type: ignore[no-any-return]
 
 
@@ -128,7 +128,7 @@ ACTIVATIONS: dict[type[nn.Module], Callable[[nn.Module], Activation]] = {
     nn.ELU: lambda m: _smooth("elu", m),
 }
 
-# Have no effect on a model that is scored, not trained.
+# No effect on a model that is scored, not trained.
 _TRANSPARENT = (nn.Dropout, nn.Identity)
 
 
@@ -156,9 +156,9 @@ class FeedForward:
         return int(self.weights[0].shape[-2])
 
     def check_inputs(self, x: Tensor) -> None:
-        """Refuse people who have not the features that the network takes."""
+        """Reject people who do not have the network's features."""
         if self.n_inputs != x.shape[-1]:
-            raise InvalidInputError(f"The model takes {self.n_inputs} features, `x` has {x.shape[-1]}.")
+            raise InvalidInputError(f"The model takes {self.n_inputs} features, but `x` has {x.shape[-1]}.")
 
     @property
     def is_piecewise_linear(self) -> bool:
@@ -183,10 +183,10 @@ class FeedForward:
 
 
 def feed_forward(model: nn.Module) -> FeedForward | None:
-    """Return the explicit form of `model`, or None where it is not a plain chain of layers.
+    """Return the explicit form of `model`, or None if it is not a plain chain of layers.
 
-    A model may offer a `feed_forward()` method of its own; otherwise an `nn.Sequential` (nested or not) of
-    `nn.Linear`, elementwise activations and dropout that ends in one output is read off.
+    A model may have a `feed_forward()` method; otherwise an `nn.Sequential` (nested or not) of `nn.Linear`, elementwise
+    activations and dropout that ends in one output is read.
 
     Examples
     --------

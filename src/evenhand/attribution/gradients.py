@@ -1,7 +1,7 @@
 """Path-averaged gradients and integrated gradients, three ways.
 
 Integrated gradients factor as IG(x; b) = (x - b) * g(x), with g the gradient averaged over the straight path
-from the baseline b to x. Everything downstream is made from g, which `attribution.paths` computes:
+from the baseline b to x. Everything downstream is computed from g, which `attribution.paths` provides:
 
 ``midpoint``
     the paper's rule: the gradient at the middles of `n_steps` equal steps.
@@ -38,16 +38,16 @@ ArrayOrTensor = TypeVar("ArrayOrTensor", NDArray[np.floating], Tensor)
 
 T = TypeVar("T")
 
-# Largest number of hidden values held at once; bounds memory whatever the number of people.
+# Largest number of hidden values in memory at once, whatever the number of people.
 _CHUNK_VALUES = {"cpu": 4_000_000, "cuda": 100_000_000}
-_CACHE_VALUES = 450_000  # that a core passes over fastest: fewer are too little work a call, more outgrow its cache
+_CACHE_VALUES = 450_000  # that a core processes fastest: fewer have overhead, more exceed its cache
 _KEPT = threading.local()
-_LEAST_BLOCKS, _PARTS_PER_THREAD = 4, 4  # a thread is worth its start; no thread waits long for the last part
+_LEAST_BLOCKS, _PARTS_PER_THREAD = 4, 4  # worth starting a thread, without a long wait for the last part
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """Integrated gradients of n people, and what they were made from.
+    """Integrated gradients of n people, and their parts.
 
     Attributes
     ----------
@@ -58,8 +58,7 @@ class Attribution:
     logit, baseline_logit
         The model at x and at b, of shape (n,), or (K, n).
     method
-        How the path was integrated; a module that is not a plain chain of layers has ``midpoint`` here whatever
-        was asked for.
+        How the path was integrated; a module that is not a plain chain of layers always has ``midpoint`` here.
     """
 
     gradients: Tensor
@@ -111,7 +110,7 @@ def integrated_gradients(
 ) -> ArrayOrTensor:
     """Integrated gradients of the logit of each row of `x`, from `baseline`.
 
-    Dropout is off, whatever the model's mode. For tensors the result is differentiable in the model's parameters.
+    Dropout is off, whatever the model's mode. For tensors, the result is differentiable in the model's parameters.
 
     Parameters
     ----------
@@ -130,7 +129,7 @@ def integrated_gradients(
     Raises
     ------
     InvalidInputError
-        If shapes disagree, `n_steps` is not positive, or ``exact`` is asked of a model that is not piecewise linear.
+        If shapes disagree, `n_steps` is not positive, or ``exact`` is used with a model that is not piecewise linear.
 
     Examples
     --------
@@ -163,7 +162,7 @@ def attribute(
 ) -> Attribution:
     """Attributions with everything a caller may want to check: see `integrated_gradients` and `Attribution`.
 
-    A stack of networks is asked about the same people, `x` of shape (n, d), all at once.
+    A stack of networks is evaluated on the same people, `x` of shape (n, d), all at once.
     """
     _check(x, baseline, n_steps, method)
     baseline = baseline.expand_as(x)
@@ -181,7 +180,7 @@ def attribute(
 
 
 def _by_blocks(net: FeedForward, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Attribution:
-    """Attributions of a chain of layers, so many people at a time that memory, or the cache, holds their paths."""
+    """Attributions of a chain of layers, in blocks of people whose paths fit in memory, or in the cache."""
     models = net.weights[0].shape[:-2] if x.dim() == 2 else x.shape[:-2]
     ends, starts = (rows.expand(*models, *rows.shape[-2:]) for rows in (x, baseline))
     in_cache = method == "segments" and x.device.type == "cpu" and not torch.is_grad_enabled()
@@ -206,7 +205,7 @@ def _by_blocks(net: FeedForward, x: Tensor, baseline: Tensor, n_steps: int, meth
 
 
 def _of_this_thread() -> Scratch:
-    """Memory that stays with a thread, a few megabytes: the next call finds it in place."""
+    """Memory that stays with a thread, a few megabytes, for reuse by the next call."""
     if not hasattr(_KEPT, "scratch"):
         _KEPT.scratch = Scratch()
     kept: Scratch = _KEPT.scratch
@@ -216,7 +215,7 @@ def _of_this_thread() -> Scratch:
 def _on_threads(function: Callable[[slice], T], n: int, block: int) -> list[T]:
     """Results for consecutive parts of n people, as many at a time as torch has threads.
 
-    Each part is a number of whole blocks, on one core: what comes out does not depend on how many there are.
+    Each part consists of whole blocks, on one core: the result does not depend on the number of parts.
     """
     n_threads = min(torch.get_num_threads(), n // (_LEAST_BLOCKS * block))
     if n_threads < 2:
@@ -258,7 +257,7 @@ def _one_logit_per_row(output: Tensor, n_rows: int) -> Tensor:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Turn dropout off and put every submodule's mode back afterwards."""
+    """Turn dropout off and restore every submodule's mode afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -282,7 +281,7 @@ def _chunk_values(device: torch.device) -> int:
 
 
 def _values_per_person(net: FeedForward, n_steps: int, method: Method) -> int:
-    """Hidden values that one person's path needs at once."""
+    """Number of hidden values for one person's path."""
     width = sum(weight.shape[-1] for weight in net.weights)
     if method == "exact":
         n_steps = sum(weight.shape[-1] for weight in net.weights[:-2]) + 2

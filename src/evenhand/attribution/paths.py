@@ -3,8 +3,8 @@
 The first layer's pre-activation is affine along the path, so its two products with the first weight matrix are
 taken once, outside the steps; the last product with it follows the averaging.
 
-Between the matrix products every hidden value of every step is passed over several times. Without a graph to keep, this
-is done in the memory of a `Scratch`, which the caller uses again for the next people: with few enough of them at a time
+Between the matrix products, every hidden value of every step is visited several times. Without a graph to keep, this
+happens in the memory of a `Scratch`, which the caller reuses for the next people: with few enough of them at a time,
 it never leaves the processor's cache, and the products themselves take most of the time.
 """
 
@@ -29,7 +29,7 @@ Method = Literal["segments", "midpoint", "exact"]
 
 @dataclass(frozen=True, eq=False)
 class Integrated:
-    """Gradients averaged over paths, of shape (..., n, d), and the logit where paths begin and end, of (..., n)."""
+    """Gradients averaged over paths, of shape (..., n, d), and the logit at the start and end of paths, of (..., n)."""
 
     gradients: Tensor
     start_logit: Tensor
@@ -83,8 +83,8 @@ def _integrate_segments(
 ) -> Integrated:
     """Each activation's mean slope between neighboring knots, averaged over the path.
 
-    `knots` has shape (..., n_knots, 1) when people share them and (..., n_knots, n) when each has their own. `step` is
-    what the first layer's pre-activations change by in each segment, where that is the same in all.
+    `knots` has shape (..., n_knots, 1) if people share them and (..., n_knots, n) otherwise. `step` is the change of
+    the first layer's pre-activations in each segment, if it is the same in all.
     """
     n_segments = knots.shape[-2] - 1
     pre = _along_path(start, end, knots, scratch)
@@ -111,7 +111,7 @@ def _exact_knots(net: FeedForward, start: Tensor, end: Tensor) -> Tensor:
     """Knots, of shape (..., n_knots, n), at every sign change of every hidden layer but the last."""
     if not net.is_piecewise_linear:
         names = sorted({a.name for a in net.activations if not a.is_piecewise_linear})
-        raise InvalidInputError(f'method="exact" needs ReLU or leaky ReLU, the model has {names}.')
+        raise InvalidInputError(f'method="exact" needs ReLU or leaky ReLU, but the model has {names}.')
     shape = start.shape[:-1]
     knots = torch.stack((start.new_zeros(shape), start.new_ones(shape)), dim=-2)
     for layer in range(len(net.activations) - 1):

@@ -1,14 +1,14 @@
-"""Shapley values of a score of which nothing is known but that it can be asked.
+"""Shapley values of a score that can only be evaluated.
 
-The inputs of a person take the place of the baseline's one by one, in some order; an input's contribution is what the
-score gains when its turn comes, averaged over orders. Orders are drawn once, from a seed, and shared by everyone: two
-people are compared under the same orders, the same question gets the same answer, and contributions sum to the score
-less the baseline's whatever the number of orders.
+The inputs of a person replace those of the baseline one by one, in some order; an input's contribution is the change of
+the score at its turn, averaged over orders. Orders are drawn once, from a seed, and shared by everyone: two people are
+compared under the same orders, the same question gets the same answer, and contributions sum to the score minus the
+baseline's for any number of orders.
 
-Each order goes with its reverse. An input comes before another in exactly one of the two, so a score of which at most
-two inputs interact at a time is explained exactly by a single such pair. Orders are spread over the sphere on which
-permutations lie: directions orthogonal to each other, sorted (Mitchell, Cooper, Frank & Holmes, 2022). Where all
-coalitions cost no more than the walks they are taken all, and nothing is sampled.
+Each order is paired with its reverse. An input comes before another in exactly one of the two, so a score in which at
+most two inputs interact at a time is explained exactly by a single such pair. Orders are spread over the sphere of
+permutations: orthogonal directions, sorted (Mitchell, Cooper, Frank & Holmes, 2022). If all coalitions cost no more
+than the walks, all are used, and nothing is sampled.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ __all__ = [
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Largest number of input values handed to the score at once; bounds memory whatever the number of people.
+# Largest number of input values passed to the score at once: bounds memory.
 _CALL_VALUES = 4_000_000
-# Largest number of people asked about at once, so that work of many questions can say how far it has come.
+# Largest number of people evaluated at once, so that long work can report its progress.
 _CALL_ROWS = 4096
-# Walks that cost more than all coalitions of up to ten inputs.
+# Number of walks that cost more than all coalitions of up to ten inputs.
 _ALL = 128
 
 
 @dataclass(frozen=True, eq=False)
 class Coalitions:
-    """The questions asked about every person, each once, and how answers are weighed.
+    """The evaluations for every person, each once, and how the results are weighted.
 
     Attributes
     ----------
     members
         Which inputs each coalition takes from the person, of shape (n_coalitions, d).
     before, joined
-        For each turn, the coalition that an input joins and the one it makes, of shape (n_turns,).
+        For each turn, the coalition before and after an input joins, of shape (n_turns,).
     turn_input
         The input of each turn, sorted.
     turn_weight
         Weight of each turn in its input's contribution.
     pair_turns
-        The two turns of each input in each pair of orders, of shape (n_pairs, d, 2); None where nothing is sampled.
+        The two turns of each input in each pair of orders, of shape (n_pairs, d, 2); None if nothing is sampled.
     """
 
     members: NDArray[np.bool_]
@@ -101,7 +101,7 @@ def antithetic_permutations(n_inputs: int, n_permutations: int, random_state: in
 
 @lru_cache(maxsize=32)
 def coalitions(n_inputs: int, n_permutations: int, random_state: int) -> Coalitions:
-    """Coalitions to ask about: those of the orders, or all where that is no more."""
+    """Coalitions to evaluate: those of the orders, or all if there are no more."""
     if n_inputs == 1 or (n_inputs < 60 and 2**n_inputs <= n_permutations * (n_inputs - 1)):
         return _all_coalitions(n_inputs)
     return _visited_coalitions(antithetic_permutations(n_inputs, n_permutations, random_state))
@@ -116,7 +116,7 @@ def _all_coalitions(n_inputs: int) -> Coalitions:
 
 
 def _visited_coalitions(orders: Ints) -> Coalitions:
-    """Coalitions on the walks; one on several walks, as the first and the last are on all, is asked about once."""
+    """Coalitions on the walks; one that is on several walks, like the first and the last, is evaluated once."""
     n_orders, d = orders.shape
     place = np.argsort(orders, axis=1)
     on_walk = place[:, None, :] < np.arange(d + 1)[None, :, None]  # order, step, input
@@ -131,14 +131,14 @@ def _visited_coalitions(orders: Ints) -> Coalitions:
 
 @dataclass(frozen=True, eq=False)
 class Mixtures:
-    """The same m questions about each of n people: rows whose every input is one of three.
+    """The same m mixtures for each of n people: each input comes from one of three rows.
 
     Attributes
     ----------
     inputs, context, baseline
         Rows of the people, of shape (n, d).
     is_input, is_context
-        Which inputs each question takes from there, of shape (m, d); the others are the baseline's.
+        Which inputs each mixture takes from there, of shape (m, d); the others are the baseline's.
     """
 
     inputs: Floats
@@ -149,7 +149,7 @@ class Mixtures:
 
     @property
     def points(self) -> Floats:
-        """The rows that are asked about, of shape (n, m, d).
+        """The mixed rows, of shape (n, m, d).
 
         Examples
         --------
@@ -162,7 +162,7 @@ class Mixtures:
         return np.where(self.is_input, self.inputs[:, None, :], mixed) if self.is_input.any() else mixed
 
     def blocks(self, values_per_person: int) -> Iterator[tuple[slice, Mixtures]]:
-        """Parts of the people, each of which has no more than so many values to hold."""
+        """Parts of the people, each with a limited number of values."""
         for rows in _slices(len(self.context), values_per_person):
             yield (
                 rows,
@@ -172,10 +172,10 @@ class Mixtures:
 
 @runtime_checkable
 class ScoresMixtures(Protocol):
-    """A score that is faster asked about all mixtures of a person at once than about each."""
+    """A score that is faster for all mixtures of a person at once than one by one."""
 
     def mixtures(self, asked: Mixtures) -> Floats:
-        """The score of each question about each person, of shape (n, m)."""
+        """The score of each mixture for each person, of shape (n, m)."""
         ...
 
 
@@ -192,7 +192,7 @@ class SampledShapley:
     random_state
         Seed of the orders.
     watch
-        Told how many questions were asked, whenever some were; None for nobody.
+        Called with the number of evaluations after each batch; None for no reports.
 
     Examples
     --------
@@ -212,8 +212,8 @@ class SampledShapley:
         n = self.n_permutations
         if not isinstance(n, (int, np.integer)) or n < 4 or n % 2:
             raise InvalidInputError(
-                f"`n_permutations` must be an even number of at least 4, got {n!r}: each order goes with its reverse, "
-                "and two such pairs are needed for a standard error."
+                f"`n_permutations` must be an even number of at least 4, got {n!r}: each order is paired with its "
+                "reverse, and two such pairs are needed for a standard error."
             )
 
     @property
@@ -222,11 +222,11 @@ class SampledShapley:
         return f"Shapley values from {self.n_permutations} antithetic permutations (exact where that is all)"
 
     def is_exact(self, n_inputs: int) -> bool:
-        """Whether all coalitions of so many inputs are taken."""
+        """Whether all coalitions of this many inputs are used."""
         return coalitions(n_inputs, self.n_permutations, self.random_state).is_exact
 
     def n_questions(self, n_inputs: int, *, is_own: bool) -> int:
-        """How often the score is asked about a person; in their own context, or in that of another."""
+        """How often the score is evaluated for a person; in their own context, or in a different one."""
         asked = coalitions(n_inputs, self.n_permutations, self.random_state)
         return len(asked.members) + (0 if is_own else len(asked.before))
 
@@ -237,9 +237,9 @@ class SampledShapley:
         return torch.from_numpy(np.concatenate(parts)) if parts else torch.zeros(0, dtype=torch.float64)
 
     def contributions(self, inputs: Tensor, context: Tensor, baseline: Tensor) -> Contributions:
-        """phi(inputs | context; baseline); standard errors for people in their own context, where sampled.
+        """phi(inputs | context; baseline); standard errors for people in their own context, if sampled.
 
-        Errors are from the spread between pairs of orders. Orders that are spread out err less than that says.
+        Errors come from the spread between pairs of orders, which overstates the error of spread-out orders.
         """
         d = context.shape[1]
         asked = coalitions(d, self.n_permutations, self.random_state)
@@ -254,14 +254,14 @@ class SampledShapley:
             values[rows] = np.add.reduceat(gains * asked.turn_weight, starts, axis=1)
             if errors is not None and asked.pair_turns is not None:
                 by_pair = gains[:, asked.pair_turns].mean(axis=-1)
-                with np.errstate(over="ignore"):  # of scores whose squares are no numbers any more
+                with np.errstate(over="ignore"):  # for scores whose squares overflow
                     errors[rows] = by_pair.std(axis=1, ddof=1) / np.sqrt(by_pair.shape[1])
             if self.watch is not None:
                 self.watch(n_asked * len(gains))
         return Contributions(torch.from_numpy(values), None if errors is None else torch.from_numpy(errors))
 
     def _gains(self, asked: Coalitions, z: Floats | None, w: Floats, b: Floats) -> Floats:
-        """What the score gains at each turn, of shape (n, n_turns)."""
+        """The change of the score at each turn, of shape (n, n_turns)."""
         without = self._scores(Mixtures(w, w, b, np.zeros_like(asked.members), asked.members))
         if z is None:
             return without[:, asked.joined] - without[:, asked.before]
@@ -277,7 +277,7 @@ class SampledShapley:
 
 
 def all_coalitions_game(score: Callable[[Floats], Floats]) -> SampledShapley:
-    """A score of a few inputs, of which all coalitions are taken."""
+    """A score of a few inputs, for which all coalitions are used."""
     return SampledShapley(score, _ALL)
 
 

@@ -1,4 +1,4 @@
-"""Memory that a computation takes up again for the next people, so that it stays in the processor's cache."""
+"""Memory that a computation reuses for the next people, so that it stays in the processor's cache."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["Scratch", "room"]
 class Scratch:
     """Tensors by name, of any shape; one scratch for each thread.
 
-    New memory is mapped page by page when it is first written to, which takes longer than the sums that are written.
+    New memory is mapped page by page when it is first written, which takes longer than computing the sums.
     """
 
     _held: dict[tuple[str, torch.dtype], Tensor] = field(default_factory=dict)
 
     def take(self, name: str, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """A tensor of a shape in the memory of a name, with whatever was last written there."""
+        """A tensor with a given shape in the memory of a name, with whatever was last written there."""
         n = math.prod(shape)
         held = self._held.get((name, like.dtype))
         if held is None or held.numel() < n:
@@ -30,7 +30,7 @@ class Scratch:
 
 
 def room(scratch: Scratch | None, name: str, like: Tensor, shape: tuple[int, ...]) -> Tensor | None:
-    """The `out` of an operation: a tensor of the scratch, or None, without one, for new memory.
+    """The `out` of an operation: a tensor of the scratch, or, without one, None for new memory.
 
     Examples
     --------

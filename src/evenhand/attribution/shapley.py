@@ -1,13 +1,13 @@
-"""Shapley attributions of any score from one baseline row per person, and the game they are the value of.
+"""Shapley attributions of any score from one baseline row per person, and the underlying game.
 
-The players are the inputs. A coalition S of people's inputs scores f(x_S, b_rest): the inputs outside it come from the
-baseline row. Inputs z are weighed in the context of a person w by
+The players are the inputs. A coalition S of a person's inputs scores f(x_S, b_rest): the inputs outside it come from
+the baseline row. The contribution of inputs z in the context of a person w is
 
     phi_j(z | w; b) = mean over coalitions S without j of f(z_j, w_S, b_rest) - f(b_j, w_S, b_rest),
 
-in Shapley's weights: what the value z_j adds when the inputs that came before it are the context's. With z = w = x it
-is the Shapley value of x. It plays the part that (z - b) * g(w) has for integrated gradients, and like it is free of
-the context where the score is linear; more generally where it is a sum of functions of one input each.
+with Shapley's weights: what the value z_j adds if the preceding inputs are the context's. With z = w = x it is the
+Shapley value of x. It corresponds to (z - b) * g(w) for integrated gradients, and like it does not depend on the
+context if the score is linear or, more generally, a sum of functions of one input each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Contributions", "Game", "ShapleyAttribution", "SharedGame", "shapley
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """Contributions of shape (n, d), and their standard errors where they were estimated from a sample."""
+    """Contributions of shape (n, d), and their standard errors if they were estimated from a sample."""
 
     values: Tensor
     standard_error: Tensor | None = None
@@ -32,11 +32,11 @@ class Contributions:
 
 @runtime_checkable
 class Game(Protocol):
-    """A score that can be played: inputs against a baseline row, person by person."""
+    """A score as a game: inputs against a baseline row, person by person."""
 
     @property
     def method(self) -> str:
-        """How contributions are computed, in words."""
+        """A description of how contributions are computed."""
         ...
 
     def margin(self, x: Tensor) -> Tensor:
@@ -50,12 +50,12 @@ class Game(Protocol):
 
 @runtime_checkable
 class SharedGame(Game, Protocol):
-    """A game that plays a context once for all inputs that are asked for in it."""
+    """A game that evaluates a context once for all inputs requested in it."""
 
     def contributions_at(
         self, inputs: tuple[Tensor, Tensor], context: tuple[Tensor, Tensor], baseline: tuple[Tensor, Tensor]
     ) -> Tensor:
-        """phi(inputs | context; baseline), each given as rows and the places among them of the n asked for."""
+        """phi(inputs | context; baseline), each given as rows and the places of the n requested ones among them."""
         ...
 
 
@@ -68,11 +68,11 @@ class ShapleyAttribution:
     x, baseline
         The people and the rows they are explained from, of shape (n, d).
     values, standard_error
-        Shapley values; their standard errors where permutations were sampled.
+        Shapley values; their standard errors if permutations were sampled.
     is_category
-        Which inputs are codes of categories, of shape (d,): no step is taken from one to another. None for none.
+        Which inputs are codes of categories, of shape (d,), between which no step is taken. None if there are none.
     source
-        The attribution that these are rows of, and which; None for neither. What depends on a person's row alone is
+        The attribution whose rows these are, and which rows; None for neither. What depends only on a person's row is
         computed once there.
     """
 
@@ -117,7 +117,7 @@ class ShapleyAttribution:
 
     @property
     def shares_contexts(self) -> bool:
-        """Whether the game plays a context once for all who ask."""
+        """Whether the game evaluates a context once for all requests."""
         return isinstance(self.game, SharedGame)
 
     def crossed(self, contexts: Tensor, other: Explanation, inputs: Tensor) -> Tensor:

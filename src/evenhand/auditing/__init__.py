@@ -1,1 +1,1 @@
-"""The audit: people and a model in, pairs, triples, sums, evidence and a result out."""
+"""The audit: takes people and a model; produces pairs, triples, sums, evidence and a result."""

@@ -1,4 +1,4 @@
-"""The result of an audit from what its batches left."""
+"""Assemble the result of an audit from the output of its batches."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ __all__ = ["FINISHING_STEPS", "PROXY_PEOPLE", "assemble", "screened_people"]
 Floats = NDArray[np.float64]
 
 FINISHING_STEPS = 5
-"""How often `assemble` says that a step is done."""
+"""Number of steps that `assemble` reports."""
 
 PROXY_PEOPLE = 5_000
-"""The screen for proxies is a screen: a sample will do."""
+"""Number of people in the proxy screen: a sample is enough for a screen."""
 
 _PROXY_FOLDS, _PROXY_TREES = 3, 25
 
@@ -75,28 +75,28 @@ def assemble(
     stacklevel: int = 4,
     advance: Callable[[str], None] = lambda step: None,
 ) -> AuditResult:
-    """The result of an audit.
+    """Assemble the result of an audit.
 
     Parameters
     ----------
     reference
-        What was fitted once.
+        What was fitted once, before the batches.
     batches, merged
-        What the batches left, and their records together; q-values are put into their pair tables.
+        The output of the batches, and their merged sums; q-values are added to their pair tables.
     source
-        Where the pairs and their people are kept.
+        Where the pairs and their people are stored.
     n_reference
-        People of the reference; None where they are the audited people.
+        Number of people in the reference; None if the audited people are the reference.
     hashes
-        SHA-256 of what was read beside the audited people.
+        SHA-256 of what was read besides the audited people.
     notes
-        Reservations on the data themselves, which come last among the result's.
+        Reservations about the data, which come last in the result.
     stream, folder
-        Of a streamed audit.
+        Details of a streamed audit.
     stacklevel
-        Of Python warnings, so that they point to whoever called the audit.
+        Stack level of Python warnings, so that they point to the caller of the audit.
     advance
-        Called with a few words after each of `FINISHING_STEPS` steps.
+        Called with a short text after each of the `FINISHING_STEPS` steps.
     """
     sums, settings = merged.sums, reference.settings
     names = reference.pool.groups.names
@@ -167,7 +167,7 @@ def _matching(reference: AuditReference, batches: FinishedBatches, merged: Merge
 def _pair_quantiles(
     reference: AuditReference, batches: FinishedBatches, merged: Merged, column: str, shares: Sequence[float]
 ) -> list[float]:
-    """Quantiles of a column of the pair table, of pairs that have a value; weighted where people weigh unequally."""
+    """Quantiles of a column of the pair table over pairs that have a value; weighted if people have weights."""
     if reference.pool.sample_weight is None:
         return quantiles_of_parts(lambda: (v[np.isfinite(v)] for (v,) in _columns(batches, merged, column)), shares)
 
@@ -215,12 +215,12 @@ def _outcome(sums: AuditSums, reference: AuditReference) -> Outcome:
 
 
 def _calibration(rows: ScoreCounts, reference: AuditReference) -> CalibrationTable:
-    """Calibration of the model's own scores; where low ones are good, they promise the unfavorable outcome."""
+    """Calibration of the model's scores. If low scores are good, they predict the unfavorable outcome."""
     favorable = reference.settings.favorable or "high"
     outcome = "unfavorable outcome" if favorable == "low" else "favorable outcome"
     why = reference.scope.not_possible.get("errors", "")
     if not reference.model.has_probabilities:
-        why = f"The {reference.model.kind} gives a margin, not a probability: calibrate it to compare it with labels."
+        why = f"The {reference.model.kind} returns a margin, not a probability: calibrate it to compare it with labels."
     elif not rows.weights.is_equal:
         why = why or "Calibration by group is not computed for people with sampling weights."
     if why:
@@ -276,14 +276,14 @@ def _provenance(
 
 
 def _sampling_error(sums: AuditSums) -> float | None:
-    """Standard error of attributions as a share of their size; None where nothing is sampled."""
+    """Standard error of attributions as a share of their size; None if nothing is sampled."""
     if sums.error_squares is None:
         return None
     return math.sqrt(sums.error_squares / sums.value_squares) if sums.value_squares > 0 else 0.0
 
 
 def _columns_that_reveal_the_group(sums: AuditSums, n_people: int) -> list[str]:
-    """Discrete columns of which each value occurs in one group only."""
+    """Discrete columns in which each value occurs in only one group."""
     return [
         name
         for name, values in sums.values_by_group.items()
@@ -296,7 +296,7 @@ def _columns_that_reveal_the_group(sums: AuditSums, n_people: int) -> list[str]:
 def _feature_table(
     sums: AuditSums, features: list[str], names: tuple[str, ...], evidence: Evidence | None
 ) -> pd.DataFrame:
-    """Each feature's mean part of the CEC score, its share, its part of the excess, its mean attribution by group."""
+    """For each feature: mean part of the CEC score, share, part of the excess, and mean attribution by group."""
     scored = float(sums.scored.sum())
     contribution = sums.contributions / scored if scored else np.full(len(features), np.nan)
     columns: dict[str, Any] = {
@@ -318,7 +318,7 @@ def _feature_table(
 
 
 def screened_people(person: NDArray[np.int64], random_state: int) -> NDArray[np.int64]:
-    """Rows of the people who are screened for proxies: those with the lowest hashes, in order of their numbers."""
+    """Rows of the people who are screened for proxies: those with the lowest hashes, in row order."""
     if len(person) <= PROXY_PEOPLE:
         return np.arange(len(person))
     order = np.argsort(person_hash(person, random_state), kind="stable")[:PROXY_PEOPLE]

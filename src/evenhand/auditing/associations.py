@@ -1,4 +1,4 @@
-"""Inputs that all but state the label or the group."""
+"""Inputs that nearly determine the label or the group."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from evenhand.metrics.proxies import PERFECT_PROXY, feature_strengths
 
 __all__ = ["with_associations"]
 
-_LEAK = 0.98  # area under the ROC curve from which one column all but states the label
-_MAY_BE_LEAK = 0.75  # and from which a column that is often settled with the decision probably was
+_LEAK = 0.98  # area under the ROC curve from which a single column nearly determines the label
+_MAY_BE_LEAK = 0.75  # and from which a column that is often set by the decision probably is
 _PEOPLE, _FOLDS = 5_000, 3
 _FEWEST_PEOPLE = 50
 
@@ -29,16 +29,16 @@ def with_associations(
     groups: pd.Series[str] | None,
     parts: set[str],
 ) -> tuple[tuple[ColumnCheck, ...], dict[str, float]]:
-    """The columns with signs of stating the label or the group, and how well each predicts the label.
+    """Find columns that nearly determine the label or the group, and how well each column predicts the label.
 
     Parameters
     ----------
     favorable
-        1 and 0 for each row; missing where it is not known.
+        1 or 0 for each row; missing if unknown.
     groups
-        The group of each row; None where there are none.
+        The group of each row; None if there are no groups.
     parts
-        Columns that are the label or the group themselves.
+        Columns that are themselves the label or the group.
     """
     asked = [c.name for c in checks if c.name not in parts and not c.is_unfit and not c.has("constant", "free text")]
     of_label = _areas(table[asked], favorable)
@@ -50,7 +50,7 @@ def with_associations(
         if label_area >= _LEAK:
             signs.append(Sign("leaks the label", f"alone predicts the label with AUC {label_area:.2f}"))
         elif label_area >= _MAY_BE_LEAK and may_be_known_after(column.name):
-            clause = f"may be settled with the decision, and predicts the label with AUC {label_area:.2f}"
+            clause = f"may be set by the decision, and predicts the label with AUC {label_area:.2f}"
             signs.append(Sign("known after the decision", clause))
         if group_area > PERFECT_PROXY:
             signs.append(Sign("predicts the group", f"alone predicts the group with AUC {group_area:.2f}"))
@@ -59,7 +59,7 @@ def with_associations(
 
 
 def _areas(table: pd.DataFrame, target: pd.Series[Any]) -> dict[str, float]:
-    """How well each column alone predicts the target, by the area under the ROC curve; nothing of too few people."""
+    """Area under the ROC curve with which each column alone predicts the target; empty if there are too few people."""
     known = target.notna().to_numpy()
     codes, values = pd.factorize(target[known], sort=True)
     counts = np.bincount(codes, minlength=len(values))

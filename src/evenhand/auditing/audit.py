@@ -1,4 +1,4 @@
-"""The audit, end to end: people and a model in, pairs, attributions, scores and regimes out."""
+"""The audit, end to end: takes people and a model; produces pairs, attributions, scores and regimes."""
 
 from __future__ import annotations
 
@@ -86,84 +86,84 @@ def audit(
     """Audit how a model reasons about comparable people of different groups.
 
     Each person is matched with the nearest person of every other group who has the same label, by the standardized
-    financial features; both are explained, by integrated gradients or Shapley values, from the person's own (label,
-    group) mean; the distance between the two explanations is the CEC score.
+    financial features. Both are explained, by integrated gradients or Shapley values, from the mean of the person's
+    label and group. The distance between the two explanations is the CEC score.
 
     Parameters
     ----------
     model
-        A torch module mapping (n, d) to one logit per row, fed `X` as it is; a fitted `CECClassifier`; a fitted
-        classifier of scikit-learn, XGBoost, LightGBM or CatBoost, alone or at the end of a Pipeline; or any function
-        that scores a matrix. Class 1 is the favorable outcome, unless `favorable` says otherwise.
+        A torch module that maps (n, d) to one logit per row and receives `X` unchanged; a fitted `CECClassifier`; a
+        fitted classifier of scikit-learn, XGBoost, LightGBM or CatBoost, alone or at the end of a Pipeline; or any
+        function that scores a matrix. Class 1 is the favorable outcome, unless `favorable` says otherwise.
     X
         People to audit: a pandas, polars or pyarrow table, or an array (columns are then named x0, x1, ...).
     y
         True labels, 1 for the favorable outcome; with ``favorable="low"``, 1 for the unfavorable one.
     sensitive_features
-        The protected attribute of each person. Several columns: their intersection. `GroupProbabilities` where it is
-        known as probabilities.
+        The protected attribute of each person. Several columns are intersected. Pass `GroupProbabilities` if only the
+        probabilities of the groups are known.
     financial_features
-        Columns of `X` on which people are comparable.
+        Columns of `X` on which people are compared.
     reference
-        `(X, y, sensitive_features)` of the people to match in and to take baselines from, usually the training data, or
-        the same by name, with `decisions`, `ids`, `clusters`, `by` and `sample_weight` if there are; by default the
-        audited people themselves.
+        `(X, y, sensitive_features)` of the people to match in and to take baselines from, usually the training data.
+        Or a dictionary with these keys and, optionally, `decisions`, `ids`, `clusters`, `by` and `sample_weight`. By
+        default, the audited people themselves.
     decisions
-        Decisions that were made, 1 for a favorable one: for policy rules, or a manual review. They take the place of
-        scores at the threshold in regimes, approvals and outcome metrics, of people and of their matches.
+        The actual decisions, 1 for a favorable one, if they also depend on policy rules or a manual review. They
+        replace scores at the threshold in regimes, approvals and outcome metrics, for people and for their matches.
     ids
-        The user's own ids, which pairs, cases, explorer and workbook then show; no input of the model.
+        Your ids of the people, shown in pairs, cases, explorer and workbook; not an input of the model.
     favorable
-        Which of the model's scores are good. ``"low"`` for a model of risk: its class 1, and 1 in `y`, is the
-        unfavorable outcome, such as a default. Metrics, attributions and signs are then those of the favorable
-        outcome; scores are shown as the model gives them. None for high, and for a refusal where the scores rank people
-        against `y` beyond chance.
+        Which of the model's scores are good. ``"low"`` for a risk model: its class 1, and 1 in `y`, is the
+        unfavorable outcome, such as a default. Metrics, attributions and signs then refer to the favorable outcome;
+        scores are shown as the model returns them. None means high, but raises an error if the scores rank people
+        against `y` by more than chance.
     decision_threshold
-        Probability from which the decision is favorable; with ``favorable="low"``, up to which it is. By default the
-        model's own, of a `FixedThresholdClassifier` or a `TunedThresholdClassifierCV`; of any other model 0.5.
-        `SegmentThresholds` has a cut-off for each value of an input or of a column of `by`.
+        Decisions are favorable from this probability on; with ``favorable="low"``, up to it. The default is the
+        threshold of a `FixedThresholdClassifier` or a `TunedThresholdClassifierCV`, and 0.5 for any other model.
+        `SegmentThresholds` holds a cutoff for each value of an input or of a column of `by`.
     consistency_threshold
         CEC score above which the reasoning counts as different.
     max_distance
         Matches farther than this, in standard deviations of the financial features, are left out; None for no limit.
     attribution
-        ``"auto"`` for the exact way where the model has one; or one of ``"integrated_gradients"``, ``"linear"``,
+        ``"auto"`` for an exact method if the model has one; or one of ``"integrated_gradients"``, ``"linear"``,
         ``"additive"``, ``"tree_shap"`` and ``"sampled_shapley"``. The result's settings say which was used.
     by
-        Further columns of the audited people within whose values the excess is wanted, such as product or state.
+        Additional columns of the audited people, such as product or state; the excess is reported for each value.
     clusters
-        Which rows are the same applicant, or the same household: one value per row. They are never compared with each
-        other, and count as one in every standard error. By default rows alike in all inputs are taken for one
-        applicant, up to four of them.
+        Identifies the rows of the same applicant or household: one value per row. Such rows are never compared with
+        each other, and count as one in every standard error. By default, up to four rows with identical inputs are
+        taken for one applicant.
     sample_weight
-        How many people of the population each row stands for, up to a common factor: of a survey, or of a file in which
-        a group is oversampled. Estimates are then those of the population, and standard errors those of the sample.
-        Rows with a weight of 0 are not counted. By default everyone weighs the same.
+        How many people of the population each row stands for, up to a common factor, for a survey or for a file that
+        oversamples a group. Estimates then refer to the population, and standard errors to the sample. Rows with a
+        weight of 0 are not counted. By default, everyone has the same weight.
     evidence
-        Whether to compare with placebo pairs and to screen for proxies. Without, the audit takes less than half the
-        time and says nothing of noise.
+        Whether to compare with placebo pairs and to screen for proxies. Without this, the audit takes less than half
+        the time but cannot tell an effect from noise.
     limits
-        Sizes up to which findings are small to you, such as ``{"score_gap": 0.1}``: of ``"score_gap"``, ``"inputs"``,
-        ``"weighing"`` and ``"excess"``, in the unit of the finding. Each finding then says whether it is below. None
-        for no limits.
+        Sizes below which you regard findings as small, such as ``{"score_gap": 0.1}``. The keys are ``"score_gap"``,
+        ``"inputs"``, ``"weighing"`` and ``"excess"``; values are in the unit of the finding. Each finding then says
+        whether it is below its limit. None for no limits.
     regressions
         Whether to regress decisions and scores on the group: alone, with the financial features held equal, and with
-        all inputs. Within the values of `by`, too.
+        all inputs held equal; also within the values of `by`.
     outcomes
-        Further outcomes to regress, by name or as a table: a price, a rate spread, an amount; missing where someone has
-        none. They are not inputs of the model.
+        Additional outcomes to regress, by name or as a table, such as a price, a rate spread or an amount; missing for
+        people who have none. They are not inputs of the model.
     random_state
-        Seed of everything drawn at random.
+        Seed of all random draws.
     reason_map
-        Which reason each feature stands for, where several share one: a mapping of features to reasons or of reasons to
-        lists of features, a table of two columns, or the path of either, TOML with a table ``[reasons]``. By default
-        each feature is its own reason.
+        The reason of each feature, if several features share one: a mapping of features to reasons or of reasons to
+        lists of features, a table of two columns, or the path of either; a TOML file has a table ``[reasons]``. By
+        default, each feature is its own reason.
     settings
-        Further choices: steps of integration, what the model's score is, orders and error of sampled Shapley values,
-        number of reasons.
+        Settings that few people change: integration steps, the scale of the model's score, the number of orders and
+        the error of sampled Shapley values, the number of reasons.
     progress
-        Whether to show how far the audit is, once it takes more than two seconds, and how long attributions that are
-        sampled will take.
+        Whether to show the progress of an audit that takes more than two seconds, and how long sampled attributions
+        will take.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def audit(
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If the input cannot be audited; the message says what was expected, what came and what to do.
+        If the input cannot be audited. The message says what was expected, what was found and what to do.
 
     Examples
     --------
@@ -223,7 +223,7 @@ def audit(
     further = wanted_outcomes(outcomes, X, people, is_wanted=regressions)
     fitted = AuditReference.of(audited, options, pool, len(people))
     with shown_run(fitted, people, is_shown=progress) as watched:
-        is_shown = progress and watched is fitted  # otherwise sampling shows how far it is
+        is_shown = progress and watched is fitted  # otherwise sampling shows the progress
         with shown_progress("audit", _n_steps(people), is_shown=is_shown, after=PATIENCE) as advance:
             found = audit_batch(watched, people, splits, advance=advance)
             result = with_regressions(assembled(fitted, found, notes, advance), fitted, found, splits, further)
@@ -238,12 +238,12 @@ def sensitivity(
     financial_features: Sequence[str],
     **settings: Any,  # noqa: ANN401 - passed on to `audit`
 ) -> pd.DataFrame:
-    """How the metrics move when each financial feature is left out of the matching.
+    """Show how the metrics change when each financial feature is left out of the matching.
 
     Parameters
     ----------
     model, X, y, financial_features, **settings
-        As in `audit`; one audit is made for each of at least two financial features, and one with all.
+        As in `audit`. The model is audited once without each financial feature, at least two, and once with all.
 
     Returns
     -------
@@ -262,7 +262,9 @@ def sensitivity(
     """
     features = check_columns(financial_features, list(as_table(X).columns), "financial_features")
     if len(features) < 2:
-        raise InvalidInputError(f"At least two financial features are needed to leave one out, got {features}.")
+        raise InvalidInputError(
+            f"At least two financial features are needed so that one can be left out, got {features}."
+        )
 
     def row(left_out: str) -> dict[str, Any]:
         kept = [feature for feature in features if feature != left_out]
@@ -285,12 +287,12 @@ def sensitivity(
 
 
 def _n_draws(people: People) -> int:
-    """How often people are audited: once, unless their groups are drawn."""
+    """How many times people are audited: once, unless their groups are drawn."""
     return 1 if people.probabilities is None else people.probabilities.n_draws
 
 
 def _n_steps(people: People) -> int:
-    """How often an audit says that a step is done."""
+    """Number of steps that an audit reports."""
     return BATCH_STEPS + FINISHING_STEPS + _n_draws(people) - 1
 
 
@@ -304,7 +306,7 @@ def checked_people(
     reference: tuple[Any, Any, Any] | Mapping[str, Any] | None,
     options: AuditOptions,
 ) -> tuple[People, People]:
-    """The audited people and the pool they are matched in, with one coding of the groups."""
+    """The audited people and the people they are matched with, with the same group codes."""
     people = _people(model, table, given, options)
     if reference is None:
         people = in_unit_of(people, people.sample_weight)
@@ -315,18 +317,18 @@ def checked_people(
         missing = [c for c in table.columns if c not in pool_table.columns]
         extra = [c for c in pool_table.columns if c not in table.columns]
         raise InvalidInputError(
-            "The reference's columns must be those of `X`, in the same order: "
+            "The reference must have the columns of `X`, in the same order: "
             + (f"missing {missing}, unexpected {extra}." if missing or extra else "the order differs.")
         )
     pool = _people(model, pool_table, parts, options, "reference ")
     for name, what, why in (
-        ("decisions", "`decisions` are", "since matches come from there"),
-        ("clusters", "`clusters` are", "since the same applicants may be in both"),
-        ("sample_weight", "`sample_weight` is", "since matches and baselines come from there"),
+        ("decisions", "`decisions` are", "because matches come from there"),
+        ("clusters", "`clusters` are", "because the same applicants may be in both"),
+        ("sample_weight", "`sample_weight` is", "because matches and baselines come from there"),
     ):
         if (getattr(people, name) is None) != (getattr(pool, name) is None):
             raise InvalidInputError(
-                f"{what} needed of the audited people and of the reference alike, {why}: pass "
+                f"{what} needed for both the audited people and the reference, {why}: pass "
                 f'`reference={{"X": ..., "y": ..., "sensitive_features": ..., "{name}": ...}}` with `{name}`.'
             )
     check_known_groups(people.groups, pool.groups.names)
@@ -337,13 +339,13 @@ def checked_people(
 def _people(
     model: AuditedModel, table: pd.DataFrame, given: Mapping[str, Any], options: AuditOptions, of: str = ""
 ) -> People:
-    """People from what a user gave of them."""
+    """Check the people that a user gave."""
     n = len(table)
     rows = {name: in_row_order(values, given["X"], f"{of}{name}") for name, values in given.items() if name != "X"}
     decisions, ids, clusters, weights = (rows.get(name) for name in _OF_REFERENCE[3:7])
     has_labels = rows["y"] is not None or model.needs_labels
     weights = None if weights is None else as_weights(weights, n, f"{of}sample_weight")
-    weight_unit(weights, f"{of}sample_weight")  # refuses weights that are all 0
+    weight_unit(weights, f"{of}sample_weight")  # rejects weights that are all 0
     fields = {
         "table": table,
         "x": model.encode(table, f"{of}X"),
@@ -360,13 +362,13 @@ def _people(
 
 
 def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[str, Any]:
-    """A reference by the names of its parts."""
+    """The parts of a reference, by name."""
     if isinstance(reference, Mapping):
         absent, extra = set(_OF_REFERENCE[:3]) - set(reference), set(reference) - set(_OF_REFERENCE)
         if not absent and not extra:
             return reference
         raise InvalidInputError(
-            "`reference` by name must have 'X', 'y' and 'sensitive_features', and may have 'decisions', 'ids', "
+            "`reference` given by name must have 'X', 'y' and 'sensitive_features', and may have 'decisions', 'ids', "
             f"'clusters', 'sample_weight' and 'by', got {sorted(map(str, reference))}."
         )
     if not isinstance(reference, (tuple, list)) or len(reference) != 3:
@@ -377,7 +379,7 @@ def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[st
 def assembled(
     reference: AuditReference, found: BatchFindings, notes: Sequence[str], advance: Callable[[str], None]
 ) -> AuditResult:
-    """The result of people who were audited in one batch, with the reservations on their dataset."""
+    """The result of an audit in one batch, with the reservations about its data."""
     people, pool = found.people, reference.pool
     screened = screened_people(np.arange(len(people)), reference.settings.random_state)
     output = BatchOutput.of(found, screened=screened)

@@ -1,4 +1,4 @@
-"""The audit of one batch of people: matched, explained, scored and compared."""
+"""Audit one batch of people: match, explain, score and compare them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from evenhand.models.protocol import AuditedModel
 __all__ = ["BATCH_STEPS", "BatchFindings", "audit_batch", "explained_by_label"]
 
 BATCH_STEPS = 4
-"""How often `audit_batch` says that a step is done."""
+"""Number of steps that `audit_batch` reports."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -46,19 +46,19 @@ class BatchFindings:
     pairs, scored, match_decision, regime
         Its pairs, their scores, the match's decisions and regimes; None for a pair without a score.
     attributions
-        Of the people, by feature.
+        Attributions of the people, by feature.
     evidence
-        Its triples; None where no evidence is wanted.
+        Its triples; None if no evidence is wanted.
     sums
-        What the metrics are made from.
+        The sums from which the metrics are computed.
     favorable
-        Which of the model's own scores are good; the table of pairs holds those.
+        Which of the model's scores are good; the table of pairs holds the model's scores.
     match_ids
-        The user's own ids of the people of the reference, if given.
+        The user's ids of the people of the reference, if given.
     unit
-        Of a score that is not a probability.
+        Unit of a score that is not a probability.
     reasons
-        Principal reasons of the people, and what pairs have in common.
+        Principal reasons of the people, and how much pairs have in common.
     """
 
     people: People
@@ -127,25 +127,25 @@ def audit_batch(
 ) -> BatchFindings:
     """Match, explain, score and compare a batch of people.
 
-    What is found about a person does not depend on the others of the batch.
+    The results for a person do not depend on the other people of the batch.
 
     Parameters
     ----------
     reference
-        What was fitted once.
+        What was fitted once, before the batches.
     people
-        The batch, its groups in the codes of the reference.
+        The batch, with the group codes of the reference.
     by
-        Columns of the batch to split metrics by, as text.
+        Columns by which to split the metrics, as text.
     person_row
-        Row of the reference that each person is, -1 for none; None for people who are all outside it. It may be left
-        out where the batch is the reference itself.
+        The row of each person in the reference, -1 if not in it; None if no one is in it. May be omitted if the batch
+        is the reference itself.
     first_person
         Number of the first person of the batch.
     compared
-        Rows of the batch for whom evidence is wanted; None for all.
+        Rows of the batch that need evidence; None for all.
     advance
-        Called with a few words after each of `BATCH_STEPS` steps.
+        Called with a short text after each of the `BATCH_STEPS` steps.
     """
     pool, explainer, settings = reference.pool, reference.explainer, reference.settings
     if pool is people:
@@ -205,9 +205,9 @@ def audit_batch(
 
 
 def explained_by_label(reference: AuditReference, people: People) -> Callable[[], NDArray[np.float32]]:
-    """A function that explains people from the mean of their label, whatever their group, by feature.
+    """Return a function that explains people from the mean of their label, whatever their group, by feature.
 
-    The mean of a group, which the audit explains its people from, would tell the group to whoever compares the
+    The audit explains people from the mean of their group, which would reveal the group to anyone who compares the
     explanations of different people.
     """
     pool, explainer = reference.pool, reference.explainer

@@ -1,7 +1,7 @@
-"""Triples between every two groups, found once.
+"""Triples between every two groups, located once.
 
-With G groups there are G (G - 1) / 2 questions about two of them. Each asked of all triples, they would take a time
-that grows with the cube of G; asked of the triples between the two, they take together what one question of all takes.
+With G groups there are G (G - 1) / 2 questions about two of them. If each question went through all triples, the time
+would grow with the cube of G. If each goes through the triples between its two groups, all take as long as one does.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ByGroups:
-    """Triples in memory by the two groups they are between; others are handed out as they are.
+    """Triples in memory, sorted by the two groups they are between; triples not in memory are passed on unchanged.
 
     Attributes
     ----------
     triples
-        All of them.
+        All triples.
     n_groups
         Number of groups.
     order, code
-        The triples in the order of their two groups, and a code of those; None where all are handed out.
+        The triples in the order of their two groups, and a code of the groups; None if all triples are passed on.
     """
 
     triples: Parts[Triples]
@@ -43,7 +43,7 @@ class ByGroups:
 
     @classmethod
     def of(cls, triples: Parts[Triples], n_groups: int) -> ByGroups:
-        """Find them; between two groups all are."""
+        """Locate the triples; with two groups, all triples are between them."""
         if n_groups <= 2 or not isinstance(triples, InMemory):
             return cls(triples, n_groups)
         group, other = triples.part.group, triples.part.other_group
@@ -52,7 +52,7 @@ class ByGroups:
         return cls(triples, n_groups, order, code[order])
 
     def between(self, first: int, second: int) -> Parts[Triples]:
-        """Triples that include all between two groups; of triples in memory, only those."""
+        """Triples that include all those between two groups; if they are in memory, only those."""
         if self.order is None or self.code is None or not isinstance(self.triples, InMemory):
             return self.triples
         code = min(first, second) * self.n_groups + max(first, second)
@@ -67,7 +67,7 @@ def excesses_by_groups(
     n_threads: int,
     device: torch.device | None,
 ) -> list[tuple[ExcessEstimate, ...]]:
-    """As `estimate_excesses`; a question with `sides` is asked of the triples between these two groups only."""
+    """As `estimate_excesses`, but a question with `sides` only uses the triples between these two groups."""
     by_groups = ByGroups.of(triples, n_groups)
     if by_groups.order is None:
         return estimate_excesses(questions, triples, n_threads, device)

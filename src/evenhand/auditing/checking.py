@@ -1,4 +1,4 @@
-"""What a table looks like before it is audited: columns, groups, and a proposal for the part of each column."""
+"""Check a table before it is audited: its columns, its groups, and a proposed role for each column."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Problem:
     Attributes
     ----------
     column
-        The column, or columns, that it is about.
+        The column or columns concerned.
     kind
-        What it is in a few words.
+        The problem in a few words.
     severity
-        ``"refuse"``: an audit leaves the column out or refuses it; ``"warn"``: it warns; ``"note"``: for the reader.
+        ``"refuse"``: an audit leaves the column out or rejects it; ``"warn"``: it warns; ``"note"``: information only.
     sentence
         What was seen, and what to do.
     """
@@ -68,13 +68,13 @@ class CheckResult:
     checks
         Each column: type, missing and distinct values, range, and what is suspicious.
     groups
-        Sizes of the groups and names that are alike; None where no group is named or found.
+        Sizes of the groups and similar names; None if no group is named or found.
     label, group, financial
-        The columns given or proposed for each part, and why; None where there are none.
+        The columns given or proposed for each role, and why; None if there are none.
     positive_label
-        The value of the label that is favorable, and why; None where it is 1.
+        The value of the label that is favorable, and why; None if it is 1.
     dropped
-        Columns that were not looked at.
+        Columns that were not checked.
     n_without_label
         People without a label.
     source
@@ -93,12 +93,12 @@ class CheckResult:
 
     @property
     def columns(self) -> pd.DataFrame:
-        """A row per column: column, part, type, missing, distinct, holds, suspicious."""
+        """One row per column: column, part, type, missing, distinct, holds, suspicious."""
         return pd.DataFrame(self.to_dict()["columns"])
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Everything suspicious, the gravest first."""
+        """Everything suspicious, the most serious first."""
         order = ("refuse", "warn", "note")
         return tuple(sorted(self._found(), key=lambda problem: order.index(problem.severity)))
 
@@ -118,7 +118,7 @@ class CheckResult:
             yield Problem(" & ".join(self.label.columns), "missing label", "warn", sentence)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data: what page, terminal and JSON are made from."""
+        """Everything as plain data, from which page, terminal output and JSON are made."""
         parts = {
             **dict.fromkeys(_names(self.financial), "financial"),
             **dict.fromkeys(_names(self.group), "group"),
@@ -153,7 +153,7 @@ class CheckResult:
         }
 
     def config(self) -> str:
-        """The text of a TOML file for `evenhand audit --config`, with a comment on every choice."""
+        """The text of a TOML file for `evenhand audit --config`, with a comment on every setting."""
         choices = [
             Choice("The column of the true outcome.", "label", _one(self.label), _reason(self.label)),
         ]
@@ -165,26 +165,32 @@ class CheckResult:
         choices += [
             Choice("The column of the protected attribute.", "group", _list(self.group), _reason(self.group)),
             Choice(
-                "Where two people must be alike to be comparable: the choice that matters most.",
+                "Columns on which two people must be similar to be comparable: the choice that matters most.",
                 "financial_features",
                 _list(self.financial),
                 _reason(self.financial),
             ),
-            Choice("Columns that are not inputs; a model that names its inputs takes those.", "drop", self._dropped()),
+            Choice(
+                "Columns that are not inputs. If the model names its inputs, those are used.", "drop", self._dropped()
+            ),
         ]
         n_groupless = 0 if self.groups is None else self.groups.n_missing
         if n_groupless or self.n_without_label:
             reason = f"{self.n_without_label:,} people have no label and {n_groupless:,} no group"
-            choices.append(Choice("Leave out, and count, people without label or group.", "drop_missing", True, reason))
+            choices.append(
+                Choice(
+                    "Leave out people without a label or group; the report counts them.", "drop_missing", True, reason
+                )
+            )
         dropped = set(self._dropped())
         looks = [p.sentence for p in self.problems if p.column not in dropped and p.severity != "note"]
         return config_text(self.source, choices, looks) + (
-            "\n# The saved model; without one, a plain network is fitted on 70 % of the people and audited on the rest."
+            "\n# The saved model. Without one, a plain network is fitted on 70% of the people and audited on the rest."
             '\n# model = "model.skops"\n'
         )
 
     def _dropped(self) -> dict[str, str]:
-        """Columns that should be no inputs, and why."""
+        """Columns that should not be inputs, and why."""
         parts = {*_names(self.label), *_names(self.group), *_names(self.financial)}
         found = {
             column.name: next(sign.clause for sign in column.signs if sign.kind in _DROPPED)
@@ -194,11 +200,11 @@ class CheckResult:
         return {**dict.fromkeys(self.dropped, _GIVEN), **found}
 
     def write_config(self, path: str | os.PathLike[str]) -> Path:
-        """Write `config` to a file, whole or not at all."""
+        """Write `config` to a file, completely or not at all."""
         return write_text(path, self.config())
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write a page that needs no network, whole or not at all."""
+        """Write a page that needs no network, completely or not at all."""
         return write_text(path, check_page(self.to_dict()))
 
     def __repr__(self) -> str:
@@ -211,7 +217,7 @@ class CheckResult:
         return console.export_text().rstrip()
 
     def __rich__(self) -> RenderableType:
-        """The same for a terminal."""
+        """The same, formatted for a terminal."""
         return terminal_check(self.to_dict())
 
 
@@ -225,11 +231,11 @@ def check(
     positive_label: str | None = None,
     source: str = "the table",
 ) -> CheckResult:
-    """Look at a table before it is audited.
+    """Check a table before it is audited.
 
-    Each column is looked at for signs of an id, a date, a saved index, numbers as text, sentinels such as -999, and of
-    being known only after the decision; where a label and groups are known, also for columns that all but state them.
-    Parts that are not given are proposed.
+    Each column is checked for signs of an id, a date, a saved index, numbers stored as text, sentinels such as -999,
+    and values known only after the decision. If a label and groups are known, columns that nearly determine them are
+    found too. Roles that are not given are proposed.
 
     Parameters
     ----------
@@ -240,13 +246,13 @@ def check(
     sensitive_features
         Groups, or the name or names of their columns in `X`; by default a column is proposed.
     financial_features
-        Columns on which people are comparable; by default some are proposed.
+        Columns on which people are compared; by default some are proposed.
     drop
-        Columns that are no inputs and need no look.
+        Columns that are not inputs and need no check.
     positive_label
         Value of the label that is the favorable outcome.
     source
-        What the table is, for the page and the configuration.
+        A description of the table, for the page and the configuration.
 
     Returns
     -------
@@ -275,7 +281,7 @@ def check(
         positive = given or favorable_value(labels, label.columns[0])
     if label is not None and positive_label is not None and positive_label not in _texts(labels).unique():
         raise InvalidInputError(
-            f"`positive_label` {positive_label!r} does not occur in the label {label.columns[0]!r}."
+            f"`positive_label` {positive_label!r} is not a value of the label {label.columns[0]!r}."
         )
     parts = {*_names(label), *_names(group)}
     favorable = pd.Series(np.nan, index=table.index) if labels is None else _favorable(labels, positive)
@@ -332,7 +338,7 @@ def _groups(
 
 
 def _columns_of(values: Any, table: pd.DataFrame, what: str) -> pd.DataFrame:  # noqa: ANN401
-    """A column or columns that were given beside the table."""
+    """A column or columns that were given separately from the table."""
     if isinstance(values, Mapping):
         values = pd.DataFrame({str(key): list(column) for key, column in values.items()})
     if len(getattr(values, "shape", ())) != 2:
@@ -344,7 +350,7 @@ def _columns_of(values: Any, table: pd.DataFrame, what: str) -> pd.DataFrame:  #
 
 
 def _joined(columns: pd.DataFrame) -> pd.Series[str]:
-    """The values of several columns as one text, missing where one of them is."""
+    """The values of several columns as one text, missing if one of them is missing."""
     texts = [columns[name].astype(object).map(category_text, na_action="ignore") for name in columns.columns]
     joined = texts[0]
     for part in texts[1:]:
@@ -376,5 +382,5 @@ def _list(proposal: Proposal | None) -> tuple[str, ...] | None:
 def _reason(proposal: Proposal | None) -> str:
     if proposal is None or proposal.reason == _GIVEN:
         return ""
-    others = f". Others: {', '.join(proposal.others)}" if proposal.others else ""
+    others = f". Alternatives: {', '.join(proposal.others)}" if proposal.others else ""
     return f"{proposal.reason}{others}"

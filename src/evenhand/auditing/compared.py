@@ -1,4 +1,4 @@
-"""A batch of people compared with the reference: triples, scored, and what they come to."""
+"""Compare a batch of people with the reference: find triples, score them and sum the results."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _MANY_TRIPLES = 200_000  # more than a batch of a streamed audit has
 
 @dataclass(frozen=True, eq=False)
 class BatchEvidence:
-    """What comparing a batch of people gives.
+    """The result of comparing a batch of people.
 
     Attributes
     ----------
     triples, sums
-        All that is estimated follows from these.
+        The basis of all estimates.
     placebo_cec, over_gap, placebo_over_gap
-        For each (person, other group), of shape (n_people, n_groups), NaN without triple: mean CEC score of the
-        placebo pairs; what the scores of the pairs, and of the placebo pairs, have over what unlike finances give.
+        For each (person, other group), of shape (n_people, n_groups), NaN without a triple: the mean CEC score of the
+        placebo pairs; the scores of the pairs, and of the placebo pairs, above what unequal finances explain.
     """
 
     triples: Triples
@@ -52,20 +52,20 @@ class BatchEvidence:
 
 @dataclass(frozen=True, eq=False)
 class EvidenceReference:
-    """What comparing needs of the reference, computed once.
+    """What a comparison needs from the reference, computed once.
 
     Attributes
     ----------
     placebos
         The reference, indexed for triples.
     explainer
-        What triples are explained by.
+        The explainer of the triples.
     is_financial
         Which encoded inputs belong to financial features, of shape (d,).
     deviation
         Standard deviation of each input, of shape (d,).
     n_neighbors, n_triples
-        Candidates of each kind, and most triples of a person with a group.
+        Number of candidates of each kind, and largest number of triples of a person with a group.
     """
 
     placebos: PlaceboReference
@@ -124,7 +124,7 @@ def compare_batch(
     people, points
         The batch and its standardized financial features.
     person_row
-        Row of the reference that each person is, -1 for none; None for people who are all outside it.
+        The row of each person in the reference, -1 if not in it; None if no one is in it.
     first_person
         Number of the first person of the batch.
     decision_threshold, max_distance
@@ -132,7 +132,7 @@ def compare_batch(
     by
         Columns of the batch to split by, as codes.
     bucket
-        Of each person of the batch.
+        Bucket of each person of the batch.
     reasons
         Principal reasons of the batch and of the pool.
     compared
@@ -142,7 +142,7 @@ def compare_batch(
     pairs = pairs.where(reference.explainer.has_baseline(people.cells[pairs.person], pairs.own))
     if people.sample_weight is not None:
         weighs = (people.weight[pairs.person] > 0) & (pool.weight[pairs.other] > 0) & (pool.weight[pairs.own] > 0)
-        pairs = pairs.where(weighs)  # a triple of three who are counted
+        pairs = pairs.where(weighs)  # a triple whose three people are all counted
     _return_memory(pairs)
     scored = _scored(reference, people, pool, pairs, decision_threshold)
     within = _weights_within(pool, pairs)
@@ -185,7 +185,7 @@ def compared_people(
     compared: Ints | None,
     max_distance: float | None,
 ) -> PlaceboPairs:
-    """Triples of those of the batch who are compared, as rows of the batch."""
+    """Triples of the compared people, as rows of the batch."""
     chosen = np.arange(len(people)) if compared is None else compared
     found = reference.placebos.compare(
         points[chosen],
@@ -208,7 +208,7 @@ def compared_people(
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
-    """Metrics of every triple: pair, placebo pair, and what unlike finances alone would give.
+    """Metrics of every triple: of the pair, of the placebo pair, and what unequal finances alone would give.
 
     The columns of `pair` and `placebo` are cec, input gap and reasoning gap.
     """
@@ -227,11 +227,11 @@ class _Scores:
 
 
 def _by_person(scored: _Scores) -> dict[str, Floats]:
-    """What is averaged over each person's triples."""
+    """Averages over each person's triples."""
     return {
         "cec": scored.pair[:, 0],
         "placebo_cec": scored.placebo[:, 0],
-        # What a pair's score has over its financial gap is compared with the same of placebo pairs of the cell.
+        # Compare a pair's score above its financial gap with the same for placebo pairs of the cell.
         "over_gap": scored.pair[:, 0] - scored.gap,
         "placebo_over_gap": scored.placebo[:, 0] - scored.placebo_gap,
     }
@@ -306,11 +306,11 @@ def _triples(
 
 
 def _weights_within(pool: People, pairs: PlaceboPairs) -> tuple[Floats, Floats]:
-    """What triples, and their pairs alone, weigh among those of the same person and group, with a mean of 1.
+    """Weights of triples, and of their pairs alone, within the same person and group, with a mean of 1.
 
-    Near a person, the people of a sample are not drawn alike either. Matches and placebos count by their sampling
-    weights, so that each person is compared with those whom the population has there. A triple weighs what its match
-    and its placebo weigh together, which treats the two alike.
+    The neighbors of a person are not drawn with equal probability either. Matches and placebos count by their sampling
+    weights, so that each person is compared with neighbors as they are in the population. A triple's weight is that of
+    its match times that of its placebo, which treats the two alike.
     """
     if pool.sample_weight is None:
         ones = np.ones(len(pairs))
@@ -325,12 +325,12 @@ def _weights_within(pool: People, pairs: PlaceboPairs) -> tuple[Floats, Floats]:
 
 
 def _n_repeated(people: People, pairs: PlaceboPairs, person_row: Ints | None) -> int:
-    """Rows of the batch whose person has a further row, in the batch or in the reference."""
+    """Rows of the batch whose person has another row, in the batch or in the reference."""
     first = people.identity.first_rows()
     in_batch = np.bincount(first, minlength=len(first))[first] > 1
     is_known = pairs.person_unit >= 0
     copies = np.bincount(pairs.unit, minlength=len(pairs.unit))[pairs.person_unit]
-    # Someone who is a row of the reference is among the copies themselves.
+    # A person in the reference is one of the copies.
     is_member = np.zeros(len(first), dtype=np.bool_) if person_row is None else person_row >= 0
     return int((in_batch | (is_known & (copies > is_member))).sum())
 
@@ -375,7 +375,7 @@ def _scored(
         )
         result.score_gaps[block] = _score_gaps(part, probability, thresholds)
     if people.decisions is not None:
-        # No one decided about the person with the match's finances; the regression holds the finances equal.
+        # There is no decision about the person with the match's finances; the regression holds the finances equal.
         result.score_gaps[:, -1] = decided.astype(np.float32) - match_decided
     return result
 
@@ -383,7 +383,7 @@ def _scored(
 def _score_gaps(
     part: TripleScores, probability: Callable[[Tensor], Tensor], thresholds: tuple[float | Floats, float | Floats]
 ) -> NDArray[np.float32]:
-    """By feature, their sum, and the gaps in probability and in decisions, given the thresholds of both."""
+    """Gaps by feature, their sum, and the gaps in probability and in decisions, given the thresholds of both people."""
     by_feature = part.score_gaps
     moved, match = probability(part.moved.logit), probability(part.match.logit)
     of_person, of_match = (torch.as_tensor(threshold).to(moved) for threshold in thresholds)

@@ -1,4 +1,4 @@
-"""What regressions hold equal: inputs as columns of numbers, in nested sets."""
+"""Controls of the regressions: inputs as numeric columns, in nested sets."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ NO_CONTROLS, FINANCES, ALL_INPUTS = "none", "financial features", "all inputs"
 """Names of the nested sets."""
 
 MOST_CATEGORIES = 50
-"""Values of a category beyond which it is not taken as a control."""
+"""Number of values beyond which a category is not used as a control."""
 
 
 def control_sets(
     table: pd.DataFrame, financial: Sequence[str], groups: NDArray[np.int64]
 ) -> tuple[dict[str, Controls], dict[str, str]]:
-    """The nested sets of controls by name, and the inputs left out with the reasons.
+    """Return the nested sets of controls by name, and the inputs left out with the reasons.
 
     Parameters
     ----------
     table
         The inputs.
     financial
-        Those that are held equal first.
+        Inputs that are held equal first.
     groups
-        The code of each person's group; inputs that are the group are not held equal.
+        The code of each person's group; inputs that reveal the group are not held equal.
     """
     left_out = {
-        name: "it is the group, or a part of it" for name in map(str, table.columns) if _is_group(table[name], groups)
+        name: "it is the group or a part of it" for name in map(str, table.columns) if _is_group(table[name], groups)
     }
     of_input: dict[str, Controls] = {}
     for name in map(str, table.columns):
@@ -59,11 +59,11 @@ def control_sets(
 
 
 def _controls_of(values: pd.Series[Any], name: str) -> Controls | str:
-    """An input as columns: a number, and whether it is missing; all but the most frequent value of a category."""
+    """Encode an input: a number and whether it is missing, or all but the most frequent value of a category."""
     if values.notna().sum() == 0:
-        return "it has no value at all"
+        return "it has no values"
     if not is_number_column(values) and values.nunique() > MOST_CATEGORIES:
-        return f"a category of {values.nunique():,} values, more than the {MOST_CATEGORIES} that are taken as columns"
+        return f"a category of {values.nunique():,} values, more than the {MOST_CATEGORIES} that are encoded"
     (column,) = TableEncoder.fit(values.to_frame(name)).columns
     encoded = column.transform(values)
     if not isinstance(column, CategoryColumn):
@@ -80,7 +80,7 @@ def _joined(of_input: Mapping[str, Controls], names: Sequence[str], n: int) -> C
 
 
 def _is_group(values: pd.Series[Any], groups: NDArray[np.int64]) -> bool:
-    """Whether each of a column's few values occurs in one group only, or each group has one value only."""
+    """Whether each of a column's few values occurs in only one group, or each group has only one value."""
     codes, distinct = pd.factorize(values, use_na_sentinel=False)
     if not 1 < len(distinct) <= min(MOST_CATEGORIES, len(values) // 10):
         return False

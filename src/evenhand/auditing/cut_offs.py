@@ -1,6 +1,6 @@
-"""Cut-offs that differ by segment, such as one for cards and one for loans.
+"""Cutoffs that differ by segment, such as one for cards and one for loans.
 
-Nothing heavy is imported: the options of the command line are made from this.
+This module imports nothing heavy, because the options of the command line depend on it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _NAME = "`decision_threshold`"
 
 @dataclass(frozen=True)
 class SegmentThresholds:
-    """Cut-offs by the values of a column; `decision_threshold=` of `audit` and `audit_stream`.
+    """Cutoffs by the values of a column, for `decision_threshold=` of `audit` and `audit_stream`.
 
     Attributes
     ----------
     column
         An input of the model, or one of the columns of `by`.
     cut_offs
-        Probability from which the decision is favorable, or with ``favorable="low"`` up to which it is, for each value
-        of the column.
+        For each value of the column, the probability from which on the decision is favorable, or with
+        ``favorable="low"``, up to which it is.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class SegmentThresholds:
     >>> SegmentThresholds("product", {"card": 60})
     Traceback (most recent call last):
     ...
-    evenhand.exceptions.InvalidInputError: `decision_threshold`: that of 'card' must be a number in [0, 1], got 60.
+    evenhand.exceptions.InvalidInputError: `decision_threshold`: the cutoff of 'card' must be between 0 and 1, got 60.
     """
 
     column: str
@@ -45,23 +45,23 @@ class SegmentThresholds:
     def __post_init__(self) -> None:
         if not isinstance(self.column, str) or not isinstance(self.cut_offs, Mapping) or not self.cut_offs:
             raise InvalidInputError(
-                f"{_NAME} by segment must name a column and map its values to cut-offs, such as "
+                f"{_NAME} by segment must name a column and map its values to cutoffs, such as "
                 f"SegmentThresholds('product', {{'card': 0.6}}), got {self.column!r} and {self.cut_offs!r}."
             )
         for value, cut_off in self.cut_offs.items():
             is_number = isinstance(cut_off, Real) and not isinstance(cut_off, bool)
             if not is_number or not 0 <= cut_off <= 1:
-                raise InvalidInputError(f"{_NAME}: that of {value!r} must be a number in [0, 1], got {cut_off!r}.")
+                raise InvalidInputError(f"{_NAME}: the cutoff of {value!r} must be between 0 and 1, got {cut_off!r}.")
         object.__setattr__(self, "cut_offs", {str(value): float(c) for value, c in self.cut_offs.items()})
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> SegmentThresholds:
-        """Cut-offs from plain data, as a TOML file holds them.
+        """Cutoffs from plain data, as in a TOML file.
 
         Raises
         ------
         InvalidInputError
-            If there are other keys than column and cut_offs, or a cut-off is not a number in [0, 1].
+            If there are keys besides column and cut_offs, or a cutoff is not a number in [0, 1].
         """
         if set(table) != {"column", "cut_offs"}:
             raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Which end of the score is good, and whether the scores and labels at hand agree on it."""
+"""Which end of the score is good, and whether scores and labels agree on it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from evenhand.models.protocol import AuditedModel
 
 __all__ = ["check_direction", "is_wrong_way_round", "notes_on_label", "own_score"]
 
-_ASKED = 20_000  # people who are scored to see which way round the score is
-_FEW = 10  # of either label, whom a score may separate the wrong way round by chance
+_ASKED = 20_000  # people who are scored to see which end of the score is good
+_FEW = 10  # people with each label, whom a score may rank in the wrong order by chance
 
 Score = TypeVar("Score", float, NDArray[np.float64])
 
 
 def own_score(score: Score, favorable: Favorable, unit: str | None = None) -> Score:
-    """The model's own score from that of the favorable outcome, and the other way round.
+    """Convert the score of the favorable outcome to the model's score, or back.
 
     Without a unit it is a probability.
 
@@ -41,7 +41,7 @@ def own_score(score: Score, favorable: Favorable, unit: str | None = None) -> Sc
 
 
 def notes_on_label(name: object, favorable: Favorable | None) -> tuple[str, ...]:
-    """What to say of a label whose name is that of a bad outcome, unless the user said which scores are good.
+    """Notes on a label named like a bad outcome, unless the user said which scores are good.
 
     Examples
     --------
@@ -53,13 +53,13 @@ def notes_on_label(name: object, favorable: Favorable | None) -> tuple[str, ...]
     if favorable is not None or not isinstance(name, str) or not names_a_bad_outcome(name):
         return ()
     return (
-        f"The label is called {name!r}, and 1 counts as the favorable outcome: if it is the bad one, pass "
-        '`favorable="low"` (--favorable low), or decisions, regimes and reasons are the wrong way round.',
+        f"The label is called {name!r}, and 1 counts as the favorable outcome: if 1 is the bad one, pass "
+        '`favorable="low"` (--favorable low), or decisions, regimes and reasons will be reversed.',
     )
 
 
 def is_wrong_way_round(area: Estimate, n_fewest: int) -> bool:
-    """Whether an area under the ROC curve is below one half beyond chance, given the people of the rarer label.
+    """Whether an area under the ROC curve is below one half by more than chance, given the size of the rarer label.
 
     Examples
     --------
@@ -70,26 +70,26 @@ def is_wrong_way_round(area: Estimate, n_fewest: int) -> bool:
 
 
 def check_direction(model: AuditedModel, people: People) -> None:
-    """Refuse a score that ranks people against their labels.
+    """Reject a score that ranks people against their labels.
 
     Raises
     ------
     InvalidInputError
-        If the area under the ROC curve is below one half beyond chance.
+        If the area under the ROC curve is below one half by more than chance.
     """
     rows = np.linspace(0, len(people) - 1, min(len(people), _ASKED)).astype(np.int64)
     with torch.no_grad():
         score = model.margin(people.x[torch.as_tensor(rows, device=people.x.device)]).double().cpu().numpy()
     labels = people.labels[rows]
     if not np.isfinite(score).all():
-        return  # refused where people are explained
+        return  # rejected when people are explained
     area = auc_interval(labels, score)
     if is_wrong_way_round(area, int(np.bincount(labels, minlength=2).min())):
-        interval = f" (95 % interval {area.low:.3f} to {area.high:.3f})" if math.isfinite(area.high) else ""
+        interval = f" (95% interval {area.low:.3f} to {area.high:.3f})" if math.isfinite(area.high) else ""
         raise InvalidInputError(
-            f"The model ranks people against `y`, with an AUC of {area.value:.3f}{interval}, where high scores and 1 "
+            f"The model ranks people against `y`, with an AUC of {area.value:.3f}{interval}; high scores and 1 "
             'in `y` should both be favorable: for a score that is a risk, pass `favorable="low"` (--favorable low) and '
             "`y` as the model was fitted, 1 for the bad outcome, or name the good one with --positive-label; if only "
-            '`y` is the other way round, turn it; if the model really is this bad, pass `favorable="high"` '
+            '`y` is reversed, flip it; if the model really is this bad, pass `favorable="high"` '
             "(--favorable high)."
         )

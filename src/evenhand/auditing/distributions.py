@@ -1,4 +1,4 @@
-"""Histograms of the pairs with fixed bins, so that those of parts of the people can be added."""
+"""Histograms of the pairs with fixed bins, so that histograms of parts of the people can be added."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = [
 
 CEC_EDGES = np.round(np.linspace(0, 1, 51), 3)
 SCORE_EDGES = np.round(np.linspace(0, 1, 41), 4)
-# Distances have no upper end: nothing, then 20 bins to each power of ten, then whatever is farther.
+# Distances are unbounded: one bin for 0, then 20 per power of ten, and a last one for the rest.
 DISTANCE_EDGES = np.concatenate([[0.0], np.round(np.logspace(-3, 3, 121), 6)])
 PLANE_EDGES = (np.round(np.linspace(-1, 1, 41), 3), np.round(np.linspace(0, 1, 26), 3))
 
 
 def pair_distributions(pairs: pd.DataFrame) -> dict[str, Any]:
-    """Counts of pairs by group, enough to draw the charts of a report; sums of weights where people have them.
+    """Counts of pairs by group, enough to draw the charts of a report; sums of weights if people have weights.
 
     Parameters
     ----------
@@ -43,10 +43,9 @@ def pair_distributions(pairs: pd.DataFrame) -> dict[str, Any]:
     Returns
     -------
     Plain data. `cec` and `placebo_cec` (the mean over a person's placebo pairs), `distance` and `score`: `edges`, and
-    `counts` by group. A bin holds its left edge, the last one both, and what lies beyond the last edge counts in the
-    last bin. `score` counts people, the others pairs. `plane` counts pairs by score of the match minus score of the
-    person, and CEC score: `cells` are (bin of the difference, bin of the score, count). `regimes` counts pairs by
-    group and regime.
+    `counts` by group. A bin includes its left edge, and the last bin both edges and everything beyond. `score` counts
+    people, the others count pairs. `plane` counts pairs by score of the match minus score of the person, and by CEC
+    score: `cells` are (bin of the difference, bin of the score, count). `regimes` counts pairs by group and regime.
 
     Examples
     --------
@@ -75,7 +74,7 @@ def pair_distributions(pairs: pd.DataFrame) -> dict[str, Any]:
 
 
 def histogram_of(people: pd.DataFrame, column: str) -> dict[str, Any]:
-    """Counts by group of a column on any scale, in bins as fine as those of scores, from the least to the greatest.
+    """Counts by group of a column on any scale, in bins as fine as those of scores, over its whole range.
 
     Examples
     --------
@@ -89,7 +88,7 @@ def histogram_of(people: pd.DataFrame, column: str) -> dict[str, Any]:
 
 
 def merge_distributions(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """The distributions of two sets of pairs together.
+    """Add the distributions of two sets of pairs.
 
     Raises
     ------
@@ -132,7 +131,7 @@ def merge_distributions(first: Mapping[str, Any], second: Mapping[str, Any]) -> 
 
 
 def scaled_distributions(distributions: Mapping[str, Any], factor: float) -> dict[str, Any]:
-    """Distributions with every count multiplied by a factor.
+    """Multiply every count of the distributions by a factor.
 
     Examples
     --------
@@ -162,7 +161,7 @@ def _check_edges(name: str, first: list[float], second: list[float]) -> None:
     if list(first) != list(second):
         raise InvalidInputError(
             f"The distributions of {name!r} have different bins ({len(first) - 1} and {len(second) - 1}), "
-            "so they cannot be added: make both with the same version of evenhand."
+            "so they cannot be added: create both with the same version of evenhand."
         )
 
 
@@ -190,7 +189,7 @@ def _counts(values: ArrayLike, edges: NDArray[np.float64], weight: NDArray[np.fl
 def _cells(
     difference: NDArray[np.float64], cec: NDArray[np.float64], weight: NDArray[np.float64] | None
 ) -> list[list[float]]:
-    """Only bins that have pairs, as most of the plane has none."""
+    """Keep only bins that have pairs, because most of the plane is empty."""
     counts = np.histogram2d(difference, cec, PLANE_EDGES, weights=weight)[0]
     column, row = np.nonzero(counts)
     numbers = counts[column, row] if weight is not None else counts[column, row].astype(int)

@@ -1,4 +1,4 @@
-"""What is estimated on one draw of the groups, by name, so that draws can be pooled."""
+"""Estimates from one draw of the groups, by name, so that draws can be pooled."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ EXCESSES = {
     "excess: input gap": ("input_gap", "excess: input gap"),
     "excess: regime B": ("regime_b", ""),
 }
-"""For each excess, where it lies in the evidence, and the name of its influences, if they are kept."""
+"""For each excess, its place in the evidence, and the name of its influences, if they are kept."""
 
 
 @dataclass(frozen=True)
 class DrawKey:
-    """Which number of an audit: a metric, of or between groups, of an input."""
+    """Key of a number in an audit: the metric, the group or groups, and the input."""
 
     metric: str
     group: str = ""
@@ -53,7 +53,7 @@ SCORE_GAPS = {
     "score_gap_probability": ("probability", "probability"),
     "score_gap_decision": ("decision", "decision"),
 }
-"""For each score gap, where it lies in a `ScoreGap`, and the unit in the name of its influences."""
+"""For each score gap, its place in a `ScoreGap`, and the unit in the name of its influences."""
 
 Estimates = dict[DrawKey, DrawnEstimate]
 
@@ -61,14 +61,14 @@ Estimates = dict[DrawKey, DrawnEstimate]
 def draw_estimates(
     reference: AuditReference, found: BatchFindings, evidence: Evidence | None, reference_group: str
 ) -> Estimates:
-    """Estimates of a draw: excesses, score gaps, regimes, approvals, and gaps in outcomes.
+    """Estimates from a draw: excesses, score gaps, regimes, approvals, and gaps in outcomes.
 
     Parameters
     ----------
     reference, found, evidence
-        What was fitted on the draw, what was found of its people, and the evidence, if there is any.
+        What was fitted on the draw, the results for its people, and the evidence, if any.
     reference_group
-        The group that others are held against.
+        The group that the others are compared with.
     """
     of_evidence = {} if evidence is None else {**_excesses(evidence), **_score_gaps(evidence)}
     return {**of_evidence, **_regimes(reference, found), **_outcomes(found, reference_group), **_widest_gaps(found)}
@@ -101,7 +101,7 @@ def _plain(found: ExcessEstimate | GapColumn, influence: NDArray[np.floating] | 
 
 
 def _regimes(reference: AuditReference, found: BatchFindings) -> Estimates:
-    """Shares of pairs in each regime; a person counts as person, and as match of others."""
+    """Shares of pairs in each regime; someone counts as a person and as a match of other people."""
     done = found.scored.is_scored
     # Without a reference, people and matches are rows of one table.
     first = 0 if reference.pool is found.people else len(found.people)
@@ -123,7 +123,7 @@ def _regimes(reference: AuditReference, found: BatchFindings) -> Estimates:
 
 
 def _outcomes(found: BatchFindings, reference_group: str) -> Estimates:
-    """Approvals of each group, alone and beside the reference group; differences in error rates and mean scores."""
+    """Approvals of each group and compared with the reference group; differences in error rates and mean scores."""
     groups, decision, labels = found.people.groups, found.decision, found.people.labels
     table = approval_disparity(decision, groups.codes, names=groups.names, reference=reference_group)
     everyone = np.ones(len(labels), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Groups that are known as probabilities: metrics pooled over draws, beside other uses of the probabilities."""
+"""Groups known as probabilities: metrics pooled over draws, next to alternative uses of the probabilities."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _ESTIMATORS = ("thresholding", "weighting", "group_alone")
 
 @dataclass(frozen=True)
 class DrawnMetric:
-    """A metric pooled over draws, beside what other uses of the probabilities give.
+    """A metric pooled over draws, next to the results of alternative uses of the probabilities.
 
     Attributes
     ----------
     key
-        Which metric it is.
+        Key of the metric.
     pooled
-        Over draws; of ratios, the logarithm.
+        Estimate pooled over draws; for ratios, the logarithm.
     p_value
-        Of no difference, two-sided, or of no excess, one-sided; NaN for metrics that are neither.
+        For no difference, two-sided, or for no excess, one-sided; NaN for other metrics.
     thresholding, weighting, group_alone
         See `metrics.group_contrasts`; the last two are NaN for metrics that are not differences of means.
     """
@@ -47,7 +47,7 @@ class DrawnMetric:
     group_alone: float = math.nan
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; a ratio as it is, and its spread as that of its logarithm."""
+        """Plain data; ratios are converted back, but their spread remains that of the logarithm."""
         found = self.pooled.to_dict()
         is_ratio = self.key.metric in _RATIOS
         if is_ratio:
@@ -63,11 +63,11 @@ class DrawnGroups:
     Attributes
     ----------
     n_draws
-        How often.
+        Number of draws.
     threshold
-        Probability from which thresholding puts people into their most likely group.
+        Probability from which thresholding assigns people to their most likely group.
     expected, thresholded
-        People of each group: expected by the probabilities, and put into it by thresholding.
+        Number of people of each group: expected from the probabilities, and assigned by thresholding.
     n_left_out
         People whom thresholding leaves out.
     certainty
@@ -88,18 +88,18 @@ class DrawnGroups:
     def of(
         cls, found: BatchFindings, pooled: Mapping[DrawKey, Pooled], by_threshold: Estimates, reference_group: str
     ) -> DrawnGroups:
-        """Pooled metrics of people, beside thresholding and weighting.
+        """Metrics of people pooled over draws, next to thresholding and weighting.
 
         Parameters
         ----------
         found
-            About the people, in any draw.
+            Results for the people, in any draw.
         pooled
-            Over draws.
+            Estimates pooled over draws.
         by_threshold
-            What was estimated on those who are likely enough to be of a group; nothing where they are too few.
+            Estimates from those who are likely enough to belong to a group; empty if they are too few.
         reference_group
-            The group that others are held against.
+            The group that the others are compared with.
         """
         probable = found.people.probabilities
         assert probable is not None
@@ -127,17 +127,17 @@ class DrawnGroups:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader of any page of the audit must know."""
+        """What every reader of the audit must know."""
         return (
-            f"Groups are known as probabilities and were drawn {self.n_draws} times: findings, score gaps, excesses, "
-            "regimes, approvals and gaps in outcomes are pooled over the draws. Everything else, single pairs and "
-            "charts of them among it, is of the first draw.",
-            "Draws know of the group what the probabilities know. If people with the same probabilities fare "
-            "differently by group, in the direction in which groups differ, every difference is understated.",
+            f"Groups are known as probabilities and were drawn {self.n_draws} times. Findings, score gaps, excesses, "
+            "regimes, approvals and gaps in outcomes are pooled over the draws. Everything else, including single "
+            "pairs and their charts, comes from the first draw.",
+            "The draws know only what the probabilities know about the group. If people with the same probabilities "
+            "fare differently by group, in the same direction as the groups overall, every difference is understated.",
         )
 
     def sentences(self) -> Iterator[str]:
-        """What the estimators of differences say of each other, and what the data cannot say."""
+        """How the estimators of a difference compare, and what the data cannot show."""
         yield (
             f"The most likely group has a probability of {percent(self.certainty)} on average. Thresholding at "
             f"{self.threshold:g} leaves out {count(self.n_left_out)} people."
@@ -146,11 +146,11 @@ class DrawnGroups:
             if metric.key.metric == "approval_difference":
                 yield from _on_bias(metric)
         yield (
-            "Pooling and weighting are right where outcomes depend on the group only through what the probabilities "
-            "were made from, such as surname and address. The data cannot tell: no one's group is known. If, among "
-            "people with the same probabilities, the group that fares worse overall fares worse too, both understate "
-            "the difference; if it fares better, they overstate it. The column for the group alone is right in the "
-            "opposite case, in which outcomes depend on the group and not on surname or address beyond it."
+            "Pooling and weighting are right if outcomes depend on the group only through what the probabilities "
+            "were made from, such as surname and address. The data cannot show this: no one's group is known. If, "
+            "among people with the same probabilities, the group that fares worse overall also fares worse, both "
+            "understate the difference; if it fares better, they overstate it. The column for the group alone is right "
+            "in the opposite case, in which outcomes depend on the group but not on surname or address beyond it."
         )
 
 
@@ -159,7 +159,7 @@ def _thresholded(by_threshold: Estimates, key: DrawKey) -> dict[str, float]:
 
 
 def _p_value(key: DrawKey, pooled: Mapping[DrawKey, Pooled]) -> float:
-    """The p-value of a metric; that of approvals is of equal rates, as in the approval table."""
+    """The p-value of a metric; for approvals, that of equal rates, as in the approval table."""
     if key.metric in EXCESSES:
         return p_one_sided(pooled[key])
     if key.metric in ("approval_difference", "approval_ratio"):
@@ -168,14 +168,14 @@ def _p_value(key: DrawKey, pooled: Mapping[DrawKey, Pooled]) -> float:
 
 
 def _on_bias(metric: DrawnMetric) -> Iterator[str]:
-    """What can be estimated of the error of each estimator of a difference in approvals."""
+    """Sentences on the possible error of each estimator of a difference in approvals."""
     key, value = metric.key, metric.pooled.value
     sides = f"{key.group} minus {key.reference}"
     if is_number(metric.thresholding) and is_number(value):
         apart = abs(metric.thresholding) - abs(value)
         verb = "overstates" if apart > 0 else "understates"
         if metric.thresholding * value < 0:
-            verb = "turns around"
+            verb = "reverses"
         yield (
             f"Favorable decisions, {sides}: pooled {_points(value)}, by thresholding {_points(metric.thresholding)}, "
             f"by weighting {_points(metric.weighting)} points. If pooling is right, thresholding {verb} the difference."
@@ -183,7 +183,7 @@ def _on_bias(metric: DrawnMetric) -> Iterator[str]:
     if is_number(metric.group_alone) and is_number(value):
         yield (
             f"If decisions depended on the group alone, the difference of {sides} would be "
-            f"{_points(metric.group_alone)} points: pooling would err by {_points(value - metric.group_alone)}."
+            f"{_points(metric.group_alone)} points: pooling would be off by {_points(value - metric.group_alone)}."
         )
 
 

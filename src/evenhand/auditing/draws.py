@@ -1,4 +1,4 @@
-"""An audit for each draw of groups that are known as probabilities, and the audits pooled."""
+"""Audit each draw of groups known as probabilities, and pool the audits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["pooled_over_draws"]
 
 @dataclass(frozen=True, eq=False)
 class _Draw:
-    """What was found on one draw of the groups."""
+    """The results from one draw of the groups."""
 
     evidence: Evidence | None
     pairs: PairMetrics
@@ -43,17 +43,17 @@ class _Draw:
 def pooled_over_draws(
     first: AuditResult, reference: AuditReference, found: BatchFindings, advance: Callable[[str], None]
 ) -> AuditResult:
-    """The audit of the first draw, with what is pooled over all draws; the audit as it is where groups are known.
+    """The audit of the first draw, pooled with all other draws; the audit itself if groups are known.
 
-    People are encoded once, for all draws. Baselines, matches and explanations follow from the groups and are made for
-    each draw; what only the tables and pictures of one draw need is made for the first.
+    People are encoded once for all draws. Baselines, matches and explanations depend on the groups and are computed for
+    each draw. What only the tables and charts of one draw need is computed for the first.
 
     Parameters
     ----------
     first, reference, found
-        The audit of the first draw, what was fitted on it, and what was found of its people.
+        The audit of the first draw, what was fitted on it, and the results for its people.
     advance
-        Called with a few words after each further draw.
+        Called with a short text after each additional draw.
     """
     probable = found.people.probabilities
     if probable is None:
@@ -82,7 +82,7 @@ def pooled_over_draws(
 
 
 def _audited(reference: AuditReference, people: People, pool_of_people: People, against: str) -> _Draw:
-    """The audit of people in the groups of a further draw; score gaps are held against a group."""
+    """Audit the people in the groups of another draw, with score gaps relative to a given group."""
     fitted = AuditReference.of(reference.model, reference.settings, pool_of_people, len(people))
     found = audit_batch(fitted, people, {})
     evidence = None if found.evidence is None else _evidence(fitted, found.evidence, against)
@@ -91,7 +91,7 @@ def _audited(reference: AuditReference, people: People, pool_of_people: People, 
 
 
 def _evidence(reference: AuditReference, found: BatchEvidence, against: str) -> Evidence:
-    """What is pooled of the evidence; splits, weights and sensitivity are of one draw, and left out of the others."""
+    """The part of the evidence that is pooled; splits, weights and sensitivity come from the first draw only."""
     sums, settings = found.sums, reference.settings
     features = tuple(str(column) for column in reference.pool.table.columns)
     design = Design(features, reference.pool.groups.names, {}, settings.consistency_threshold)

@@ -1,4 +1,4 @@
-"""How long an audit will take, and how much memory: tried out beforehand on a few of its people."""
+"""Estimate the time and memory of an audit from a trial on a few of its people."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from evenhand.system.threads import one_thread_each
 __all__ = ["RunSize", "announce_run", "needed_memory", "seconds_of", "shown_run"]
 
 _WORTH_SAYING = 30.0  # seconds
-_FEWEST, _MOST = 100, 2_000  # people of a trial
-_PER_CELL = 10  # people of a small trial for each label and group
+_FEWEST, _MOST = 100, 2_000  # people in a trial
+_PER_CELL = 10  # people in a small trial for each label and group
 _TRIAL_SECONDS = 0.3
-_LOOKED_AT = 50_000  # rows among which the people of a trial are drawn
-_MOST_TIMES_IN_BATCH = 8  # as many people in the reference of a trial as in its batch
+_LOOKED_AT = 50_000  # rows from which the people of a trial are drawn
+_MOST_TIMES_IN_BATCH = 8  # largest ratio of the reference to the batch in a trial
 _QUERIED = 256
 # Seconds that a pair takes after the batches, for metrics and, where it is compared, for evidence, which workers share;
 # the model is not asked again there. `benchmarks/bench_estimate.py` says whether they still hold.
@@ -41,14 +41,14 @@ _BYTES_PER_PAIR, _BYTES_PER_VALUE, _BYTES_PER_VALUE_COMPARED = 1_500, 50, 165
 
 @dataclass(frozen=True)
 class RunSize:
-    """What is to be audited.
+    """Size of an audit.
 
     Attributes
     ----------
     n_people
-        People, those counted again who are audited repeatedly.
+        Number of people; those who are audited repeatedly count each time.
     in_batch
-        People of a batch; None where they are all in memory.
+        People in a batch; None if they are all in memory.
     n_workers
         Batches audited at the same time.
     compared
@@ -68,25 +68,25 @@ def _unchanged(reference: AuditReference) -> AuditReference:
 def seconds_of(
     reference: AuditReference, size: RunSize, prepared: Callable[[AuditReference], AuditReference] = _unchanged
 ) -> float | None:
-    """About how long an audit takes from here; None where that is certainly less than is worth saying.
+    """Estimate how long an audit takes from here; None if that is too short to mention.
 
-    A few people of the reference are audited among themselves, in two numbers, of which the difference tells what one
-    more costs. Explanations that people share are shared among them as in the whole. Only the search for neighbors
-    takes longer in a larger reference, so that is timed in both.
+    Small samples of the reference of two sizes are audited; the difference shows what one more person costs. They share
+    explanations as the whole reference does. Only the neighbor search takes longer in a larger reference, so it is
+    timed in both.
 
     Parameters
     ----------
     reference
-        Fitted.
+        The fitted reference.
     size
-        What is to be audited.
+        Size of the audit.
     prepared
         What is done to a reference before its first batch.
     """
     n_cells = 2 * len(reference.pool.groups.names)
     few = max(_FEWEST, _PER_CELL * n_cells)
     trial = _Trial(reference, size, prepared)
-    trial.seconds(few)  # compiles what is compiled once
+    trial.seconds(few)  # triggers compilation
     small = trial.seconds(few)
     finishing = _finishing(reference, size)
     if small / few * size.n_people + finishing < _WORTH_SAYING:
@@ -114,7 +114,7 @@ def _finishing(reference: AuditReference, size: RunSize) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """Audits of a few people, with a reference that is as large to their batch as the whole is to a whole batch."""
+    """Audits of a few people, with the same ratio of reference to batch as the whole audit."""
 
     reference: AuditReference
     size: RunSize
@@ -135,7 +135,7 @@ class _Trial:
         return (time.perf_counter() - begun) * n / len(people)
 
     def further_search(self, n: int) -> float:
-        """How much longer neighbors of a person are searched for in the whole reference than in that of n people."""
+        """How much longer a neighbor search takes in the whole reference than in one of n people."""
         n_searches = 3 if self.reference.evidence is not None else 1  # for the match, and for both kinds of triples
         whole, part = self._search(self.reference), self._search(self._fitted(n))
         return n_searches * max(0.0, whole - part)
@@ -149,7 +149,7 @@ class _Trial:
         return (time.perf_counter() - begun) / len(rows)
 
     def _fitted(self, n: int) -> AuditReference:
-        """A reference of n people, spread over all."""
+        """A reference of n people, spread over all of it."""
         pool = self.reference.pool
         looked_at = np.linspace(0, len(pool) - 1, min(len(pool), _LOOKED_AT)).astype(np.int64)
         chosen = sample_people(pool.labels[looked_at], pool.groups.codes[looked_at], n, random_state=0)
@@ -159,7 +159,7 @@ class _Trial:
 
 
 def needed_memory(reference: AuditReference, n_people: int) -> int:
-    """About how many bytes an audit in memory needs beside the people."""
+    """About how many bytes an audit in memory needs besides the people."""
     n_pairs = n_people * (len(reference.pool.groups.names) - 1)
     each = _BYTES_PER_VALUE if reference.evidence is None else _BYTES_PER_VALUE_COMPARED
     return n_pairs * (_BYTES_PER_PAIR + each * reference.pool.x.shape[1])
@@ -167,7 +167,7 @@ def needed_memory(reference: AuditReference, n_people: int) -> int:
 
 @contextmanager
 def shown_run(reference: AuditReference, people: People, *, is_shown: bool) -> Iterator[AuditReference]:
-    """Say what an audit in memory takes; the reference, with a model that shows how far it is where it is sampled."""
+    """Report what an audit in memory needs; return the reference, with a model that shows progress if it is sampled."""
     n_draws = 1 if people.probabilities is None else people.probabilities.n_draws
     if is_shown and not is_sampled(reference.explainer):
         announce_run(reference, RunSize(len(people) * n_draws))
@@ -178,32 +178,32 @@ def shown_run(reference: AuditReference, people: People, *, is_shown: bool) -> I
 def announce_run(
     reference: AuditReference, size: RunSize, prepared: Callable[[AuditReference], AuditReference] = _unchanged
 ) -> None:
-    """Say how long an audit will take, where it is long, and whether there is too little memory for it."""
+    """Report how long an audit will take, if it is long, and warn if memory is too small."""
     if is_sampled(reference.explainer):
         announce_sampling(reference, size.n_people)
         return
     if size.in_batch is None:
         _warn_of_memory(reference, size)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a few people much is said that is not true of all
+        warnings.simplefilter("ignore")  # warnings about a few people may not apply to all
         try:
             if size.in_batch is None:
                 seconds = seconds_of(reference, size, prepared)
             else:
                 with one_thread_each():
                     seconds = seconds_of(reference, size, prepared)
-        except EvenhandError:  # too few of a group for a trial
+        except EvenhandError:  # a group is too small for a trial
             return
     if seconds is not None and seconds >= _WORTH_SAYING:
-        _say(f"About {_in_words(seconds)}: {_what(reference, size)}.")
+        _say(f"This will take about {_in_words(seconds)}: {_what(reference, size)}.")
 
 
 def _warn_of_memory(reference: AuditReference, size: RunSize) -> None:
     needed, free = needed_memory(reference, size.n_people), available_memory()
     if free is not None and needed > free:
         _say(
-            f"This needs about {needed / 2**30:.0f} GB of memory, and {free / 2**30:.0f} GB are free: with --stream "
-            "(`evenhand.audit_stream`) people are audited in batches, in memory that does not grow with their number."
+            f"This needs about {needed / 2**30:.0f} GB of memory, but only {free / 2**30:.0f} GB are free: use "
+            "--stream (`evenhand.audit_stream`) to audit in batches, in memory that does not grow with their number."
         )
 
 
@@ -212,13 +212,13 @@ def _what(reference: AuditReference, size: RunSize) -> str:
     how = reference.settings.attribution.replace("_", " ")
     batches = "" if size.in_batch is None else f", {size.n_workers} batches at a time"
     return (
-        f"{size.n_people:,} people of {groups} groups, {reference.pool.table.shape[1]} features, explained by {how}, "
+        f"{size.n_people:,} people in {groups} groups, {reference.pool.table.shape[1]} features, explained by {how}, "
         f"with{'' if evidence else 'out'} placebo pairs{batches}"
     )
 
 
 def _in_words(seconds: float) -> str:
-    """A time in the unit that one would say it in."""
+    """A duration in a suitable unit."""
     if seconds < 100:
         return f"{10 * round(seconds / 10)} seconds"
     if seconds < 100 * 60:

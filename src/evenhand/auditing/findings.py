@@ -28,7 +28,7 @@ NAMES: dict[FindingKey, str] = {
     "weighing": "Weighing",
     "excess": "Excess",
 }
-"""A word for each question."""
+"""A name for each question."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +38,22 @@ class Finding:
     Attributes
     ----------
     key, question
-        Which of the four it is.
+        Which of the four questions it is.
     estimate, ci, unit
-        The statistic with its 95 % interval.
+        The statistic with its 95% interval.
     p_value, p_adjusted
-        Of nothing to find; adjusted over the four questions (Holm).
+        For the null hypothesis of no effect; adjusted over the four questions (Holm).
     answer
-        "yes", "no", "open" where it could not be tested, or "not possible" where what was given cannot tell.
+        "yes", "no", "open" if it could not be tested, or "not possible" if the inputs do not allow an answer.
     headline, sentence
         The answer in a few words, and in a sentence that says what it does not show.
     limit, within_limit
-        The size up to which it is small to whoever asked, and whether it is: "yes" where the interval lies within the
-        limit, "no" where it lies beyond, "open" between; None without a limit. Of "inputs": of every input, and of
-        several groups, between every two. `answer` does not depend on it: that is about evidence, this about size.
+        The size below which the user regards it as small, and whether it is: "yes" if the interval lies within the
+        limit, "no" if it lies beyond, "open" otherwise; None without a limit. For "inputs", every input counts, and
+        with several groups every two of them. `answer` does not depend on it: `answer` is about evidence, the limit
+        about size.
     features
-        Of "inputs": each input's part of the score gap, with how well it predicts the group; they sum to the gap.
+        For "inputs": each input's part of the score gap, and how well it predicts the group. They sum to the gap.
     """
 
     key: FindingKey
@@ -78,7 +79,7 @@ class Finding:
 
 
 def findings_of(summary: Data) -> tuple[Finding, ...]:
-    """The four findings of an audit's summary, strongest first; none where it was run without evidence."""
+    """The four findings of an audit's summary, strongest first; empty if the audit was run without evidence."""
     if summary["evidence"] is None:
         return ()
     scope = summary.get("scope") or _WITH_MODEL
@@ -109,12 +110,12 @@ _WITH_MODEL: Data = {"outcome": "score", "has_labels": True, "has_decisions": Tr
 
 def _not_possible(key: FindingKey, why: str) -> Finding:
     nan = math.nan
-    headline = f"{NAMES[key]}: not possible with what was given"
+    headline = f"{NAMES[key]}: not possible with the given inputs"
     return Finding(key, _QUESTIONS[key], nan, (nan, nan), "", nan, nan, "not possible", headline, why)
 
 
 def headline_of(findings: Sequence[Finding]) -> str:
-    """The strongest finding in a few words; where there is none, that none of the four was found."""
+    """The strongest finding in a few words, or a statement that nothing was found."""
     found = [one for one in findings if one.answer == "yes"]
     if found:
         return found[0].headline
@@ -150,9 +151,9 @@ def _score_gap(summary: Data) -> dict[str, Any]:
 
 
 def _inputs(summary: Data) -> dict[str, Any]:
-    """The largest input that stands out, of the two groups for which one does most clearly.
+    """The largest input that stands out, for the two groups where one stands out most clearly.
 
-    An input that all but names the group, and moves scores, stands out whatever its p-value.
+    An input that nearly identifies the group and moves scores stands out whatever its p-value.
     """
     gap = min(summary["score_gaps"], key=lambda gap: _last(gap["smallest_p"]))
     proxies = summary["proxies"]
@@ -172,7 +173,7 @@ def _inputs(summary: Data) -> dict[str, Any]:
     clear.sort(key=lambda row: (row not in telling, -abs(row["estimate"])))
     first = clear[0] if clear else min(features, key=lambda row: _last(row["p_adjusted"]))
     of = next(row for row in gap["features"] if row["feature"] == first["feature"])
-    # The groups were chosen for their input: Bonferroni over the pairs of groups.
+    # The groups were selected for their input: apply Bonferroni over the pairs of groups.
     p = (
         gap["smallest_p"]
         if not is_number(gap["smallest_p"])
@@ -211,7 +212,7 @@ _QUESTIONS: dict[FindingKey, str] = {
     "score_gap": "Do comparable people of different groups get different scores?",
     "inputs": "Through which inputs?",
     "weighing": "Are the same inputs weighed differently?",
-    "excess": "Are explanations further apart across groups than within?",
+    "excess": "Are explanations farther apart across groups than within?",
 }
 _OF_DECISIONS = "Do comparable people of different groups get different decisions?"
 
@@ -240,7 +241,7 @@ def _answered(one: dict[str, Any]) -> Finding:
 
 
 def _limited(found: Finding, limit: float | None, estimates: Sequence[Data]) -> Finding:
-    """The finding with its size held against a limit, of all that were estimated to answer the question."""
+    """The finding, with the size of all its estimates compared with a limit."""
     if limit is None:
         return found
     has_side = found.key in _SIGNED
@@ -257,26 +258,26 @@ def _limited(found: Finding, limit: float | None, estimates: Sequence[Data]) -> 
 
 
 def _limited_size(key: FindingKey, beyond: Sequence[Data], n: int) -> str:
-    """What a limit is held against: all that were estimated, or those that are beyond it."""
+    """What is compared with a limit: all estimates, or those beyond it."""
     if key == "score_gap":
         return "the gap" if n == 1 else "a gap between two groups" if beyond else "the gap between every two groups"
     if key == "inputs":
         names = list(dict.fromkeys(row["feature"] for row in beyond))
-        return f"what runs through {'each of ' if len(names) > 1 else ''}{listed(names) if names else 'every input'}"
+        return f"the effect through {'each of ' if len(names) > 1 else ''}{listed(names) if names else 'every input'}"
     return "the difference in weights" if key == "weighing" else "the excess"
 
 
 def _sure(one: Data) -> str:
     low, high = one["ci"]
     shown = p_value(one["p_adjusted"])
-    return f"95 % interval {decimal(low)} to {decimal(high)}, adjusted p {shown if shown[0] in '<>' else f'= {shown}'}"
+    return f"95% interval {decimal(low)} to {decimal(high)}, adjusted p {shown if shown[0] in '<>' else f'= {shown}'}"
 
 
 def _size_found(one: Data) -> str:
-    """The smallest size that would have been answered with yes in 80 % of audits.
+    """The smallest size that would have been found in 80% of audits.
 
-    Were it the only thing to find, Holm would hold it against the level over all questions and, of a score gap, over
-    all pairs of groups.
+    If it were the only effect, Holm would compare it with the level divided by the number of questions and, for a score
+    gap, of pairs of groups.
     """
     level, sides = _LEVEL / (one["n_asked"] * len(one["estimates"])), 2 if one["key"] in _SIGNED else 1
     return decimal(size_found(one["of"]["standard_error"], one["of"]["df"], level, sides=sides))
@@ -287,7 +288,7 @@ def _score_words(one: Data, answer: Answer) -> tuple[str, str]:
     name = "decision gap" if scope["outcome"] == "decision" else "score gap"
     if answer == "open":
         what = _COMPARED[scope["outcome"]]
-        return f"{name.capitalize()} not estimated", f"Whether {what} differ cannot be said: {one['of']['note']}."
+        return f"{name.capitalize()} not estimated", f"Whether {what} differ is not known: {one['of']['note']}."
     at_equal = "At equal finances and label" if scope["has_labels"] else "At equal finances"
     if one["of"]["standard_error"] == 0:
         return f"No {name}", f"{at_equal}, {_SAME[scope['outcome']]}."
@@ -296,12 +297,12 @@ def _score_words(one: Data, answer: Answer) -> tuple[str, str]:
             f"No {name} found",
             f"No {name} at equal finances was found between {gap['group']} and {gap['reference']} "
             f"({decimal(one['estimate'])} {gap['unit']}; {_sure(one)}). A gap of {_size_found(one)} would have been "
-            "found in 80 % of audits; smaller ones may be there.",
+            "found in 80% of audits; smaller ones may exist.",
         )
     told = _told(one, scope["outcome"])
     return (
         f"{told} at equal finances",
-        f"{at_equal}, {told} ({_sure(one)}){_beside(gap, scope)}. It does not show why, or that the difference is "
+        f"{at_equal}, {told} ({_sure(one)}){_beside(gap, scope)}. This does not show why, or that the difference is "
         "unjustified.",
     )
 
@@ -328,7 +329,7 @@ def _told(one: Data, outcome: str) -> str:
 
 
 def _beside(gap: Data, scope: Data) -> str:
-    """The gap in probability and in decisions, where there are any."""
+    """The gap in probability and in decisions, if there are any."""
     points = f", {decimal(abs(100 * gap['probability']['value']), 1)} points of probability"
     favor = (
         f"; of {gap['n_favor_group'] + gap['n_favor_reference']:,} pairs with different decisions, "
@@ -342,12 +343,13 @@ def _beside(gap: Data, scope: Data) -> str:
 def _input_words(one: Data, answer: Answer) -> tuple[str, str]:
     gap = one["gap"]
     if answer == "open":
-        return "Inputs not tested", "No input is carried by enough people to be tested."
+        return "Inputs not tested", "No input has a value in enough people to be tested."
     if answer == "no":
         return (
             "No input stands out",
             f"No single input makes a difference between {gap['group']} and {gap['reference']} at equal finances that "
-            f"chance would not (smallest p {p_value(gap['smallest_p'])}, adjusted for {len(one['features'])} inputs).",
+            f"chance could not explain (smallest p {p_value(gap['smallest_p'])}, adjusted for {len(one['features'])} "
+            "inputs).",
         )
     named = one["clear"][:3]
     shown = [f"{row['feature']} ({decimal(row['estimate'])} {gap['unit']}{_telling(row)})" for row in named]
@@ -358,7 +360,7 @@ def _input_words(one: Data, answer: Answer) -> tuple[str, str]:
     return (
         headline,
         f"The difference between {gap['group']} and {gap['reference']} at equal finances runs through {listed(shown)}. "
-        "It does not show whether the input has a business reason.",
+        "This does not show whether the input has a business reason.",
     )
 
 
@@ -369,28 +371,29 @@ def _telling(row: Data) -> str:
 
 def _weighing_words(one: Data, answer: Answer) -> tuple[str, str]:
     if answer == "open":
-        return "Weights not compared", f"Whether weights differ cannot be said: {one['of']['note']}."
+        return "Weights not compared", f"Whether weights differ is not known: {one['of']['note']}."
     value, error = one["estimate"], one["of"]["standard_error"]
     if answer == "no":
         if error == 0:
-            return "The same weights for everyone", "The model weighs the same inputs alike for everyone."
+            return "The same weights for everyone", "The model weighs the same inputs the same way for everyone."
         return (
             "No difference in weights found",
-            f"The same inputs were not found to be weighed differently between groups ({decimal(value)}; {_sure(one)})."
-            f" A difference of {_size_found(one)} would have been found in 80 % of audits; smaller ones may be there.",
+            f"No evidence was found that the same inputs are weighed differently between groups ({decimal(value)}; "
+            f"{_sure(one)}). A difference of {_size_found(one)} would have been found in 80% of audits; smaller ones "
+            "may exist.",
         )
     angle = math.degrees(2 * math.asin(min(max(value, 0.0), 1.0)))
     return (
         "The model weighs the same inputs differently for different groups",
         f"The same inputs are weighed differently for comparable people of different groups: by {decimal(value)} more "
-        f"than within a group ({_sure(one)}), as if explanations were turned by {decimal(angle, 1)} degrees. It does "
-        "not show which weights are right.",
+        f"than within a group ({_sure(one)}), as if explanations were rotated by {decimal(angle, 1)} degrees. This "
+        "does not show which weights are right.",
     )
 
 
 def _excess_words(one: Data, answer: Answer) -> tuple[str, str]:
     if answer == "open":
-        return "Explanations not compared", f"Whether explanations differ cannot be said: {one['of']['note']}."
+        return "Explanations not compared", f"Whether explanations differ is not known: {one['of']['note']}."
     value = one["estimate"]
     if answer == "no":
         high = one["ci"][1]
@@ -400,12 +403,13 @@ def _excess_words(one: Data, answer: Answer) -> tuple[str, str]:
             else ""
         )
         return (
-            "No excess over the placebo floor was found",
-            f"Explanations are not found to be further apart across groups than within ({decimal(value)}; "
+            "No excess over placebo pairs was found",
+            f"No evidence was found that explanations are farther apart across groups than within ({decimal(value)}; "
             f"{_sure(one)}).{spread}",
         )
     return (
-        f"Explanations are {decimal(value)} further apart across groups than within",
-        f"The CEC score of comparable people of different groups is {decimal(value)} above that of people of the same "
-        f"group who are as far apart ({_sure(one)}). It does not show whether inputs or weights make the difference.",
+        f"Explanations are {decimal(value)} farther apart across groups than within",
+        f"The CEC score of comparable people of different groups is {decimal(value)} higher than that of equally "
+        f"distant people of the same group ({_sure(one)}). This does not show whether inputs or weights make the "
+        "difference.",
     )

@@ -1,4 +1,4 @@
-"""The audit without the model: scores, decisions and attributions that were given take its place."""
+"""The audit without a model: given scores, decisions and attributions replace it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from evenhand.system.progress import progress as shown_progress
 
 __all__ = ["audit_given"]
 
-_HALF = 0.5  # probability from which a decision is favorable, where no one says otherwise
+_HALF = 0.5  # default probability from which a decision is favorable
 
 
 def audit_given(
@@ -72,11 +72,11 @@ def audit_given(
     random_state: int = AuditOptions.random_state,
     progress: bool = False,
 ) -> AuditResult:
-    """Audit scores, decisions or prices without the model that made them.
+    """Audit scores, decisions or prices without the model that produced them.
 
     What can be found depends on what is given. Scores or decisions alone give the gap between comparable people of
-    different groups, at equal finances. Attributions from one common background, such as SHAP values, give besides it
-    through which inputs the gap runs, and the excess of the CEC score. Whether the same inputs are weighed differently
+    different groups, at equal finances. Attributions from one common background, such as SHAP values, also show through
+    which inputs the gap runs, and give the excess of the CEC score. Whether the same inputs are weighed differently
     cannot be found without the model. The result names what it could not find, and why.
 
     Parameters
@@ -85,7 +85,7 @@ def audit_given(
         People to audit: a pandas, polars or pyarrow table, or an array (columns are then named x0, x1, ...).
     y
         True labels, 1 for the favorable outcome; with ``favorable="low"`` and no `unit`, 1 for the unfavorable one.
-        People are then compared within a label. None where there are none.
+        People are then compared within a label. None if there are no labels.
     sensitive_features, financial_features, ids, decision_threshold, consistency_threshold, max_distance, by, clusters
         As in `audit`.
     limits, regressions, outcomes, random_state, progress
@@ -94,27 +94,28 @@ def audit_given(
         Probabilities of the favorable outcome; log-odds with ``output="log-odds"``; or, with a `unit`, an outcome on
         any scale, such as a price, a rate spread, an amount or points.
     decisions
-        Decisions that were made, 1 for a favorable one. Without, they are those of probabilities at the threshold.
+        The actual decisions, 1 for a favorable one. Without them, probabilities at the threshold give the decisions.
     attributions
-        What each column of `X` added to the score of each person: a table whose columns are named like those of `X`,
-        an array in their order, or what an explainer of shap returns. All from one background.
+        How much each column of `X` added to each person's score: a table with the same column names as `X`, an array in
+        the same order, or the output of a shap explainer. All must come from one background.
     base_values
-        What attributions start from, a number or a column of it. None for the number that makes their sums the scores.
+        The starting point of the attributions, a number or a column. None for the number that makes them sum to the
+        scores.
     reason_codes
-        Principal reasons of each person, a column for each, first reason first; empty for no reason. Those of people
-        with an unfavorable decision are counted and compared; they take the place of reasons from attributions. Where
-        nothing else is given, whoever has a reason was declined.
+        Principal reasons of each person, one column per reason, the first reason first; empty for no reason. Reasons of
+        people with an unfavorable decision are counted and compared; they replace reasons from attributions. If nothing
+        else is given, everyone with a reason counts as declined.
     reason_map
-        What the codes stand for; without codes, which reason each feature stands for, as in `audit`.
+        The meaning of the codes; without codes, the reason of each feature, as in `audit`.
     n_reasons
-        Most reasons of a person that follow from attributions.
+        Largest number of reasons per person derived from attributions.
     unit
-        Of an outcome that is a value and not a probability, such as ``"percentage points"``.
+        Unit of an outcome that is a value rather than a probability, such as ``"percentage points"``.
     output
-        Whether attributions, and scores outside 0 to 1, are ``"log-odds"`` or a ``"probability"``; None for what makes
-        attributions sum to the scores, and for log-odds without attributions.
+        Whether attributions, and scores outside 0 to 1, are ``"log-odds"`` or a ``"probability"``. None for the one
+        that makes attributions sum to the scores, or log-odds if there are no attributions.
     favorable
-        Which scores are good; needed with a `unit`: ``"low"`` for a price.
+        Which scores are good; required with a `unit`: ``"low"`` for a price.
 
     Returns
     -------
@@ -123,7 +124,7 @@ def audit_given(
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If the input cannot be audited; the message says what was expected, what came and what to do.
+        If the input cannot be audited. The message says what was expected, what was found and what to do.
 
     Examples
     --------
@@ -185,17 +186,19 @@ def audit_given(
         return result if codes is None else with_given_reasons(result, fitted, found, codes, reason_map)
 
 
-_OF_CODES = "Decisions are taken from the reason codes: whoever has one was declined, and everyone else approved."
+_OF_CODES = (
+    "Decisions are taken from the reason codes: everyone with a reason was declined, and everyone else approved."
+)
 
 
 def _checked_codes(codes: Any, n: int, *, has_decisions: bool) -> pd.DataFrame | None:  # noqa: ANN401 - any table
-    """Reason codes of n people; None where there are none."""
+    """Reason codes of n people; None if there are none."""
     if codes is None:
         return None
     if not has_decisions:
         raise InvalidInputError(
-            "`reason_codes` (--reason-codes) are of people with an unfavorable decision, and a value has none: pass "
-            "`decisions` (--decision) too."
+            "`reason_codes` (--reason-codes) belong to unfavorable decisions, but an outcome with a unit has none: "
+            "pass `decisions` (--decision) too."
         )
     return as_reason_codes(codes, n)
 
@@ -206,7 +209,7 @@ def _given_model(
     base_values: Any,  # noqa: ANN401 - a number or any column
     options: AuditOptions,
 ) -> tuple[AuditedModel, Explained]:
-    """What was given as the audit sees a model, turned round where it is a risk or a price."""
+    """The given columns in the form of a model, with the sign reversed for a risk or a price."""
     n, features = len(table), [str(name) for name in table.columns]
     attributions, decisions = rows["attributions"], rows["decisions"]
     base = getattr(attributions, "base_values", None) if base_values is None else base_values
@@ -229,25 +232,25 @@ def _of_decisions(decisions: Any, n: int, options: AuditOptions) -> Explained:  
     """Decisions as a score of 0 or 1."""
     if decisions is None:
         raise InvalidInputError(
-            "An audit without the model needs `scores` (--scores) or `decisions` (--decision), and neither was given; "
+            "An audit without a model needs `scores` (--scores) or `decisions` (--decision), but neither was given; "
             "pass one of them, or a model to `audit`."
         )
     if options.unit is not None or options.favorable == "low":
         raise InvalidInputError(
-            "`unit` (--unit) and `favorable` (--favorable low) are of scores, and only decisions were given, 1 for a "
-            "favorable one; leave them out."
+            "`unit` (--unit) and `favorable` (--favorable low) apply to scores, but only decisions were given, 1 for a "
+            "favorable one; leave these options out."
         )
     values = as_decisions(decisions, n).astype(np.float64)
     if n and (values == values[0]).all():
         raise InvalidInputError(
-            f"`decisions` is {values[0]:g} for everyone, so that there is nothing to compare; pass those of everyone "
-            "who applied."
+            f"`decisions` is {values[0]:g} for everyone, so there is nothing to compare; pass the decisions of "
+            "everyone who applied."
         )
     return Explained(values[:, None], 0.0, "value")
 
 
 def _settled(options: AuditOptions, scope: Scope) -> AuditOptions:
-    """Options with what the audit takes for what was left open."""
+    """Options, with unset ones filled in."""
     given = options.decision_threshold
     return replace(
         options,
@@ -259,12 +262,12 @@ def _settled(options: AuditOptions, scope: Scope) -> AuditOptions:
 
 
 def _on_sums(explained: Explained, n: int) -> tuple[str, ...]:
-    """What to say of attributions that do not quite sum to the scores."""
+    """A note on attributions that do not quite sum to the scores."""
     if not explained.n_off:
         return ()
     return (
-        f"Attributions of {explained.n_off:,} of {n:,} people do not quite sum to the score, by up to "
-        f"{explained.largest_gap:.3g}: the audit goes by the attributions.",
+        f"The attributions of {explained.n_off:,} of {n:,} people do not quite sum to the score; they differ by up to "
+        f"{explained.largest_gap:.3g}. The audit uses the attributions.",
     )
 
 
@@ -275,7 +278,7 @@ def _on_direction(
     y: Any,  # noqa: ANN401 - any column
     favorable: Favorable | None,
 ) -> tuple[str, ...]:
-    """What to say of the name of the label; scores that rank people against it are refused."""
+    """Notes on the name of the label; scores that rank people against it are rejected."""
     if not scope.labels or scope.unit is not None:
         return ()
     if favorable is None and scope.outcome == "score":

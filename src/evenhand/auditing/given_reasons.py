@@ -1,4 +1,4 @@
-"""Reasons that a lender gave, in place of those that follow from attributions."""
+"""Reasons given by a lender, which replace those derived from attributions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from evenhand.inputs.reason_maps import given_reasons
 
 __all__ = ["with_given_reasons"]
 
-_SOURCE = "codes that were given, first reason first"
+_SOURCE = "the given codes, first reason first"
 
 
 def with_given_reasons(
@@ -28,16 +28,16 @@ def with_given_reasons(
     codes: pd.DataFrame,
     reason_map: ReasonMapLike | None,
 ) -> AuditResult:
-    """The result of an audit without the model, with the frequency of given reasons and what pairs have in common.
+    """Add the frequency of given reasons, and what pairs have in common, to the result of an audit without a model.
 
     Parameters
     ----------
     result, reference, found
-        Of the audit, whose people are matched among themselves.
+        From the audit, whose people are matched with each other.
     codes
-        Reasons of everyone, a column for each place.
+        Reasons of everyone, one column per rank.
     reason_map
-        What the codes stand for; None where they are the reasons.
+        The meaning of the codes; None if the codes are the reasons.
 
     Raises
     ------

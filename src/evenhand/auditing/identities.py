@@ -1,4 +1,4 @@
-"""Who the audited people are, without saying it: what two audits are known by to be of the same people."""
+"""Recognize whether two audits are of the same people, without revealing who they are."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ __all__ = [
 ]
 
 EVERYONE = "(label and group)"
-"""What the print of labels and groups is called."""
+"""Name of the print of labels and groups."""
 _ID = "(id)"
 
 
 def person_buckets(people: People, financial: Sequence[str]) -> NDArray[np.int64]:
-    """The bucket of each person, from label, group and finances: what every two audits that can be compared share.
+    """The bucket of each person, computed from label, group and finances, which any two comparable audits share.
 
-    Whatever else the table holds, in whatever order and batches people are read, a person is in one bucket. People who
-    are alike in all of it share theirs.
+    A person's bucket does not depend on the rest of the table or on the order and batches in which people are read.
+    People with the same label, group and finances share a bucket.
     """
     known = hash_rows(people.table[list(financial)].assign(**_cells(people)))
     return (person_hash(known) % np.uint64(N_BUCKETS)).astype(np.int64)
 
 
 def people_prints(people: People) -> NDArray[np.uint64]:
-    """Sums of the people's bits: of label and group, and with them of ids and of each column, (2 + n_columns,).
+    """Sums of the people's bits: for label and group, and then including ids and each column, (2 + n_columns,).
 
-    Those of parts of the people add up, and the order of the people plays no part. Without ids, theirs is 0.
+    Sums of parts of the people can be added, and the order of the people does not matter. Without ids, their sum is 0.
     """
     cells = pd.DataFrame(_cells(people))
     whose = hash_rows(cells)
@@ -54,27 +54,27 @@ def people_prints(people: People) -> NDArray[np.uint64]:
 
 
 def shown_prints(prints: NDArray[np.uint64], columns: Sequence[str]) -> dict[str, str]:
-    """The sums by column, as sixteen hexadecimal digits each; ids only where there are any."""
+    """The sums by column, as sixteen hexadecimal digits each; ids only if there are any."""
     named = zip((EVERYONE, _ID, *columns), prints.tolist(), strict=True)
     return {name: f"{bits:016x}" for name, bits in named if bits or name != _ID}
 
 
 def fingerprint_of(prints: Mapping[str, str], n_people: int) -> str:
-    """SHA-256 of people's columns, labels and groups, whatever their ids and the order of people and columns."""
+    """SHA-256 of people's columns, labels and groups, whatever the ids and the order of people and columns."""
     lines = [f"{len(name)}:{name}:{bits}" for name, bits in sorted(prints.items()) if name != _ID]
     return hashlib.sha256("\n".join([str(n_people), *lines]).encode()).hexdigest()
 
 
 def reference_hash(pool: People) -> str:
-    """The fingerprint of the people that others are matched in."""
+    """The fingerprint of the people of the reference."""
     return fingerprint_of(shown_prints(people_prints(pool), [str(name) for name in pool.table.columns]), len(pool))
 
 
 def is_same_people(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool | None:
-    """Whether two audits are of the same people, from the `data` of their summaries; None where that is not known.
+    """Whether two audits are of the same people, from the `data` of their summaries; None if unknown.
 
-    They are if there are as many, with the same labels and groups, and the same ids where both have ids; otherwise if
-    the columns that both have are the same.
+    They are if their number, labels and groups are the same, and also the ids if both have ids; otherwise, if their
+    shared columns are the same.
     """
     own, other = (data.get("column_prints") for data in (first, second))
     if not own or not other:
@@ -90,7 +90,7 @@ def is_same_people(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool 
 
 
 def _cells(people: People) -> dict[str, Any]:
-    """Label and group; where groups are drawn, in place of the group what is known of it."""
+    """Label and group; if groups are drawn, their probabilities in place of the group."""
     if people.probabilities is not None:
         known = hash_rows(pd.DataFrame(people.probabilities.values, columns=list(people.probabilities.names)))
         return {"(label)": people.labels, "(group)": (known >> np.uint64(12)).astype(np.float64)}

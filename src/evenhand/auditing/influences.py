@@ -1,4 +1,4 @@
-"""What a comparison with another audit of the same people needs of this one: influences by bucket of people."""
+"""What a comparison with another audit of the same people needs: influences by bucket of people."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from evenhand.metrics.influence import folded
 
 __all__ = ["Influence", "Influences", "gap_key", "input_key"]
 
-_MOST_VALUES = 1 << 16  # of all columns together: 175 KB of text
+_MOST_VALUES = 1 << 16  # for all columns together: 175 KB of text
 _FEWEST_BUCKETS = 64
 
 
 def gap_key(group: str, reference: str, unit: str = "") -> str:
-    """Name of a score gap between two groups; `unit` is empty for the unit that the model is explained in.
+    """Name of a score gap between two groups; `unit` is empty for the unit of the explanations.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def input_key(feature: str, group: str, reference: str) -> str:
 
 @dataclass(frozen=True)
 class Influence:
-    """Where influences on a metric are kept, and whether they are those of the metric or of its negative."""
+    """The place of the influences on a metric, and whether they are of the metric or of its negative."""
 
     name: str
     sign: float = 1.0
@@ -63,7 +63,7 @@ class Influences:
         return cls({name: _scaled(folded(values, n_buckets)) for name, values in columns.items()})
 
     def of_metric(self, influence: Influence | None) -> NDArray[np.float64] | None:
-        """Influences on an estimate, or on its negative; None where they are not kept."""
+        """Influences on an estimate, or on its negative; None if they are not kept."""
         found = None if influence is None else self.columns.get(influence.name)
         return None if found is None or influence is None else influence.sign * found.astype(np.float64)
 
@@ -73,7 +73,7 @@ class Influences:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Influences:
-        """What `to_dict` returned.
+        """Read what `to_dict` returned.
 
         Examples
         --------

@@ -1,8 +1,8 @@
-"""The result of an audit without what could not be found from what it was given.
+"""Remove from a result what could not be found with the given inputs.
 
-The engine computes what it always does. Of scores without a model, some of that means nothing: a reasoning gap of 0
-says that attributions hold no weights, not that the model weighs alike. It is taken out here, once, before anyone sees
-the result, and each missing number says why it is missing.
+The engine computes everything as usual. For scores without a model, some of it means nothing: a reasoning gap of 0 says
+that attributions hold no weights, not that the model weighs alike. Such numbers are removed here, once, before anyone
+sees the result, and each missing number says why it is missing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OF_WEIGHTS = ("input_gap", "reasoning_gap")
 
 
 def limited(result: AuditResult, scope: Scope) -> AuditResult:
-    """The result with what `scope` does not allow taken out; the same result where everything can be found."""
+    """Remove what `scope` does not allow; the same result if everything can be found."""
     if scope.is_whole:
         return result
     source = result.source
@@ -57,7 +57,7 @@ def limited(result: AuditResult, scope: Scope) -> AuditResult:
 
 
 def _method(result: AuditResult, scope: Scope) -> str:
-    """How attributions came about."""
+    """How the attributions were obtained."""
     if scope.model:
         return result.provenance.attribution_method
     return "as given" if scope.attributions else "none"
@@ -68,7 +68,7 @@ def _features(features: pd.DataFrame, scope: Scope) -> pd.DataFrame:
 
 
 def _source(source: PairsInMemory, scope: Scope) -> PairsInMemory:
-    """Pairs without what is not known of them."""
+    """Pairs without the columns that are not known."""
     pairs = source.pairs.copy()
     lost = scope.not_possible
     gone: list[str] = list(_OF_WEIGHTS if "weighing" in lost else ())
@@ -109,7 +109,7 @@ def _pair_metrics(metrics: PairMetrics, scope: Scope, pairs: pd.DataFrame) -> Pa
 
 
 def _distributions(found: Mapping[str, Any], scope: Scope, pairs: pd.DataFrame) -> dict[str, Any]:
-    """Histograms of what is known; those of a value have bins that hold all of it."""
+    """Histograms of what is known; for a value, the bins cover its whole range."""
     kept = dict(found)
     if not scope.attributions:
         kept |= {name: {**found[name], "counts": {}} for name in ("cec", "placebo_cec")}
@@ -170,10 +170,10 @@ def _score_gap(gap: ScoreGap, scope: Scope) -> ScoreGap:
 
 
 def _outcome(outcome: Outcome, scope: Scope) -> Outcome:
-    """What is decided, without rates of decisions or errors that are not known."""
+    """Outcomes without unknown rates of decisions or errors."""
     lost, changes = scope.not_possible, dict[str, Any]()
     why = {name: lost[key] for key, names in _LOST_METRICS.items() if key in lost for name in names}
-    if scope.labels and scope.decisions and "errors" in lost:  # of a value, or of decisions: errors are known
+    if scope.labels and scope.decisions and "errors" in lost:  # for a value, or for decisions, whose errors are known
         why = {"auc": lost["errors"]}
     changes["metrics"] = {
         name: Metric(math.nan, _as_note(why[name])) if name in why else metric
@@ -235,5 +235,5 @@ def _no_gap(note: str) -> GapColumn:
 
 
 def _as_note(sentence: str) -> str:
-    """A sentence as the note of a number."""
+    """Turn a sentence into the note of a number."""
     return sentence[:1].lower() + sentence[1:].rstrip(".") if not sentence.startswith("AUC") else sentence.rstrip(".")

@@ -1,4 +1,4 @@
-"""Limits that a user sets on the size of findings: each is within its limit, beyond it, or it is open which."""
+"""Limits that a user sets on the size of findings: each finding is within its limit, beyond it, or open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEVEL = 0.05
 
 
 def within_limit(limit: float, estimates: Sequence[Data], *, has_side: bool) -> Literal["yes", "no", "open"]:
-    """Whether estimates are all smaller than a limit: "no" where one is clearly larger, "open" where neither is clear.
+    """Whether all estimates are smaller than a limit: "no" if one is clearly larger, "open" if neither is clear.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def within_limit(limit: float, estimates: Sequence[Data], *, has_side: bool) -> 
     estimates
         Each with `value`, `ci_low`, `ci_high`, `p_value`, `standard_error` and `df`.
     has_side
-        Whether an estimate below 0 is as large as one above; if not, it is smaller than any limit.
+        Whether an estimate below 0 is as large as one above; if not, negative estimates are below any limit.
 
     Examples
     --------
@@ -34,14 +34,14 @@ def within_limit(limit: float, estimates: Sequence[Data], *, has_side: bool) -> 
     >>> [within_limit(limit, [gap], has_side=True) for limit in (0.1, 0.05)]
     ['yes', 'open']
     """
-    # That all are smaller is claimed only if each is, which needs no adjustment for their number.
+    # All are smaller only if each one is, which needs no adjustment for their number.
     if all(_is_inside(limit, one, has_side) for one in estimates):
         return "yes"
     return "no" if beyond_limit(limit, estimates, has_side=has_side) else "open"
 
 
 def beyond_limit(limit: float, estimates: Sequence[Data], *, has_side: bool) -> list[Data]:
-    """Those of the estimates that are clearly larger, by intervals that allow for their number (Bonferroni)."""
+    """The estimates that are clearly larger, by intervals that allow for their number (Bonferroni)."""
     return [one for one in estimates if _is_beyond(limit, one, has_side, len(estimates))]
 
 

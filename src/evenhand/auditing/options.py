@@ -1,6 +1,6 @@
-"""Every option of an audit, defined once: Python, the command line and TOML files read names, defaults and help here.
+"""All options of an audit, defined once: Python, the command line and TOML files take names, defaults and help here.
 
-Nothing heavy is imported, so that the command line can show its help at once.
+This module imports nothing heavy, so that the command line shows its help at once.
 """
 
 from __future__ import annotations
@@ -52,24 +52,24 @@ def _help(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSettings:
-    """Choices of an audit that few people change; `settings=` of `audit` and `audit_stream`.
+    """Settings that few people change; the `settings=` argument of `audit` and `audit_stream`.
 
     Attributes
     ----------
     n_steps, method
         How integrated gradients are integrated: see `integrated_gradients`. None for the fewest segments, at most 8,
-        whose error is below 0.1 % of the attributions' size, as seen on people of the reference beforehand.
+        whose error is below 0.1% of the attributions' size, as measured beforehand on people of the reference.
     output
         Whether the score of a black box is its ``"probability"`` or ``"log-odds"``; None for what the model offers.
     n_permutations
-        Of sampled Shapley values: orders in which inputs are added. None for as many as `sampling_error` needs, from 8
-        to 64, as seen on a few people beforehand.
+        Number of random orders in which sampled Shapley values add the inputs. None for as many as `sampling_error`
+        needs, from 8 to 64, as measured beforehand on a few people.
     sampling_error
         Standard error of sampled attributions to stay below, as a share of their size.
     unit
-        Of an outcome that is a value and not a probability, such as ``"percentage points"`` of a price.
+        Unit of an outcome that is a value rather than a probability, such as ``"percentage points"`` of a price.
     n_reasons
-        Most reasons that a declined person is given: see `reason_map` of `audit`.
+        Largest number of reasons given to a declined person: see `reason_map` of `audit`.
 
     Examples
     --------
@@ -83,24 +83,27 @@ class AuditSettings:
 
     n_steps: int | None = field(
         default=None,
-        metadata=_help("Segments of the paths of integrated gradients; by default as many as an error of 0.1 % needs."),
+        metadata=_help("Segments per path of integrated gradients; by default as many as an error of 0.1% needs."),
     )
     method: Method = field(default="segments", metadata=_help("How paths are integrated: segments, midpoint or exact."))
     output: Output | None = field(
-        default=None, metadata=_help("What the model's score is, if it does not tell: log-odds or probability.")
+        default=None,
+        metadata=_help("Whether the model's score is log-odds or probability, if that is not clear from the model."),
     )
     n_permutations: int | None = field(
         default=None,
-        metadata=_help("Orders in which sampled_shapley adds features; by default what --sampling-error needs."),
+        metadata=_help(
+            "Random orders in which sampled_shapley adds features; by default as many as --sampling-error needs."
+        ),
     )
     sampling_error: float = field(
         default=0.06, metadata=_help("Standard error of sampled attributions to stay below, as a share of their size.")
     )
     unit: str | None = field(
         default=None,
-        metadata=_help("Unit of an outcome that is a value and not a probability, such as 'percentage points'."),
+        metadata=_help("Unit of an outcome that is a value rather than a probability, e.g. 'percentage points'."),
     )
-    n_reasons: int = field(default=4, metadata=_help("Most reasons that a declined person is given."))
+    n_reasons: int = field(default=4, metadata=_help("Largest number of reasons given to a declined person."))
 
     def __post_init__(self) -> None:
         _check_counts(self, "n_steps", "n_permutations", "n_reasons")
@@ -113,43 +116,46 @@ class AuditSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(AuditSettings):
-    """Every choice that moves a metric of an audit."""
+    """All options that change an audit's metrics."""
 
     financial_features: tuple[str, ...] = field(
-        default=(), metadata=_help("Columns on which people are comparable: a,b,c.")
+        default=(), metadata=_help("Columns on which people are compared: a,b,c.")
     )
     favorable: Favorable | None = field(
         default=None,
         metadata=_help(
-            "Which scores are good: high, or low where the score is a risk and 1 in the label the bad outcome. By "
-            "default high, and scores that rank people the other way round are refused."
+            "Which scores are good: high, or low if the score is a risk and a label of 1 is the bad outcome. The "
+            "default is high, and scores that rank people in the opposite order are rejected."
         ),
     )
     decision_threshold: float | SegmentThresholds | None = field(
         default=None,
         metadata=_help(
-            "Probability from which the decision is favorable, or with --favorable low up to which it is; by default "
-            "the model's own, or else 0.5. A TOML file may have a table of cut-offs by the values of a column."
+            "Decisions are favorable from this probability on, or with --favorable low, up to it. By default the "
+            "model's threshold, or else 0.5. A TOML file may have a table of cutoffs by the values of a column."
         ),
     )
     consistency_threshold: float = field(default=0.3, metadata=_help("CEC score above which reasoning differs."))
     max_distance: float | None = field(
-        default=None, metadata=_help("Farthest match that counts, in standard deviations.")
+        default=None, metadata=_help("Largest distance between a person and their match, in standard deviations.")
     )
     attribution: AttributionChoice = field(
         default="auto",
         metadata=_help(
-            "auto, integrated_gradients, linear, additive, tree_shap or sampled_shapley; auto takes what fits best."
+            "auto, integrated_gradients, linear, additive, tree_shap or sampled_shapley; auto picks the best."
         ),
     )
     evidence: bool = field(
-        default=True, metadata=_help("Compare with placebo pairs; without, the audit is faster and blind to noise.")
+        default=True,
+        metadata=_help(
+            "Compare with placebo pairs. Without them the audit is faster but cannot tell an effect from noise."
+        ),
     )
     random_state: int = field(default=0, metadata=_help("Seed."))
     limits: Mapping[str, float] | None = field(
         default=None,
         metadata=_help(
-            "Size up to which a finding is small to you: score_gap, inputs, weighing or excess, e.g. 'score_gap=0.1'; "
+            "Size below which a finding is small to you: score_gap, inputs, weighing or excess, e.g. 'score_gap=0.1'; "
             "repeatable."
         ),
     )
@@ -180,7 +186,7 @@ class AuditOptions(AuditSettings):
     def approval_threshold(self) -> float:
         """Probability of the favorable outcome from which the decision is favorable.
 
-        NaN where segments differ; of an outcome that is a value, infinite: no value is high enough.
+        NaN if segments differ. Infinite for an outcome that is a value: no value is high enough.
         """
         if self.unit is not None:
             return math.inf
@@ -192,30 +198,32 @@ class AuditOptions(AuditSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class RoleOptions:
-    """Which column of a table plays which part."""
+    """The role of each column of a table."""
 
     label: str = field(default="", metadata=_help("Column of the true outcome."))
     group: tuple[str, ...] = field(
-        default=(), metadata=_help("Column of the protected attribute; a,b for an intersection.")
+        default=(), metadata=_help("Column of the protected attribute; a,b for the intersection of two.")
     )
-    drop: tuple[str, ...] = field(default=(), metadata=_help("Columns to leave out: a,b."))
+    drop: tuple[str, ...] = field(default=(), metadata=_help("Columns to drop: a,b."))
     keep_inputs: tuple[str, ...] = field(
         default=(),
-        metadata=_help("Columns to keep as inputs though they look like an id, a date or a saved index: a,b."),
+        metadata=_help("Columns to keep as inputs even if they look like an id, a date or a saved index: a,b."),
     )
     positive_label: str | None = field(
         default=None, metadata=_help("Value of the label that is the favorable outcome.")
     )
     clusters: str | None = field(
-        default=None, metadata=_help("Column that says which rows are the same applicant or household.")
+        default=None, metadata=_help("Column that identifies the rows of the same applicant or household.")
     )
-    keep_group: bool = field(default=False, metadata=_help("The model also sees the group."))
+    keep_group: bool = field(default=False, metadata=_help("Also give the group to the model as an input."))
     decisions: str | None = field(
         default=None,
-        metadata=_help("Column of the decisions that were made, 1 for favorable, in place of scores at a threshold."),
+        metadata=_help("Column of the actual decisions, 1 for favorable, used instead of scores at a threshold."),
     )
-    ids: str | None = field(default=None, metadata=_help("Column of people's own ids, to show; not an input."))
-    drop_missing: bool = field(default=False, metadata=_help("Leave out, and count, rows without label or group."))
+    ids: str | None = field(default=None, metadata=_help("Column of ids to show in the report; not an input."))
+    drop_missing: bool = field(
+        default=False, metadata=_help("Leave out rows without a label or group; the report counts them.")
+    )
     sample_weight: str | None = field(
         default=None, metadata=_help("Column of sampling weights: how many people of the population a row stands for.")
     )
@@ -232,51 +240,52 @@ class GivenOptions:
     attributions: tuple[str, ...] = field(
         default=(),
         metadata=_help(
-            "Columns of attributions of the scores: 'shap_*', where * stands for the feature, or feature=column: a,b."
+            "Columns with the attributions of the scores: 'shap_*', where * is the feature, or feature=column: a,b."
         ),
     )
     attributions_file: str | None = field(
-        default=None, metadata=_help("File of the attributions, joined by --id, or row by row without.")
+        default=None, metadata=_help("File of the attributions, joined by --id, or row by row if there is no --id.")
     )
     base_values: str | None = field(
-        default=None, metadata=_help("Base value of the attributions, a number or a column; by default worked out.")
+        default=None,
+        metadata=_help("Base value of the attributions, a number or a column; by default it is derived from the data."),
     )
     reason_codes: tuple[str, ...] = field(
-        default=(), metadata=_help("Columns of people's principal reasons, first reason first: a,b.")
+        default=(), metadata=_help("Columns of people's principal reasons, the first reason first: a,b.")
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOptions:
-    """How a streamed audit is cut and where it runs."""
+    """How a streamed audit is split into batches and where it runs."""
 
-    resume: bool = field(default=False, metadata=_help("Go on with the batches that are finished in the folder."))
+    resume: bool = field(default=False, metadata=_help("Reuse the finished batches in the folder."))
     batch_rows: int | None = field(
         default=None,
         metadata=_help(
-            "Most people in a batch; by default a 128th of everyone, from 5,000 to 25,000, and 50,000 on a GPU."
+            "Largest batch, in people; by default 1/128 of everyone, from 5,000 to 25,000, and 50,000 on a GPU."
         ),
     )
     reference_people: int = field(
-        default=200_000, metadata=_help("Without --reference: people drawn at random to match in.")
+        default=200_000, metadata=_help("Without --reference: number of people drawn at random to match in.")
     )
     evidence_people: int | None = field(
-        default=None, metadata=_help("Compare only so many people with placebo pairs, drawn at random.")
+        default=None, metadata=_help("Compare only this many people, drawn at random, with placebo pairs.")
     )
     engine: Engine | Executor = field(
         default="local",
         metadata=_help(
-            "Who audits batches: local, for threads or processes of this machine, whichever is faster; threads; "
-            "processes; dask; or spark."
+            "What runs the batches: local (threads or processes on this machine, whichever is faster), threads, "
+            "processes, dask or spark."
         ),
     )
     scheduler: str | None = field(
         default=None, metadata=_help("Address of a Dask scheduler, a Spark Connect server (sc://) or a Spark master.")
     )
     n_jobs: int | None = field(
-        default=None, metadata=_help("Batches audited at the same time; by default one for each core.")
+        default=None, metadata=_help("Batches audited at the same time; by default one per core.")
     )
-    device: str | None = field(default=None, metadata=_help("Where a torch model computes: cpu or cuda."))
+    device: str | None = field(default=None, metadata=_help("Where a torch model runs: cpu or cuda."))
 
     def __post_init__(self) -> None:
         _check_counts(self, "batch_rows", "n_jobs", "evidence_people")
@@ -295,7 +304,7 @@ class StreamOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionOptions:
-    """What an audit in memory regresses on the group."""
+    """Which outcomes an audit in memory regresses on the group."""
 
     regressions: bool = field(
         default=False,
@@ -303,12 +312,12 @@ class RegressionOptions:
     )
     outcomes: tuple[str, ...] = field(
         default=(),
-        metadata=_help("Columns of further outcomes to regress, such as a price, which are not inputs: a,b."),
+        metadata=_help("Columns of additional outcomes to regress, such as a price; they are not inputs: a,b."),
     )
 
 
 def _checked_limits(limits: Mapping[str, float] | None) -> dict[str, float] | None:
-    """Limits as plain data; None where there are none."""
+    """Limits as plain data; None if there are none."""
     known = get_args(FindingKey)
     if limits is not None and not isinstance(limits, Mapping):
         raise InvalidInputError(
@@ -317,21 +326,21 @@ def _checked_limits(limits: Mapping[str, float] | None) -> dict[str, float] | No
     for name, limit in (limits or {}).items():
         if name not in known:
             raise InvalidInputError(
-                f"{_LIMITS} must be of {', '.join(known[:-1])} or {known[-1]}, got one of {name!r}; correct the name."
+                f"{_LIMITS} must name {', '.join(known[:-1])} or {known[-1]}, got {name!r}; correct the name."
             )
         is_number = isinstance(limit, Real) and not isinstance(limit, bool)
         if not is_number or not 0 < limit < math.inf:
-            raise InvalidInputError(f"{_LIMITS}: that of {name} must be a number above 0, got {limit!r}.")
+            raise InvalidInputError(f"{_LIMITS}: the limit of {name} must be a number above 0, got {limit!r}.")
     return {name: float(limit) for name, limit in limits.items()} if limits else None
 
 
 def check_value(options: AuditOptions) -> None:
-    """Refuse what does not go with an outcome that is a value.
+    """Reject options that do not fit an outcome that is a value.
 
     Raises
     ------
     InvalidInputError
-        If no one says which values are good, or there is a threshold of probabilities.
+        If `favorable` is missing, or there is a threshold of probabilities.
     """
     if options.unit is None:
         return
@@ -342,17 +351,17 @@ def check_value(options: AuditOptions) -> None:
         )
     if options.decision_threshold is not None:
         raise InvalidInputError(
-            f"{_named('decision_threshold')} is of probabilities, and the outcome is in {options.unit!r}: pass the "
-            "decisions that were made with `decisions` (--decision)."
+            f"{_named('decision_threshold')} applies to probabilities, but the outcome is in {options.unit!r}: pass "
+            "the actual decisions with `decisions` (--decision)."
         )
 
 
-def _check_unit(unit: Any, output: Any) -> None:  # noqa: ANN401 - what a user gave
-    """Refuse a unit that says nothing, and a value without a unit."""
+def _check_unit(unit: Any, output: Any) -> None:  # noqa: ANN401 - what the user gave
+    """Reject an empty unit, and a value without a unit."""
     if unit is not None and (not isinstance(unit, str) or not unit.strip()):
-        raise InvalidInputError(f"{_named('unit')} must be a text such as 'percentage points', got {unit!r}.")
+        raise InvalidInputError(f"{_named('unit')} must be a string such as 'percentage points', got {unit!r}.")
     if output == "value" and unit is None:
-        raise InvalidInputError(f"{_named('output')} is 'value': say in what unit, with {_named('unit')}.")
+        raise InvalidInputError(f"{_named('output')} is 'value', so a unit is needed: set {_named('unit')}.")
 
 
 def _named(name: str) -> str:

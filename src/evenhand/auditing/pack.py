@@ -1,4 +1,4 @@
-"""The evidence pack: one zip file from which somebody else can run an audit again and compare the numbers."""
+"""The evidence pack: one zip file with which someone else can run an audit again and compare the numbers."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ __all__ = ["AUDIT", "FACTS", "MANIFEST", "PACK_SCHEMA", "PLAN", "ROLES", "Writer
 PACK_SCHEMA = "evenhand.pack/1"
 AUDIT, FACTS, PLAN, MANIFEST = "audit.json", "pack.json", "audit.toml", "MANIFEST.sha256"
 ROLES = ("data", "model", "reference", "attributions_file")
-"""What a file that was read is to the audit."""
+"""The role of a file that the audit read."""
 
 Writers: TypeAlias = Mapping[str, Callable[[Path], None]]
 
 _ABOUT = {
     "report.html": "the report; open it in a browser",
-    "memo.docx": "the same as a memo in Word, to be edited",
+    "memo.docx": "the report as an editable Word memo",
     "audit.xlsx": "the tables as a workbook",
-    AUDIT: "every number but the pairs",
-    "pairs.parquet": "every pair of people",
+    AUDIT: "all numbers except the pairs",
+    "pairs.parquet": "all pairs of people",
     PLAN: "the settings",
-    FACTS: "SHA-256 of the files that were read, prints of the people, and versions",
+    FACTS: "SHA-256 of the files that were read, fingerprints of the people, and versions",
     "reproduce.py": "runs the audit again",
     MANIFEST: "SHA-256 of each file here: sha256sum -c MANIFEST.sha256",
 }
@@ -63,7 +63,7 @@ import evenhand as eh
 
 
 def reproduce(model, X, y, sensitive_features, **more):
-    """The audit with the settings of this pack; `more` is for what was given besides, such as `reference`."""
+    """Run the audit with the settings of this pack; `more` is for additional inputs, such as `reference`."""
     settings = tomllib.loads(Path(__file__).with_name("audit.toml").read_text("utf-8"))
     apart = {field.name for field in fields(eh.AuditSettings)}
     further = eh.AuditSettings(**{name: value for name, value in settings.items() if name in apart})
@@ -73,7 +73,7 @@ def reproduce(model, X, y, sensitive_features, **more):
 
 
 def write_files(folder: Path, writers: Writers) -> list[str]:
-    """Write files into a folder, and return a sentence on each that an extra is missing for."""
+    """Write files into a folder, and return a sentence for each one that needs a missing extra."""
     left_out = []
     for name, write in writers.items():
         try:
@@ -91,21 +91,21 @@ def write_pack(
     plan: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write an evidence pack, whole or not at all.
+    """Write an evidence pack, completely or not at all.
 
     Parameters
     ----------
     path
-        Of the zip file.
+        Path of the zip file.
     writers
-        What writes each file of the audit, by its name in the pack.
+        The function that writes each file of the audit, by its name in the pack.
     summary
         What `AuditResult.to_dict` returns.
     plan
-        Options of `evenhand audit`, by name; None for an audit that was made in Python.
+        Options of `evenhand audit`, by name; None for an audit run in Python.
     inputs
-        The files that were read, by what they are: data, model, reference, attributions_file. Their names and hashes go
-        into the pack, and neither their content nor where they lie.
+        The files that were read, by their role: data, model, reference, attributions_file. The pack holds their names
+        and hashes, but neither their content nor their folders.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def write_pack(
     """
     unknown = [role for role in inputs or () if role not in ROLES]
     if unknown:
-        raise InvalidInputError(f"`inputs` must be of {', '.join(ROLES)}, got {unknown[0]!r}; correct the name.")
+        raise InvalidInputError(f"`inputs` must be among {', '.join(ROLES)}, got {unknown[0]!r}; correct the name.")
     facts = _facts(summary, inputs or {}, is_command=plan is not None)
     with TemporaryDirectory() as folder:
         left_out = write_files(Path(folder), writers)
@@ -130,7 +130,7 @@ def write_pack(
 
 
 def _facts(summary: Mapping[str, Any], files: Mapping[str, Any], *, is_command: bool) -> dict[str, Any]:
-    """What a reader must know before the audit is run again."""
+    """What a reader must know before running the audit again."""
     data = summary["data"]
     return {
         "schema": PACK_SCHEMA,
@@ -146,10 +146,10 @@ def _facts(summary: Mapping[str, Any], files: Mapping[str, Any], *, is_command: 
 
 def _plan_text(summary: Mapping[str, Any], plan: Mapping[str, Any] | None) -> str:
     if plan is not None:
-        return f"# What was run, with every setting: evenhand audit DATA --config {PLAN}\n{toml_text(plan)}"
+        return f"# All settings of the audit: evenhand audit DATA --config {PLAN}\n{toml_text(plan)}"
     return (
-        "# The settings of an audit that was made in Python. To run it on files, add the columns: label, group, and\n"
-        f"# what else `evenhand audit` asks for.\n{toml_text(summary['settings'])}"
+        "# The settings of an audit run in Python. To run it on files, add the columns: label, group, and\n"
+        f"# whatever else `evenhand audit` requires.\n{toml_text(summary['settings'])}"
     )
 
 
@@ -175,11 +175,11 @@ def _readme(facts: Mapping[str, Any], names: list[str], left_out: list[str]) -> 
         *(f"{name:<16} {_ABOUT[name]}" for name in _ABOUT if name in names),
         "",
         *([*left_out, ""] if left_out else []),
-        "The data and the model are not in the pack. Whether they give the same numbers:",
+        "The data and the model are not in the pack. To check whether they give the same numbers:",
     ]
     if facts["made_with"] == "Python":
         lines += [
-            "  the audit was made in Python. With the model and the people at hand:",
+            "  the audit was run in Python. With the model and the people at hand:",
             "  from reproduce import reproduce",
             "  evenhand.verify_pack('pack.zip', reproduce(model, X, y, sensitive_features))",
         ]
@@ -188,8 +188,9 @@ def _readme(facts: Mapping[str, Any], names: list[str], left_out: list[str]) -> 
         lines.append(f"  {' '.join(['evenhand verify pack.zip', data, *_given(named)])}")
     lines += [
         "",
-        f"{MANIFEST} shows damage and mistakes. Who changes a file can change it, too: keep the SHA-256 of the zip",
-        "file elsewhere. Report, workbook and pairs hold values of people; treat the pack as you treat the data.",
+        f"{MANIFEST} reveals damage and mistakes, but anyone who changes a file can change it too: keep the SHA-256 of "
+        "the zip",
+        "file elsewhere. Report, workbook and pairs hold values of people: treat the pack as you treat the data.",
         "The pack documents an audit. It states no conclusion about any law, rule or policy.",
     ]
     return "\n".join(lines) + "\n"
@@ -203,5 +204,5 @@ def _check_size(entries: Mapping[str, bytes | Path]) -> None:
     total = sum(len(part) if isinstance(part, bytes) else part.stat().st_size for part in entries.values())
     if total > MOST_BYTES:
         raise InvalidInputError(
-            f"A pack holds up to {MOST_BYTES:,} bytes, got {total:,}: keep the files of the audit in a folder instead."
+            f"A pack holds up to {MOST_BYTES:,} bytes, got {total:,}: keep the audit's files in a folder instead."
         )

@@ -23,7 +23,7 @@ _METRICS = ("cec", "input_gap", "reasoning_gap")
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """Metrics of every pair, NaN where it could not be scored."""
+    """Metrics of every pair, NaN if it could not be scored."""
 
     cec: Floats
     input_gap: Floats

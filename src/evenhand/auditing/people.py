@@ -1,4 +1,4 @@
-"""People as the audit holds them."""
+"""People as the audit stores them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Ints = NDArray[np.int64]
 
 
 _ALL = slice(None)
-_SHOWN = 6  # values without a cut-off that are named
+_SHOWN = 6  # number of values without a cutoff that a message names
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,17 +47,17 @@ class People:
     Attributes
     ----------
     clusters
-        A hash of who each row is, or of their household, 0 where that is not known; None where no one said.
+        A hash of the person or household of each row, 0 if unknown; None if not given.
     cut_offs
-        Probability of the favorable outcome from which each is approved; None where it is one for all.
+        Probability of the favorable outcome from which each person is approved; None if there is one for all.
     known_by
-        Numbers by which rows alike are known, of shape (n, k); None where `x` tells.
+        Numbers that identify equal rows, of shape (n, k); None to use `x`.
     has_labels
-        Whether labels were given; otherwise everyone has the same.
+        Whether labels were given; otherwise everyone has the same label.
     sample_weight
-        How many people of the population each row stands for, up to a common factor; None where all weigh the same.
+        How many people of the population each row stands for, up to a common factor; None if all weights are equal.
     probabilities
-        Of the groups, which are then those of one draw; None where groups are known.
+        Group probabilities, if the groups are those of one draw; None if groups are known.
     """
 
     table: pd.DataFrame
@@ -77,7 +77,7 @@ class People:
         return len(self.labels)
 
     def rows(self, chosen: Ints) -> People:
-        """Some of them."""
+        """Select some of the people."""
         optional = ("decisions", "ids", "clusters", "cut_offs", "known_by", "sample_weight")
         given = {name: values[chosen] for name in optional if (values := getattr(self, name)) is not None}
         if (probable := self.probabilities) is not None:
@@ -97,11 +97,11 @@ class People:
         return self.labels * len(self.groups.names) + self.groups.codes
 
     def cut_off(self, threshold: float, rows: Ints | slice = _ALL) -> float | Floats:
-        """What the scores of some rows are held against: their own cut-offs, or else the threshold."""
+        """The thresholds for the scores of some rows: their own cutoffs, or else the common threshold."""
         return threshold if self.cut_offs is None else self.cut_offs[rows]
 
     def decided(self, score: Floats, threshold: float, rows: Ints | slice = _ALL) -> NDArray[np.bool_]:
-        """Decisions about some rows: those that were made, or else those of their scores."""
+        """Decisions about some rows: the actual ones, or else those from their scores."""
         if self.decisions is not None:
             return self.decisions[rows].astype(np.bool_)
         favorable: NDArray[np.bool_] = score >= self.cut_off(threshold, rows)
@@ -109,12 +109,12 @@ class People:
 
     @cached_property
     def weight(self) -> Floats:
-        """What each row weighs: 1 where no one said."""
+        """The weight of each row: 1 if no weights were given."""
         return np.ones(len(self)) if self.sample_weight is None else self.sample_weight
 
     @cached_property
     def identity(self) -> Identity:
-        """Who each row is: by the clusters, or by all that the model sees."""
+        """Who each row is: given by the clusters, or by all of the model's inputs."""
         seen = self.x.cpu().numpy() if self.known_by is None else self.known_by
         found = Identity.of(seen, self.labels, self.groups.codes, self.clusters)
         if self.clusters is None:
@@ -123,22 +123,22 @@ class People:
 
 
 def check_known_groups(groups: Groups, names: tuple[str, ...]) -> None:
-    """Refuse groups of which the reference, whose groups are `names`, has no one."""
+    """Reject groups with no one in the reference, whose groups are `names`."""
     unknown = [name for name in groups.names if name not in names]
     if unknown:
         raise InvalidInputError(
-            f"No one of the groups {unknown} is in the reference, which has {list(names)}; people are compared with, "
-            "and explained from, the people of the reference."
+            f"The reference has no one of the groups {unknown}, only of {list(names)}; people are compared with, and "
+            "explained from, the people of the reference."
         )
 
 
 def check_finances_apart(people: People, financial_features: Sequence[str]) -> None:
-    """Refuse a financial feature that is the group, or a part of it: people of different groups would never be alike.
+    """Reject a financial feature that is the group or a part of it: people of different groups would never be alike.
 
     Raises
     ------
     InvalidInputError
-        If everyone of a group has the same value of a feature, and groups differ in it.
+        If everyone in a group has the same value of a feature, and groups differ in it.
     """
     for name in financial_features:
         codes, values = pd.factorize(people.table[name])
@@ -147,13 +147,13 @@ def check_finances_apart(people: People, financial_features: Sequence[str]) -> N
         pairs = np.unique(np.stack([people.groups.codes, codes]), axis=1).shape[1]
         if pairs == len(np.unique(people.groups.codes)):
             raise InvalidInputError(
-                f"The financial feature {name!r} is the group: everyone of a group has the same value, so that people "
-                "of different groups are never comparable. Take it out of `financial_features`."
+                f"The financial feature {name!r} is the group: everyone in a group has the same value, so people "
+                "of different groups are never comparable. Remove it from `financial_features`."
             )
 
 
 def weight_unit(sample_weight: Floats | None, name: str = "sample_weight") -> float:
-    """The largest weight, which weights are counted in, so that equal weights are exactly 1.
+    """The largest weight, used as the unit of weights, so that equal weights are exactly 1.
 
     Raises
     ------
@@ -167,15 +167,15 @@ def weight_unit(sample_weight: Floats | None, name: str = "sample_weight") -> fl
 
 
 def check_counted(sample_weight: Floats, name: str | None) -> None:
-    """Refuse weights that count no one."""
+    """Reject weights that are all 0."""
     if not sample_weight.any():
         raise InvalidInputError(
-            f"`{name}` is 0 for everyone, so that no one is counted; name the column of the weights, or leave it out."
+            f"`{name}` is 0 for everyone, so no one is counted; check the column of weights, or leave it out."
         )
 
 
 def in_unit_of(people: People, sample_weight: Floats | None) -> People:
-    """The same people with their weights in the unit of other weights."""
+    """The same people with their weights in a different unit."""
     if people.sample_weight is None:
         return people
     return replace(people, sample_weight=people.sample_weight / weight_unit(sample_weight))
@@ -184,12 +184,12 @@ def in_unit_of(people: People, sample_weight: Floats | None) -> People:
 def people_of(
     rows: Rows, model: AuditedModel, names: tuple[str, ...], where: str, unit_of_weight: float = 1.0
 ) -> People:
-    """Rows of a table as people, in the group codes of the reference and the unit of its weights.
+    """Turn rows of a table into people, with the group codes and weight unit of the reference.
 
     Raises
     ------
     InvalidInputError
-        If a group is not in the reference, or a value cannot be used; the message begins with `where`.
+        If a group is not in the reference, or a value is invalid; the message begins with `where`.
     """
     assert rows.table is not None
     assert rows.groups is not None
@@ -211,38 +211,38 @@ def people_of(
 
 
 def with_cut_offs(people: People, options: AuditOptions, by: Mapping[str, NDArray[np.str_]], where: str) -> People:
-    """People with the cut-offs of their segments; as they are where one threshold is for all.
+    """Give people the cutoffs of their segments; unchanged if there is one threshold for all.
 
     Parameters
     ----------
     people, by
         The people, and their columns to split by, as text.
     options
-        With the thresholds.
+        Options with the thresholds.
     where
-        Whose columns they are, for messages.
+        Name of the table, for messages.
 
     Raises
     ------
     InvalidInputError
-        If there is no such column, a value of it has no cut-off, or decisions were given as well.
+        If there is no such column, one of its values has no cutoff, or decisions were given as well.
     """
     segments = options.decision_threshold
     if not isinstance(segments, SegmentThresholds):
         return people
     if people.decisions is not None:
         raise InvalidInputError(
-            "`decisions` (--decision) and cut-offs by segment in `decision_threshold` both say who is approved; leave "
-            "one out."
+            "`decisions` (--decision) and cutoffs by segment in `decision_threshold` both say who is approved; use "
+            "only one of them."
         )
     codes, values = pd.factorize(_segments(people.table, by, segments.column, where))
     unknown = [k for k, value in enumerate(values) if value not in segments.cut_offs]
     if unknown:
         counts = np.bincount(codes)
         raise InvalidInputError(
-            f"`decision_threshold` has no cut-off for {len(unknown)} of {len(values)} values of {segments.column!r} in "
+            f"`decision_threshold` has no cutoff for {len(unknown)} of {len(values)} values of {segments.column!r} in "
             f"{where}: {', '.join(f'{str(values[k])!r} ({counts[k]:,} people)' for k in unknown[:_SHOWN])}"
-            f"{', ...' if len(unknown) > _SHOWN else ''}; it has cut-offs for "
+            f"{', ...' if len(unknown) > _SHOWN else ''}; it has cutoffs for "
             f"{', '.join(map(repr, segments.cut_offs))}. Add the missing ones."
         )
     cut_offs = np.array([segments.cut_offs[value] for value in values])[codes]
@@ -252,7 +252,7 @@ def with_cut_offs(people: People, options: AuditOptions, by: Mapping[str, NDArra
 def _segments(
     table: pd.DataFrame, by: Mapping[str, NDArray[np.str_]], column: str, where: str
 ) -> NDArray[np.str_] | pd.Series[str]:
-    """The value of each person in the column that cut-offs go by, as text."""
+    """The value of each person in the column of the cutoffs, as text."""
     if column in by:
         return by[column]
     if column in table.columns:

@@ -1,4 +1,4 @@
-"""Parts of an audit's result with the numbers that are pooled over draws of the groups."""
+"""Parts of an audit's result with numbers pooled over draws of the groups."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pooled_evidence(
     Parameters
     ----------
     draws, estimates
-        The evidence of each draw, and what was estimated on it.
+        The evidence of each draw, and the estimates from it.
     pooled
         The same, pooled.
     random_state
@@ -73,7 +73,7 @@ def pooled_evidence(
 
 
 def _kept(influences: Mapping[DrawKey, Floats | None]) -> Influences:
-    """Influences on what is pooled, by the names that comparisons of audits know them by."""
+    """Influences on pooled estimates, by the names that comparisons of audits use."""
     named: dict[str, Floats] = {}
     for key, values in influences.items():
         if values is None:
@@ -131,7 +131,7 @@ def _score_gap(
 
 
 def _gap_column(draws: Sequence[GapColumn], pooled: Pooled) -> GapColumn:
-    """A pooled gap; tested where most draws have enough people to test it."""
+    """A pooled gap; tested if most draws have enough people to test it."""
     error, is_tested = pooled.standard_error, not math.isnan(pooled.p_value)
     untested = [draw.note for draw in draws if math.isnan(draw.p_value)]
     usual = (
@@ -150,7 +150,7 @@ def _gap_column(draws: Sequence[GapColumn], pooled: Pooled) -> GapColumn:
 
 
 def _correlation(influences: Sequence[Floats | None]) -> Floats:
-    """Of pooled estimates; those whose influences are not known count as uncorrelated."""
+    """Correlation of pooled estimates; those without influences count as uncorrelated."""
     n = next((len(values) for values in influences if values is not None), 1)
     columns = np.column_stack([np.zeros(n) if values is None else values for values in influences])
     sizes = np.linalg.norm(columns, axis=0)
@@ -169,7 +169,7 @@ def pooled_pairs(pairs: PairMetrics, draws: Sequence[PairMetrics], pooled: Poole
 
 
 def pooled_outcome(outcome: Outcome, pooled: PooledDraws, expected: Mapping[str, float]) -> Outcome:
-    """Outcomes with pooled approvals and gaps; `expected` people are in each group."""
+    """Outcomes with pooled approvals and gaps; `expected` is the number of people in each group."""
     gaps = {name: _widest(gap, pooled[DrawKey(name)]) for name, gap in outcome.gaps.items()}
     wanted = {name: Metric(gaps[name].value, gaps[name].note) for name in ("eo_gap", "sp_gap")}
     return replace(

@@ -1,4 +1,4 @@
-"""People whose groups are known as probabilities, as members of the groups of one draw."""
+"""People with group probabilities, as members of the groups of one draw."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["grouped", "of_draw", "of_threshold", "with_first_draw"]
 
 
 def grouped(people: Mapping[str, Any], sensitive: Any, X: Any, name: str) -> People:  # noqa: ANN401 - any column or table
-    """People with their groups, or with the probabilities of them; `people` are the other fields of `People`.
+    """People with their groups or group probabilities; `people` holds the other fields of `People`.
 
-    The groups of people with probabilities are to be drawn by `with_first_draw`.
+    Groups of people with probabilities must then be drawn with `with_first_draw`.
     """
     n = len(people["labels"])
     if not isinstance(sensitive, GroupProbabilities):
@@ -34,25 +34,25 @@ def grouped(people: Mapping[str, Any], sensitive: Any, X: Any, name: str) -> Peo
 
 
 def with_first_draw(people: People, pool: People, random_state: int) -> tuple[People, People]:
-    """The audited people and their pool in the groups of the first draw, where these are known as probabilities.
+    """The audited people and their pool in the groups of the first draw, if groups are known as probabilities.
 
     Raises
     ------
     InvalidInputError
-        If those of one are known as probabilities, and those of the other are not, or are of different groups.
+        If only one of the two has probabilities, or their groups differ.
     """
     own, other = people.probabilities, pool.probabilities
     if own is None and other is None:
         return people, pool
     if own is None or other is None or own.names != other.names:
         raise InvalidInputError(
-            "The groups of the audited people and of the reference must be known alike, as `GroupProbabilities` with "
-            f"the same columns, got {_known(people)} and {_known(pool)}; give probabilities of both."
+            "The audited people and the reference must both have `GroupProbabilities` with the same columns, or both "
+            f"have groups, got {_known(people)} and {_known(pool)}; give probabilities for both."
         )
     if people.sample_weight is not None:
         raise InvalidInputError(
-            "Groups known as probabilities cannot be audited with sampling weights yet: leave `sample_weight` "
-            "(--sample-weight) out, or give groups."
+            "Groups known as probabilities cannot be audited with sampling weights yet: drop `sample_weight` "
+            "(--sample-weight), or give groups."
         )
     return of_draw(people, pool, 0, random_state)
 
@@ -64,7 +64,7 @@ def of_draw(people: People, pool: People, number: int, random_state: int) -> tup
 
 
 def of_threshold(people: People, pool: People) -> tuple[People, People] | None:
-    """Those who are likely enough to be of a group, as members of it; None where too few of a group are left."""
+    """People who are likely enough to belong to a group, as members of it; None if too few are left in a group."""
     sure = _sure(people)
     sure_pool = sure if pool is people else _sure(pool)
     if min(*sure.groups.counts.values(), *sure_pool.groups.counts.values()) < FEWEST_EXPECTED:
@@ -100,9 +100,9 @@ def _known(people: People) -> str:
 
 
 def _keys(people: Mapping[str, Any], probabilities: pd.DataFrame) -> NDArray[np.uint64]:
-    """Who each row is: by the clusters, by the ids, or else by all that is known, whatever the order of rows.
+    """Who each row is: given by the clusters, by the ids, or else by all that is known, whatever the row order.
 
-    Rows that are alike in all of it are numbered, so that they are drawn one by one.
+    Identical rows are numbered, so that each is drawn separately.
     """
     if people["ids"] is not None:
         keys = hash_rows(pd.DataFrame({"id": people["ids"]}))

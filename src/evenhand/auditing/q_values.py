@@ -1,4 +1,4 @@
-"""The false-discovery rate at which each person's excess over a placebo pair would be called."""
+"""The false discovery rate at which each person's excess over a placebo pair would be reported."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["write_q_values"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Placebo scores that a person's are ranked among: all, until there are more than can be kept.
+# Placebo scores among which a person's score is ranked: all of them, until they no longer fit.
 _MOST_NULL, _LEAST_NULL = 2_000_000, 10_000
 
 
 def write_q_values(batches: FinishedBatches, numbers: Sequence[int], n_groups: int) -> None:
-    """Rank every pair's excess among the placebo pairs of all batches, and put q-values into the pair tables."""
+    """Rank every pair's excess among the placebo pairs of all batches, and add q-values to the pair tables."""
     most = max(_LEAST_NULL, _MOST_NULL // (2 * n_groups * (n_groups - 1)))
 
     def nulls_of(number: int) -> NullScores:
@@ -49,7 +49,7 @@ def write_q_values(batches: FinishedBatches, numbers: Sequence[int], n_groups: i
 
 
 def _looked_up(table: Sequence[Floats], n_at_least: Ints, stratum: Ints) -> Floats:
-    """q-values of scores from the table of `NullScores.q_values`; NaN where the number is -1."""
+    """Look up the q-values of scores in the table of `NullScores.q_values`; NaN if the number is -1."""
     found = np.full(len(n_at_least), np.nan)
     for code, values in enumerate(table):
         asked = (stratum == code) & (n_at_least >= 0)

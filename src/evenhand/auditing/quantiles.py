@@ -1,4 +1,4 @@
-"""Exact quantiles of values that come in parts, in memory that does not grow with their number."""
+"""Exact quantiles of values that arrive in parts, in memory that does not grow with their number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROUNDING = 1e-12  # of sums of weights, as a share of them
 
 
 def quantiles_of_parts(parts: Callable[[], Iterator[Floats]], shares: Sequence[float]) -> list[float]:
-    """Quantiles of all values together, as `numpy.quantile` gives them; NaN of none.
+    """Quantiles of all values together, as `numpy.quantile` computes them; NaN if there are no values.
 
     Where they are too many to keep, values are compared by their bits, sixteen at a time: four passes count them, and
     nothing is kept but counts.
@@ -25,7 +25,7 @@ def quantiles_of_parts(parts: Callable[[], Iterator[Floats]], shares: Sequence[f
     Parameters
     ----------
     parts
-        Goes through the parts afresh each time it is called. No value may be NaN.
+        Iterates over the parts anew at each call. No value may be NaN.
     shares
         Which quantiles, from 0 to 1.
 
@@ -63,14 +63,14 @@ def quantiles_of_parts(parts: Callable[[], Iterator[Floats]], shares: Sequence[f
 def weighted_quantiles_of_parts(
     parts: Callable[[], Iterator[tuple[Floats, Floats]]], shares: Sequence[float]
 ) -> list[float]:
-    """Quantiles of weighted values: the least up to which the values have a share of the weight; NaN of none.
+    """Quantiles of weighted values: the smallest value up to which the weights reach the share; NaN if there are none.
 
-    They are those of `numpy.quantile` with weights, which does not interpolate.
+    They equal those of `numpy.quantile` with weights, which does not interpolate.
 
     Parameters
     ----------
     parts
-        Goes through values and their weights afresh each time it is called. Values of weight 0 do not count.
+        Iterates over values and their weights anew at each call. Values of weight 0 do not count.
     shares
         Which quantiles, from 0 to 1.
 
@@ -87,7 +87,7 @@ def weighted_quantiles_of_parts(
     total = sum(float(weight.sum()) for _, weight in counted())
     if not total:
         return [float("nan")] * len(shares)
-    # Of a share of 0, the least value that weighs anything.
+    # For a share of 0, the smallest value with a positive weight.
     places = np.maximum((np.asarray(shares) - _ROUNDING) * total, np.finfo(np.float64).tiny)
     return _order_statistics(counted, places, side="left")
 
@@ -97,7 +97,7 @@ def _order_statistics(
     wanted: NDArray[np.int64] | Floats,
     side: Literal["left", "right"],
 ) -> list[float]:
-    """The values at places of the sorted whole: numbers of values before them, or sums of their weights."""
+    """The values at places of the sorted whole; places are numbers of preceding values, or sums of their weights."""
     prefix = np.zeros(len(wanted), dtype=np.uint64)
     place = np.array(wanted)
     for shift in range(64 - _DIGIT, -1, -_DIGIT):
@@ -113,7 +113,7 @@ def _order_statistics(
                 count += np.bincount(digits[inside], None if weight is None else weight[inside], minlength=1 << _DIGIT)
         for k in range(len(wanted)):
             upto = np.cumsum(counts[int(prefix[k])])
-            # Sums of weights may end just below the place that is looked for.
+            # Sums of weights may end just below the target.
             digit = int(np.searchsorted(upto, min(place[k], upto[-1]), side=side))
             place[k] -= upto[digit - 1] if digit else 0
             prefix[k] = (prefix[k] << np.uint64(_DIGIT)) | np.uint64(digit)
@@ -121,7 +121,7 @@ def _order_statistics(
 
 
 def _ordered_bits(values: Floats) -> NDArray[np.uint64]:
-    """Bits that are in the order of the values."""
+    """Bits that sort in the order of the values."""
     bits = np.ascontiguousarray(values + 0.0, dtype=np.float64).view(np.uint64)  # -0.0 becomes 0.0
     is_negative = bits >> np.uint64(63) == 1
     return np.where(is_negative, ~bits, bits | np.uint64(1 << 63))
@@ -133,7 +133,7 @@ def _from_ordered_bits(bits: NDArray[np.uint64]) -> Floats:
 
 
 def _interpolated(low: float, high: float, share: float) -> float:
-    """As NumPy rounds it."""
+    """Interpolate, with the same rounding as NumPy."""
     if low == high:
         return low
     return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share

@@ -1,4 +1,4 @@
-"""What is asked of triples: which of them, and what is averaged over them."""
+"""Questions about triples: which triples they use, and what is averaged over them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Scores:
 
 @dataclass(frozen=True)
 class _Features:
-    """Each feature's part of the excess; apart from the scores, as joining the two would copy all parts."""
+    """Each feature's part of the excess; separate from the scores, because joining the two would copy all parts."""
 
     n_columns: int
 
@@ -56,7 +56,7 @@ class _Features:
 
 @dataclass(frozen=True)
 class _Balanced:
-    """The excess of the scores with groups weighing equally, whatever their number of people."""
+    """The excess of the scores with equal weight for each group, whatever its size."""
 
     weights: Mapping[int, float]
     n_columns: int = 1
@@ -79,14 +79,14 @@ class RegimeB:
     n_columns: int = 1
 
     def of(self, part: Triples) -> Selection:
-        """Near triples, with what unlike finances alone would do as controls."""
+        """Near triples, with the effect of unequal finances alone as controls."""
 
         def share(is_same: Bools, score: Floats) -> Floats:
             return (is_same & (score > self.threshold)).astype(np.float64)
 
         same, same_placebo = part.is_same_decision, part.is_same_placebo_decision
         difference = share(same, part.cec) - share(same_placebo, part.placebo_cec)
-        # What unlike finances alone would do to the regime, to the score, and to decisions.
+        # The effect of unequal finances alone on the regime, on the score, and on decisions.
         regime = share(same, part.gap) - share(same_placebo, part.placebo_gap)
         decision = same.astype(np.float64) - same_placebo
         control = np.column_stack([regime, part.controls, decision])
@@ -96,7 +96,7 @@ class RegimeB:
 
 @dataclass(frozen=True)
 class _WithinPeople:
-    """The excess among the people of one value of a column."""
+    """The excess among people with one value of a column."""
 
     column: str
     code: int
@@ -117,7 +117,7 @@ class BetweenGroups:
 
     @property
     def sides(self) -> tuple[int, int]:
-        """The two groups, of whose triples nothing else is asked."""
+        """The two groups whose triples this question is about."""
         return self.first, self.second
 
     def of(self, part: Triples) -> Selection:
@@ -134,7 +134,7 @@ class WithinDistance:
     n_columns: int = 1
 
     def of(self, part: Triples) -> Selection:
-        """Triples up to the limit."""
+        """Triples within the limit."""
         return _cec_of(part, part.distance <= self.limit, part.n_near[:, self.place])
 
 
@@ -146,13 +146,13 @@ class Nearest:
     n_columns: int = 1
 
     def of(self, part: Triples) -> Selection:
-        """Triples up to the place."""
+        """Triples up to the rank."""
         return _cec_of(part, part.rank <= self.n_nearest, part.n_within[:, self.n_nearest - 1])
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights in one group less those in another, feature by feature."""
+    """Weights in one group minus those in another, feature by feature."""
 
     first: int
     second: int
@@ -165,7 +165,7 @@ class Weights:
 
     @property
     def sides(self) -> tuple[int, int]:
-        """The two groups, of whose triples nothing else is asked."""
+        """The two groups whose triples this question is about."""
         return self.first, self.second
 
     def of(self, part: Triples) -> Selection:
@@ -180,7 +180,7 @@ class Weights:
 
 
 def _is_near(part: Triples) -> Bools:
-    """Near triples: with farther ones the tests of splits, regimes and weights alarm too often."""
+    """Near triples: with farther ones, the tests of splits, regimes and weights raise too many false alarms."""
     is_near: Bools = part.rank <= N_NEAR
     return is_near
 
@@ -188,7 +188,7 @@ def _is_near(part: Triples) -> Bools:
 def _selected(
     part: Triples, rows: Ints | None, n_of_person: Ints, control: Floats, difference: NDArray[np.floating]
 ) -> Selection:
-    """Some triples, each with its weight over the number of the person's."""
+    """Some triples, each weighted by one over the number of the person's triples."""
     weight, each = part.weight if rows is None else part.weight[rows], 1 / n_of_person.astype(np.float64)
     return Selection(rows, weight * each, control, difference, float(each.sum()))
 
@@ -217,18 +217,18 @@ def _is_between(part: Triples, first: int, second: int) -> Bools:
 
 @dataclass(frozen=True)
 class Design:
-    """What the evidence is split by.
+    """How the evidence is split.
 
     Attributes
     ----------
     features, groups
         Their names.
     by
-        Values of each column to split by, in the order of their codes.
+        Values of each column to split by, in code order.
     consistency_threshold
         As in `evenhand.audit`.
     without_weight
-        Features that the model takes as categories.
+        Features that the model treats as categories.
     """
 
     features: tuple[str, ...]
@@ -271,7 +271,7 @@ class Present:
 
 
 def values_present(parts: Parts[Triples], n_groups: int) -> Present:
-    """Go through the triples for the values that occur, and what each group weighs."""
+    """Scan the triples for the values that occur and the weight of each group."""
     seen: dict[str, set[int]] = {"group": set(), "label": set(), "decision": set()}
     by: dict[str, set[int]] = {}
     between: set[tuple[int, int]] = set()
@@ -304,7 +304,7 @@ def values_present(parts: Parts[Triples], n_groups: int) -> Present:
 def split_questions(
     design: Design, between: list[tuple[int, int]], present: Present
 ) -> list[tuple[str, str, Question[Triples]]]:
-    """Split, value and question; every group is shown, those without a single triple too."""
+    """Split, value and question; every group is shown, even one without triples."""
     found: list[tuple[str, str, Question[Triples]]] = []
 
     def add(split: str, names: Mapping[int, str], codes: Iterable[int]) -> None:

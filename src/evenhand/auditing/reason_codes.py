@@ -1,6 +1,6 @@
-"""Reasons for unfavorable decisions: how often each is given to whom, and whether comparable people are given the same.
+"""Reasons for unfavorable decisions: how often each is given to which group, and whether comparable people share them.
 
-The same for reasons that follow from a model's attributions and for codes of a lender's file.
+This applies to reasons derived from a model's attributions and to codes in a lender's file.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class PeopleReasons:
     Attributes
     ----------
     codes
-        Reasons, of shape (n, k), the foremost first; -1 after the last, and for people who were not declined.
+        Reasons, of shape (n, k), the most important first; -1 after the last, and for people who were not declined.
     is_declined
         Who has an unfavorable decision.
     shares
-        Of each reason in all that pulls the person's score down, of shape (n, k); None for codes that were given.
+        Share of each reason in everything that lowers the person's score, of shape (n, k); None for given codes.
     """
 
     codes: Ints
@@ -66,7 +66,7 @@ class PeopleReasons:
     def agreement(self, rows: Ints, others: PeopleReasons, other_rows: Ints) -> Floats:
         """How alike the reasons of pairs are, of shape (n_pairs, 2): share in common, and rank-biased overlap.
 
-        NaN where not both are declined, or neither has a reason.
+        NaN unless both are declined and one of them has a reason.
         """
         found = np.full((len(rows), 2), np.nan)
         both = np.flatnonzero(self.is_declined[rows] & others.is_declined[other_rows] & (other_rows >= 0))
@@ -78,7 +78,7 @@ class PeopleReasons:
         """Agreement of each near triple's pair and of its placebo pair, of shape (n_triples, 2, 2).
 
         NaN unless all three people are declined, so that a pair and its placebo pair are always compared together. With
-        farther triples the test alarms too often where groups depend on finances.
+        farther triples, the test raises too many false alarms if groups depend on finances.
         """
         pair = self.agreement(triples.person, pool, triples.other)
         placebo = self.agreement(triples.person, pool, triples.own)
@@ -89,15 +89,15 @@ class PeopleReasons:
 
 @dataclass(frozen=True, eq=False)
 class ReasonSums:
-    """Counts and sums over people and pairs; those of parts of the people add up.
+    """Counts and sums over people and pairs; those of parts of the people can be added.
 
     Attributes
     ----------
     counts
         How often each reason is given.
     n_pairs, agreement
-        Pairs of two declined people by group of the person, of shape (G,), and sums of what their reasons have in
-        common, of shape (G, 2): see `PeopleReasons.agreement`.
+        Pairs of two declined people by group of the person, of shape (G,), and sums of the overlap of their reasons,
+        of shape (G, 2): see `PeopleReasons.agreement`.
     """
 
     counts: ReasonCounts
@@ -131,25 +131,25 @@ class Reasons:
     names
         All reasons, in the order of the map.
     n_reasons
-        Most reasons of a person.
+        Largest number of reasons of a person.
     source
-        Where the reasons come from, and what they are measured from, in words that follow "They are".
+        Where the reasons come from, in words that follow "They are".
     reference
-        The group that the others are held against.
+        The group that the others are compared with.
     declined, without_reason
-        Declined people of each group; those of them whom nothing pulls below the baseline.
+        Declined people of each group, and how many of them have no input that lowers their score below the baseline.
     rates
-        How often each reason is given, as the first and among all, with differences from the reference group.
+        How often each reason is given, as the first one and among all, with differences from the reference group.
     n_pairs, shared, rank_overlap, shared_by_group
-        Pairs of two declined people; means over them of the share of reasons in common and of the rank-biased overlap.
+        Pairs of two declined people, and means of their share of reasons in common and of their rank-biased overlap.
     compared_shared, placebo_shared, compared_rank_overlap, placebo_rank_overlap
-        The same of triples of three declined people, of pairs and of placebo pairs; people weigh equally.
+        The same for triples of three declined people, for pairs and placebo pairs; people weigh equally.
     shared_excess, rank_overlap_excess
-        What pairs have in common over placebo pairs; below 0, less. None without placebo pairs.
+        Overlap of pairs minus that of placebo pairs; below 0 means less in common. None without placebo pairs.
     of_features
-        Place among `names` of the reason of each feature; nothing for codes that were given.
+        Place among `names` of the reason of each feature; empty for given codes.
     note
-        Why there are no reasons; empty where there are.
+        Why there are no reasons; empty if there are.
     """
 
     names: tuple[str, ...]
@@ -176,7 +176,7 @@ class Reasons:
     def of(
         cls, sums: ReasonSums, names: Sequence[str], groups: Sequence[str], reference: str, n_reasons: int, source: str
     ) -> Reasons:
-        """What sums over all people say; placebo pairs are to be added by `with_placebos`."""
+        """Results from sums over all people; `with_placebos` adds the placebo pairs."""
         counts, n_pairs = sums.counts, int(sums.n_pairs.sum())
         means = (sums.agreement.sum(axis=0) / n_pairs).tolist() if n_pairs else [math.nan, math.nan]
         present = [code for code in np.argsort(groups) if sums.n_pairs[code]]
@@ -196,14 +196,14 @@ class Reasons:
         )
 
     def with_placebos(self, means: Floats, shared: ExcessEstimate, overlap: ExcessEstimate) -> Reasons:
-        """The same with what placebo pairs have in common.
+        """Add the overlap of placebo pairs.
 
         Parameters
         ----------
         means
-            Of pairs, then of placebo pairs, of shape (2, 2): share in common, and rank-biased overlap.
+            For pairs, then for placebo pairs, of shape (2, 2): share in common, and rank-biased overlap.
         shared, overlap
-            The excess of either, as `fewer_in_common` gives it.
+            The excess of each, as `fewer_in_common` returns it.
         """
         (compared, compared_overlap), (placebo, placebo_overlap) = means.tolist()
         return replace(
@@ -225,7 +225,7 @@ class Reasons:
 
 
 def fewer_in_common(found: ExcessEstimate) -> ExcessEstimate:
-    """An excess of agreement with the one-sided p-value of its null: that pairs have no less in common than placebos.
+    """An excess of agreement with its one-sided p-value, for the null that pairs have no less in common than placebos.
 
     Examples
     --------
@@ -247,17 +247,17 @@ def reason_table(
     groups: NDArray[np.object_],
     ids: NDArray[np.object_] | None = None,
 ) -> pd.DataFrame:
-    """A row for each declined person: person, group, decision, reason_1, ..., and share_1, ... of attributions.
+    """One row per declined person: person, group, decision, reason_1, ..., and share_1, ... of attributions.
 
     Parameters
     ----------
     reasons, names
         Of the people, and the names of the reasons.
     person, groups, ids
-        Number, group and the user's own id of everyone, those who were not declined included.
+        Number, group and the user's id of everyone, including people who were not declined.
     """
     rows = np.flatnonzero(reasons.is_declined)
-    words = np.array([*names, None], dtype=object)  # -1 is the last
+    words = np.array([*names, None], dtype=object)  # -1 refers to the last
     columns: dict[str, Any] = {"person": person[rows]}
     if ids is not None:
         columns["person_id"] = ids[rows]
@@ -280,27 +280,27 @@ def reasons_of_codes(
     pool: PeopleReasons | None = None,
     control: ArrayLike | None = None,
     reference: str | None = None,
-    source: str = "codes that the data have",
+    source: str = "codes in the data",
 ) -> Reasons:
-    """Frequency and agreement of reasons from codes, such as those of a lender's file.
+    """Frequency and agreement of given reason codes, such as those in a lender's file.
 
     Parameters
     ----------
     codes, names
-        Of everyone, of shape (n, k), as `evenhand.inputs.reason_maps.given_reasons` gives both; gaps and repeats
-        are taken out.
+        Codes of everyone, of shape (n, k), as `evenhand.inputs.reason_maps.given_reasons` returns them, and their
+        names; gaps and repeats are removed.
     groups, group_names
         Group codes of shape (n,), and their names.
     decisions
-        1 for a favorable one, of shape (n,). Codes of people who were approved play no part.
+        1 for a favorable decision, of shape (n,). Codes of approved people are ignored.
     pairs, triples
-        Who is compared with whom, as rows of the people and of the `pool`; None for no agreement, or no placebo pairs.
+        Who is compared with whom, as rows of the people and of the `pool`; None to skip agreement, or placebo pairs.
     pool
-        Reasons of the people they were matched in; None where those are the same people.
+        Reasons of the people they were matched in; None if those are the same people.
     control
         Of each triple: see `evenhand.metrics.excess.excess`.
     reference
-        The group that the others are held against; by default the one with the most people.
+        The group that the others are compared with; by default the largest.
     source
         Where the codes come from, in words that follow "They are".
 
@@ -319,7 +319,7 @@ def reasons_of_codes(
     is_declined = np.asarray(decisions) == 0
     if given.ndim != 2 or not len(given) == len(group) == len(is_declined) or given.max(initial=-1) >= len(names):
         raise InvalidInputError(
-            "`codes` must have a row for each person, with places among `names`, got shape "
+            "`codes` must have one row per person, with places among `names`, got shape "
             f"{given.shape} with codes up to {given.max(initial=-1)} for {len(group)} groups, {len(is_declined)} "
             f"decisions and {len(names)} names."
         )
@@ -353,7 +353,7 @@ def agreement_sums(alike: Floats, person: Ints) -> tuple[int, Floats]:
 
 
 def _triple_means(alike: Floats, person: Ints) -> Floats:
-    """Means over triples, of the shape of one, people weighing equally; NaN without a triple."""
+    """Means over triples, in the shape of one, with equal weight per person; NaN without a triple."""
     if not len(alike):
         return np.full(alike.shape[1:], np.nan)
     _, code, count = np.unique(person, return_inverse=True, return_counts=True)

@@ -1,10 +1,10 @@
 """Principal reasons from a model: everyone is explained from one baseline, the mean of the approved people.
 
-A notice tells an applicant what stood between them and an approval. So the reasons are measured from the mean of the
-people of the reference with a favorable decision, of all groups and labels together. The audit's own baselines would
-not do: they differ by group, so that the same applicant would be given other reasons in another group, and by label,
-which is not known when a decision is made. No one who is declined is part of this baseline, so that it leans neither
-to a person's match nor to the placebo.
+A notice tells applicants what stood between them and an approval. So the reasons are measured from the mean of the
+people of the reference with a favorable decision, over all groups and labels. The audit's usual baselines are not
+suitable: they differ by group, so that the same applicant would get different reasons in a different group, and by
+label, which is unknown when a decision is made. No declined person is part of this baseline, so it favors neither a
+person's match nor the placebo.
 """
 
 from __future__ import annotations
@@ -32,27 +32,25 @@ __all__ = ["BASELINE", "NO_BASELINE", "BatchReasons", "ExplainedReasons", "Reaso
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_BLOCK = 16_384  # triples that are looked at together: bounds memory
+_BLOCK = 16_384  # triples processed together: bounds memory
 
 BASELINE = (
-    "what pulls the score down the most, measured from the mean of the people of the reference with a favorable "
+    "what lowers the score the most, measured from the mean of the people of the reference with a favorable "
     "decision, all groups together"
 )
-NO_BASELINE = (
-    "no one of the reference has a favorable decision, and reasons are measured from the mean of those who have"
-)
+NO_BASELINE = "no one in the reference has a favorable decision, and reasons are measured from the mean of those who do"
 
 
 @dataclass(frozen=True, eq=False)
 class ExplainedReasons:
-    """Principal reasons of people, and the explanations that they follow from.
+    """Principal reasons of people, and the explanations behind them.
 
     Attributes
     ----------
     reasons
-        Of everyone.
+        Reasons of everyone.
     explanation, place
-        Of those who are declined, and where each person is among them, -1 for one who is not; None for no one.
+        Explanations of the declined, and each person's place among them, -1 if not declined; None if no one is.
     """
 
     reasons: PeopleReasons
@@ -72,9 +70,9 @@ class BatchReasons:
     Attributes
     ----------
     source
-        What the reasons are measured from, and those of the people of the reference.
+        What the reasons are measured from, and the reasons of the people of the reference.
     own
-        Those of the batch.
+        Reasons of the batch.
     agreement
         How alike the reasons of pairs are, of shape (n_pairs, 2): see `PeopleReasons.agreement`.
     """
@@ -85,12 +83,12 @@ class BatchReasons:
 
     @property
     def people(self) -> PeopleReasons:
-        """Of the batch."""
+        """Reasons of the batch."""
         return self.own.reasons
 
     @property
     def pool(self) -> PeopleReasons:
-        """Of the people of the reference."""
+        """Reasons of the people of the reference."""
         return self.source.pool.reasons
 
     def sums(self, groups: Groups, person: Ints) -> ReasonSums:
@@ -107,8 +105,8 @@ class BatchReasons:
     def of_triples(self, triples: PlaceboPairs) -> tuple[Floats, Floats]:
         """Agreement of triples, of shape (n, 2, 2), as `PeopleReasons.of_triples` has it, and its control, (n, 2).
 
-        The control is what unlike finances alone would make of it: how alike a person's reasons are to those with the
-        match's finances, less the same with the placebo's. Its mean is evidence of nothing but unlike neighbors.
+        The control is the effect of unequal finances alone: how alike a person's reasons are to those with the match's
+        finances, minus the same with the placebo's. Its mean only shows that neighbors differ.
         """
         alike = self.people.of_triples(self.pool, triples)
         control = np.full((len(alike), 2), np.nan)
@@ -121,29 +119,29 @@ class BatchReasons:
         return alike, control
 
     def _with_finances(self, person: Ints, row: Ints) -> Floats:
-        """How alike people's reasons are to their own with the finances of rows of the reference, of shape (n, 2).
+        """How alike people's reasons are to their reasons with the finances of reference rows, of shape (n, 2).
 
-        The finances count as much as they do in the person's context, so that a model that weighs them otherwise in
-        the other's group leaves no trace.
+        The finances have the effect that they have in the person's context, so that a model that weighs them
+        differently in the other group does not matter.
         """
         me, codes = self.own.rows(person), self.people.codes[person]
         theirs = self.source.by_feature(me.with_inputs_of(self.source.pool.rows(row)))
         moved = np.where(self.source.is_financial, theirs, self.source.by_feature(me.values))
         changed = principal_reasons(self.source.reason_map.summed(moved), codes.shape[1])
-        # Without a reason on either side, nothing in common.
+        # If neither side has a reason, nothing is in common.
         return np.nan_to_num(np.column_stack([shared_share(codes, changed), rank_overlap(codes, changed)]))
 
 
 @dataclass(frozen=True, eq=False)
 class ReasonReference:
-    """What reasons are measured from, and those of the people that all are matched in.
+    """What reasons are measured from, and the reasons of the people of the reference.
 
     Attributes
     ----------
     reason_map, is_financial, n_reasons
-        The reasons, which features are financial, and the most reasons of a person.
+        The reason map, which features are financial, and the largest number of reasons of a person.
     explainer
-        From the mean of the approved people; None where there is no one.
+        Explains from the mean of the approved people; None if there are none.
     pool
         Reasons of the people of the reference.
     """
@@ -156,7 +154,7 @@ class ReasonReference:
 
     @classmethod
     def of(cls, reason_map: ReasonMap, settings: AuditOptions, explainer: Explainer, pool: People) -> ReasonReference:
-        """Explain the declined people of a pool, whose explainer is given, from the mean of the approved."""
+        """Explain the declined people of a pool from the mean of the approved people."""
         model = explainer.model
         score = model.probability(model.margin(pool.x)).cpu().numpy()
         decision = pool.decided(score, settings.approval_threshold).astype(np.int64)
@@ -170,14 +168,14 @@ class ReasonReference:
         return replace(empty, pool=empty.explained(pool.x, decision))
 
     def by_feature(self, values: Tensor) -> Floats:
-        """Attributions of encoded inputs as those of features."""
+        """Convert attributions of encoded inputs to attributions of features."""
         assert self.explainer is not None
         join = self.explainer.join
         found: Floats = (values.double() if join is None else values.double() @ join).cpu().numpy()
         return found
 
     def explained(self, x: Tensor, decision: Ints) -> ExplainedReasons:
-        """Principal reasons of encoded people, of those among them who are declined."""
+        """Principal reasons of the declined among encoded people."""
         codes = np.full((len(decision), self.n_reasons), NO_REASON, dtype=np.int64)
         shares, place = np.full(codes.shape, np.nan), np.full(len(decision), -1, dtype=np.int64)
         rows, found = np.flatnonzero(decision == 0), None

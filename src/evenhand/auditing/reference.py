@@ -1,4 +1,4 @@
-"""What is fitted once, on the people that all are matched in and explained from."""
+"""What is fitted once, on the people whom all others are matched with and explained from."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ from evenhand.models.thresholds import own_threshold
 __all__ = ["AuditReference", "audited_model", "settled_options"]
 
 _SAME_THRESHOLD = 1e-9
-_ORDERS = 32  # of sampled Shapley values, until a trial settles how many are needed
+_ORDERS = 32  # number of orders of sampled Shapley values, until a trial shows how many are needed
 
-# Candidates of each kind, and triples of a person with a group, by the number of people. Further triples make the
-# estimates more precise; with many people they take time and memory rather than add to what can be found.
+# Candidates of each kind, and triples of a person with a group, by the number of people. More triples make the
+# estimates more precise; with many people they mainly cost time and memory.
 _REACH = {5_000: (64, 12), np.inf: (N_NEIGHBORS, N_NEAR)}
 
 
 @dataclass(frozen=True, eq=False)
 class AuditReference:
-    """Everything that is fitted once, on the people that all are matched in and explained from.
+    """Everything that is fitted once, on the people whom all others are matched with and explained from.
 
     Attributes
     ----------
     pool
-        Those people.
+        The people of the reference.
     explainer
         Their baselines.
     matcher
         Their standardized financial features, indexed for matching.
     evidence
-        The same, indexed for placebo triples; None where no evidence is wanted.
+        The same, indexed for placebo triples; None if no evidence is wanted.
     scope
-        What can be found from what was given.
+        What can be found with the given inputs.
     reasons
         What the reasons of declined people are measured from.
     integration_error
@@ -73,22 +73,22 @@ class AuditReference:
 
     @property
     def approval_threshold(self) -> float:
-        """Probability of the favorable outcome from which the decision is favorable; NaN where segments differ."""
+        """Probability of the favorable outcome from which the decision is favorable; NaN if segments differ."""
         return self.settings.approval_threshold
 
     @classmethod
     def of(
         cls, model: AuditedModel, settings: AuditOptions, pool: People, n_people: int, scope: Scope | None = None
     ) -> AuditReference:
-        """Fit standardization, neighbors and baselines on a pool; `n_people` are audited.
+        """Fit standardization, neighbors and baselines on a pool, to audit `n_people`.
 
-        Without a `scope`, it is that of an audit with the model.
+        The default `scope` is that of an audit with a model.
         """
         financial = list(settings.financial_features)
         reason_map = ReasonMap.of(settings.reason_map, [str(column) for column in pool.table.columns])
         if settings.reason_map is not None:
             settings = replace(settings, reason_map=reason_map.to_dict())
-        # A bare network refuses missing values anyway; a model with an encoder of its own has a place for them.
+        # A bare network rejects missing values anyway; a model with an encoder can represent them.
         missing: Missing = "indicator" if model.accepts_missing else "error"
         names = np.asarray(pool.groups.names)[pool.groups.codes]
         device = None if pool.x.device.type == "cpu" else str(pool.x.device)
@@ -132,7 +132,7 @@ class AuditReference:
 
 
 def _reach(model: AuditedModel, n_people: float) -> dict[str, int]:
-    """Candidates and triples of each person; the fewest where every explanation is sampled anew."""
+    """Candidates and triples of each person; the fewest if every explanation is sampled anew."""
     n_people = np.inf if model.attribution == "sampled_shapley" else n_people
     n_neighbors, n_triples = next(reach for most, reach in _REACH.items() if n_people <= most)
     return {"n_neighbors": n_neighbors, "n_triples": n_triples}
@@ -146,7 +146,7 @@ def _scope_of_model(settings: AuditOptions, pool: People) -> Scope:
 
 
 def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> AuditedModel:  # noqa: ANN401 - any model
-    """The model as the audit sees it, explained as the options say; `table` holds people it is to be asked about."""
+    """The model in the form the audit needs, explained according to the options; `table` holds people to be scored."""
     check_value(options)
     audited = as_audited_model(
         model,
@@ -165,7 +165,7 @@ def settled_options(
     options: AuditOptions,
     financial_features: Sequence[str],
 ) -> tuple[AuditOptions, tuple[str, ...]]:
-    """The options with what the model settles where the user left it open; and what a reader must know of that."""
+    """Fill in unset options from the model; return them with what a reader must know about it."""
     threshold, notes = _settled_threshold(model, audited, options)
     settled = replace(
         options,
@@ -182,9 +182,9 @@ def _settled_threshold(
     audited: AuditedModel,
     options: AuditOptions,
 ) -> tuple[float | SegmentThresholds | None, tuple[str, ...]]:
-    """The threshold that the user gave, or else the model's own, or else 0.5; and what a reader must know of it.
+    """The user's threshold, or else the model's, or else 0.5; and what a reader must know about it.
 
-    Where the user's differs from the model's own, that is a Python warning, too. A value has no threshold.
+    If the user's threshold differs from the model's, this also raises a Python warning. A value has no threshold.
     """
     if options.unit is not None:
         return None, ()
@@ -193,13 +193,13 @@ def _settled_threshold(
         return 0.5 if given is None else given, ()
     decides = f"the {type(model).__name__} decides at a probability of {own:.6g}"
     if given is None:
-        return own, (f"Decisions are at the model's own threshold: {decides}.",)
+        return own, (f"Decisions use the model's threshold: {decides}.",)
     if not isinstance(given, SegmentThresholds) and abs(own - given) <= _SAME_THRESHOLD:
         return given, ()
-    is_by = f"goes by {given.column!r}" if isinstance(given, SegmentThresholds) else f"is {given:g}"
+    is_by = f"depends on {given.column!r}" if isinstance(given, SegmentThresholds) else f"is {given:g}"
     message = (
-        f"`decision_threshold` (--decision-threshold) {is_by}, but {decides}: the audit is of decisions that the model "
-        "does not make. Leave it out to audit the model's own."
+        f"`decision_threshold` (--decision-threshold) {is_by}, but {decides}: the audit covers decisions that the "
+        "model does not make. Leave the option out to audit the model's decisions."
     )
     warnings.warn(message, EvenhandWarning, stacklevel=4)
     return given, (message,)

@@ -1,4 +1,4 @@
-"""The regressions of an audit: its decisions, its scores and further outcomes, beside what its matched pairs say."""
+"""The regressions of an audit: its decisions, scores and additional outcomes, next to its matched pairs."""
 
 from __future__ import annotations
 
@@ -38,27 +38,31 @@ def wanted_outcomes(
     *,
     is_wanted: bool,
 ) -> dict[str, NDArray[np.float64]] | None:
-    """Further outcomes of the people of `X`; None where no regressions are wanted.
+    """Additional outcomes of the people of `X`; None if no regressions are wanted.
 
     Raises
     ------
     InvalidInputError
-        If an outcome cannot be used, or is given though no regressions are wanted; or if people have sampling weights.
+        If an outcome is invalid, or given without `regressions`; or if people have sampling weights.
     """
     if not is_wanted:
         if outcomes is not None:
             raise InvalidInputError(
-                "`outcomes` (--outcomes) are regressed on the group: pass `regressions=True` (--regressions) with them."
+                "`outcomes` (--outcomes) are only used in regressions: add `regressions=True` (--regressions)."
             )
         return None
     unfit = {"sampling weights": people.sample_weight, "groups known as probabilities": people.probabilities}
     for what, given in unfit.items():
         if given is not None:
-            raise InvalidInputError(f"`regressions` (--regressions) are not made with {what}: leave one of them out.")
+            raise InvalidInputError(
+                f"`regressions` (--regressions) cannot be combined with {what}: use only one of them."
+            )
     found = further_outcomes(outcomes, X, len(people), inputs=[str(name) for name in people.table.columns])
     taken = [name for name in found if name in (*_UNITS, _VALUE)]
     if taken:
-        raise InvalidInputError(f"{taken} are names of the audit's own outcomes; give those of `outcomes` others.")
+        raise InvalidInputError(
+            f"{taken} are names that the audit uses for its outcomes; rename these columns of `outcomes`."
+        )
     return found
 
 
@@ -70,16 +74,16 @@ def with_regressions(
     by: Mapping[str, NDArray[np.str_]],
     outcomes: Mapping[str, NDArray[np.float64]] | None,
 ) -> AuditResult:
-    """The result of an audit with regressions of decisions, scores and further outcomes on the group.
+    """Add regressions of decisions, scores and additional outcomes on the group to the result of an audit.
 
     Parameters
     ----------
     result, reference, found
         Of the audit.
     by
-        Columns within whose values there are regressions, too.
+        Columns for whose values there are separate regressions.
     outcomes
-        Further outcomes by name, NaN where one is missing; None where no regressions are wanted.
+        Additional outcomes by name, NaN if missing; None if no regressions are wanted.
     """
     if outcomes is None:
         return result
@@ -106,7 +110,7 @@ def with_regressions(
 
 
 def _audited_outcomes(reference: AuditReference, found: BatchFindings) -> dict[str, Floats]:
-    """Decisions and scores of an audit, or the values that were given, by name."""
+    """Decisions and scores of an audit, or the given values, by name."""
     scope, settings = reference.scope, reference.settings
     outcomes: dict[str, Floats] = {}
     if scope.decisions:
@@ -121,7 +125,7 @@ def _audited_outcomes(reference: AuditReference, found: BatchFindings) -> dict[s
 
 
 def _beside(rows: Sequence[RegressionRow], pairs: Sequence[RegressionRow]) -> tuple[RegressionRow, ...]:
-    """Rows with those of matched pairs after the regressions of the same outcome, group and people."""
+    """Insert the rows of matched pairs after the regressions of the same outcome, group and people."""
     found: dict[tuple[str, ...], list[RegressionRow]] = {}
     for row in (*rows, *pairs):
         found.setdefault((row.column, row.segment, row.outcome, row.group), []).append(row)
@@ -131,9 +135,9 @@ def _beside(rows: Sequence[RegressionRow], pairs: Sequence[RegressionRow]) -> tu
 def _of_matched_pairs(
     gaps: Sequence[ScoreGap], reference: str, outcomes: Sequence[str], *, is_turned: bool
 ) -> list[RegressionRow]:
-    """What the matched pairs of the audit say about the same differences.
+    """The same differences according to the matched pairs of the audit.
 
-    The gap of a value of which low ones are good is turned round to be that of the value.
+    If low values are good, the sign of the gap is reversed to match the value.
     """
     rows = []
     for gap in (gap for gap in gaps if gap.reference == reference):

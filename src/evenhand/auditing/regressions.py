@@ -1,4 +1,4 @@
-"""Regressions of decisions, scores and further outcomes on the group: from people to a table."""
+"""Regressions of decisions, scores and additional outcomes on the group: from people to a table."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ Floats = NDArray[np.float64]
 Texts = NDArray[np.str_]
 
 MOST_SEGMENTS = 20
-"""Values of a column of `by` within which there are regressions: those with most people."""
+"""Number of values of a column of `by` with separate regressions: those with the most people."""
 
 
 @dataclass(frozen=True)
 class RegressedOutcome(Plain):
-    """An outcome that was regressed.
+    """A regressed outcome.
 
     Attributes
     ----------
     method
-        ``"logit"`` of zeros and ones, of which average marginal effects are given; ``"ols"`` of anything else.
+        ``"logit"`` for zeros and ones, reported as average marginal effects; ``"ols"`` for anything else.
     unit
-        Of the differences.
+        Unit of the differences.
     n_people, n_missing
-        People with the outcome, who are regressed, and without.
+        People with the outcome, who are used, and people without.
     mean, standard_deviation
-        Of everyone with the outcome.
+        Over everyone with the outcome.
     """
 
     outcome: str
@@ -64,20 +64,20 @@ class RegressedOutcome(Plain):
 
 @dataclass(frozen=True)
 class RegressionRow(Plain):
-    """A group beside the reference group in one outcome, with one set of controls.
+    """A group compared with the reference group in one outcome, with one set of controls.
 
     Attributes
     ----------
     controls
-        What is held equal: ``"none"``, ``"financial features"`` or ``"all inputs"``; ``"matched pairs"`` for what the
-        pairs of the audit say about the same.
+        What is held equal: ``"none"``, ``"financial features"`` or ``"all inputs"``; ``"matched pairs"`` for the same
+        difference between the pairs of the audit.
     column, segment
-        Where the people are those of one value of a column of `by`; else empty.
+        If the people are those with one value of a column of `by`; else empty.
     effect
         The group minus the reference group.
     p_adjusted
-        Over groups, outcomes and segments with the same controls and the same column (Holm); NaN for matched pairs,
-        which the table of score gaps adjusts.
+        Adjusted over groups, outcomes and segments with the same controls and the same column (Holm); NaN for matched
+        pairs, which the table of score gaps adjusts.
     """
 
     outcome: str
@@ -96,19 +96,19 @@ class Regressions(Plain):
     Attributes
     ----------
     reference
-        The group that the others are held against.
+        The group that the others are compared with.
     confidence
-        Of the intervals.
+        Level of the intervals.
     errors
-        ``"robust"``, or ``"clustered"`` where people repeat.
+        ``"robust"``, or ``"clustered"`` if people repeat.
     outcomes, rows
-        What was regressed, and what was found.
+        What was regressed, and the results.
     controls
         Names of the columns of each set of controls.
     left_out
-        Inputs that are not among the controls, and why.
+        Inputs that are not used as controls, and why.
     notes
-        What else to mind.
+        Additional notes.
     """
 
     reference: str
@@ -129,16 +129,16 @@ class Regressions(Plain):
 
 @dataclass(frozen=True, eq=False)
 class RegressedPeople:
-    """Who is regressed.
+    """The people of the regressions.
 
     Attributes
     ----------
     outcomes
-        By name, NaN where one is missing.
+        Outcomes by name, NaN if missing.
     codes, names, reference
-        Groups, and the code of the one that the others are held against.
+        Groups, and the code of the one that the others are compared with.
     clusters
-        A number for each person, equal for rows of the same; None where no one repeats.
+        A number for each person, equal for rows of the same person; None if no one repeats.
     """
 
     outcomes: Mapping[str, Floats]
@@ -161,10 +161,10 @@ def regressions(
 ) -> Regressions:
     """Regress outcomes on the group: alone, with the financial features held equal, and with all columns of `X`.
 
-    An outcome of zeros and ones is regressed by a logit and given as average marginal effect, any other by ordinary
-    least squares. Each group is held against the reference group in a regression of the people of the two. Errors are
-    robust to unequal variances, and clustered where `clusters` says that people repeat. No model is needed; `audit` has
-    the same for a model's decisions and scores.
+    An outcome of zeros and ones is regressed with a logit and reported as an average marginal effect, any other with
+    ordinary least squares. Each group is compared with the reference group in a regression on the people of the two.
+    Standard errors are robust to unequal variances, and clustered if `clusters` says that people repeat. No model is
+    needed; `audit` does the same for a model's decisions and scores.
 
     Parameters
     ----------
@@ -172,25 +172,25 @@ def regressions(
         Columns by name, or a table: decisions, scores, prices. People without an outcome are left out of its
         regressions.
     sensitive_features
-        The protected attribute of each person. Several columns: their intersection.
+        The protected attribute of each person. Several columns are intersected.
     X
-        What may be held equal: numbers and categories. A missing number is the mean, with a column that says so; a
-        missing category is a category.
+        What may be held equal: numbers and categories. A missing number is replaced by the mean and marked in an extra
+        column; a missing category is a category.
     financial_features
         Columns of `X` that are held equal first.
     reference_group
-        The group that the others are held against; by default the largest.
+        The group that the others are compared with; by default the largest.
     by
-        Columns within whose values everything is wanted, too.
+        Columns for whose values the regressions are repeated.
     clusters
-        Which rows are the same applicant, or the same household.
+        Identifies the rows of the same applicant or household.
     confidence
-        Of the intervals.
+        Level of the intervals.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If the input cannot be used.
+        If the input is invalid.
 
     Examples
     --------
@@ -222,7 +222,9 @@ def regressions(
         financial = check_columns(financial_features, available, "`financial_features`") if financial_features else []
         sets, left_out = control_sets(table, financial, groups.codes)
     elif financial_features:
-        raise InvalidInputError(f"`financial_features` names {list(financial_features)}, but there is no `X`; pass it.")
+        raise InvalidInputError(
+            f"`financial_features` names {list(financial_features)}, but `X` was not given; pass it."
+        )
     members = membership_of(groups.codes, n, groups.names, None)
     same = None if clusters is None else _same_people(as_clusters(in_row_order(clusters, X, "clusters"), n))
     people = RegressedPeople(columns, groups.codes, groups.names, reference_code_of(members, reference_group), same)
@@ -236,12 +238,12 @@ def further_outcomes(
     *,
     inputs: Sequence[str],
 ) -> dict[str, Floats]:
-    """Outcomes by name as numbers of the `n` people of `X`, NaN where one is missing.
+    """Outcomes by name, as numbers for the `n` people of `X`, NaN if missing.
 
     Raises
     ------
     InvalidInputError
-        If a column does not hold numbers, is an input as well, or is not of `n` people.
+        If a column does not hold numbers, is also an input, or does not have `n` rows.
     """
     if outcomes is None:
         return {}
@@ -253,7 +255,7 @@ def further_outcomes(
 def _outcome_numbers(values: Any, name: str, n: int, inputs: Sequence[str]) -> Floats:  # noqa: ANN401
     if name in inputs:
         raise InvalidInputError(
-            f"The outcome {name!r} is an input as well, and would explain itself: leave it out of one of them."
+            f"The outcome {name!r} is also an input and would explain itself: remove it from one of them."
         )
     column = pd.Series(np.asarray(values)).convert_dtypes()
     if pd.api.types.is_bool_dtype(column.dtype):
@@ -271,7 +273,7 @@ def _outcome_numbers(values: Any, name: str, n: int, inputs: Sequence[str]) -> F
             "them."
         )
     if np.isnan(numbers).all():
-        raise InvalidInputError(f"The outcome {name!r} has no value at all; leave it out.")
+        raise InvalidInputError(f"The outcome {name!r} has no values; leave it out.")
     return numbers
 
 
@@ -279,7 +281,7 @@ def _outcome_numbers(values: Any, name: str, n: int, inputs: Sequence[str]) -> F
 
 
 def _same_people(clusters: NDArray[np.uint64]) -> NDArray[np.int64] | None:
-    """A number for each person; None where no one repeats. A row without a cluster is a person."""
+    """A number for each person; None if no one repeats. A row without a cluster is one person."""
     _, codes = np.unique(clusters, return_inverse=True)
     codes = np.where(clusters == 0, len(codes) + np.arange(len(codes)), codes)
     return None if len(np.unique(codes)) == len(codes) else codes
@@ -297,20 +299,20 @@ def regress(
     confidence: float = 0.95,
     units: Mapping[str, str] | None = None,
 ) -> Regressions:
-    """Every outcome, group and set of controls, of everyone and within segments.
+    """Regress every outcome on every group with every set of controls, for everyone and within segments.
 
     Parameters
     ----------
     people
-        Who is regressed.
+        The people of the regressions.
     sets, left_out
-        The sets of controls by name, and inputs that are in none, with the reasons.
+        The sets of controls by name, and inputs in none of them, with the reasons.
     by
-        Columns within whose values there are regressions, too.
+        Columns for whose values there are separate regressions.
     confidence
-        Of the intervals.
+        Level of the intervals.
     units
-        Of the outcomes, where they are not shares of people or as given.
+        Units of the outcomes, unless they are shares of people or as given.
     """
     outcomes = tuple(_described(name, values, units or {}) for name, values in people.outcomes.items())
     everyone = np.ones(len(people.codes), dtype=bool)
@@ -378,12 +380,12 @@ def _effect(
 
 
 def _largest(values: Texts, column: str) -> tuple[list[str], str]:
-    """The values of a column with most people, in their order, and a note on the rest."""
+    """The values of a column with the most people, in order, and a note on the rest."""
     names, counts = np.unique(values, return_counts=True)
     if len(names) <= MOST_SEGMENTS:
         return names.tolist(), ""
     kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_SEGMENTS])
-    note = f"{column}: the {MOST_SEGMENTS} of {len(names)} values with most people have regressions"
+    note = f"{column}: regressions cover the {MOST_SEGMENTS} of {len(names)} values with the most people"
     return names[kept].tolist(), note
 
 

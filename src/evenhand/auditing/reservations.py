@@ -41,13 +41,13 @@ _PROTECTED_WORDS = frozenset(
 
 
 def _n_beyond_logits(sums: AuditSums) -> int:
-    """People whose probability is 0 or 1 but for rounding."""
+    """Number of people whose probability is 0 or 1 up to rounding."""
     rows = sums.scores
     return int(rows.count[np.minimum(rows.score, 1 - rows.score) < _SURE].sum())
 
 
 def _on_inputs(pool: People) -> tuple[list[str], list[str]]:
-    """What is suspicious about the inputs: the grave, and the rest."""
+    """What is suspicious about the inputs: first the serious, then the rest."""
     labels = pd.Series(pool.labels.astype(float), index=pool.table.index)
     checks, _ = with_associations(check_table(pool.table), pool.table, labels, None, set())
     remarks = [(c.name, sign.kind, f"The input {sign.sentence(c.name)}") for c in checks for sign in c.signs]
@@ -58,19 +58,19 @@ def _on_inputs(pool: People) -> tuple[list[str], list[str]]:
 
 
 def _on_direction(sums: AuditSums, scope: Scope) -> Iterator[str]:
-    """Probabilities that rank people against their labels."""
+    """A warning if probabilities rank people against their labels."""
     rows = sums.scores
     area = auc_interval(rows.label, rows.score, rows.weights)
     is_score = scope.outcome == "score"
     if is_score and is_wrong_way_round(area, int(np.bincount(rows.label, rows.count, minlength=2).min())):
         yield (
-            f"The score ranks people against their labels, with an AUC of {area.value:.3f}: what is said of decisions, "
-            "reasons and gaps is the wrong way round if the score or the label is."
+            f"The score ranks people against their labels, with an AUC of {area.value:.3f}: if the score or the label "
+            "is reversed, so are the results on decisions, reasons and gaps."
         )
 
 
 def _on_balance(diagnostics: MatchDiagnostics) -> Iterator[str]:
-    """Financial features in which matched people of groups that are not small still differ."""
+    """Financial features in which matched people of large enough groups still differ."""
     n_matched = {(row.group, row.other_group): row.n_matched for row in diagnostics.coverage_by_group}
     uneven = [
         row
@@ -80,11 +80,11 @@ def _on_balance(diagnostics: MatchDiagnostics) -> Iterator[str]:
     if uneven:
         worst = max(uneven, key=lambda row: abs(row.after))
         names = list(dict.fromkeys(row.feature for row in uneven if row.feature != worst.feature))
-        others = f", and {', '.join(map(repr, names))} by less" if names else ""
+        others = f", and in {', '.join(map(repr, names))} by less" if names else ""
         yield (
             f"After matching, people of {worst.group} and their matches in {worst.other_group} still differ in "
-            f"{worst.feature!r} by {abs(worst.after):.2f} standard deviations{others}; more than {_IMBALANCE} is too "
-            "much to call them comparable. Set `max_distance`, or choose other financial features."
+            f"{worst.feature!r} by {abs(worst.after):.2f} standard deviations{others}. More than {_IMBALANCE} is too "
+            "much to call them comparable: set `max_distance`, or choose different financial features."
         )
 
 
@@ -98,7 +98,7 @@ def reservations_of(
     *,
     stacklevel: int = 3,
 ) -> list[str]:
-    """What a careful reader must know before using the metrics; the grave ones are also Python warnings."""
+    """What a careful reader must know before using the metrics; the serious ones are also Python warnings."""
     settings = reference.settings
     grave: list[str] = []
     other: list[str] = []
@@ -109,9 +109,9 @@ def reservations_of(
     n_sure = _n_beyond_logits(sums)
     if reference.model.output == "log-odds" and n_sure > _MANY_SURE * provenance.n_people:
         grave.append(
-            f"The probability of {n_sure:,} of {provenance.n_people:,} people is 0 or 1 to the last digit, which makes "
-            "their log-odds alike, so that decisions and AUC say little; a score in points is not log-odds until it is "
-            "scaled to them."
+            f"The probability of {n_sure:,} of {provenance.n_people:,} people is 0 or 1 to the last digit, so their "
+            "log-odds are equal and decisions and AUC say little. If the score is in points, convert it to "
+            "log-odds first."
         )
     about_inputs, more_about_inputs = _on_inputs(reference.pool)
     grave += about_inputs
@@ -120,21 +120,21 @@ def reservations_of(
         is_given = reference.pool.clusters is not None
         other.append(
             f"{n_repeated:,} of {provenance.n_people:,} rows ({n_repeated / provenance.n_people:.1%}) "
-            + ("belong to an applicant with several rows" if is_given else "are alike in all inputs to another row")
-            + ": they are not compared with each other, and count as one applicant in every standard error."
+            + ("belong to an applicant with several rows" if is_given else "have the same inputs as a different row")
+            + ". They are not compared with each other, and count as one applicant in every standard error."
             + ("" if is_given else " Pass `clusters` (--clusters) to say which rows are the same applicant.")
         )
     if diagnostics.coverage < _LOW_COVERAGE:
-        grave.append(f"Only {diagnostics.coverage:.1%} of people have a match in another group.")
+        grave.append(f"Only {diagnostics.coverage:.1%} of people have a match in a different group.")
     if provenance.completeness_gap > _LARGE_GAP:
         grave.append(
-            f"Attributions miss {provenance.completeness_gap:.1%} of the change in the logit they should sum to; "
+            f"Attributions miss {provenance.completeness_gap:.1%} of the change in the logit that they should sum to; "
             "raise `n_steps`."
         )
     if provenance.attribution_error is not None:
         message = (
-            "Attributions are sampled, with standard errors of "
-            f"{provenance.attribution_error:.1%} of their size; raise `n_permutations` (--n-permutations) for less."
+            "Attributions are sampled, with a standard error of "
+            f"{provenance.attribution_error:.1%} of their size; raise `n_permutations` (--n-permutations) to reduce it."
         )
         (grave if provenance.attribution_error > _LARGE_ERROR else other).append(message)
     if sums.n_negligible and scope.attributions:
@@ -143,23 +143,23 @@ def reservations_of(
         (grave if share > 0.05 else other).append(message)
     if provenance.n_without_baseline:
         other.append(
-            f"{provenance.n_without_baseline} people are left out: no one of their label and group to explain from."
+            f"{provenance.n_without_baseline} people are left out: the reference has no one of their label and group."
         )
     small = {name: n for name, n in provenance.groups.items() if n < SMALL_GROUP}
     if small:
         shown = ", ".join(f"{name} ({n})" for name, n in small.items())
-        other.append(f"Groups with fewer than {SMALL_GROUP} people, whose metrics are unstable: {shown}.")
+        other.append(f"Groups with fewer than {SMALL_GROUP} people have unstable metrics: {shown}.")
     protected = [feature for feature in settings.financial_features if _may_be_protected(feature)]
     if protected:
-        other.append(f"Financial features that may be protected characteristics themselves: {', '.join(protected)}.")
+        other.append(f"Financial features that may themselves be protected characteristics: {', '.join(protected)}.")
     if reference.pool.decisions is not None and scope.outcome == "score":
         other.append(
-            "Decisions are those that were made. Approvals at other cut-offs follow from the score. The score gap in "
-            "decisions holds finances equal by regression alone: no one decided about a person with another's finances."
+            "The decisions are the actual ones; approvals at different cutoffs follow from the score. The score gap in "
+            "decisions holds finances equal by regression alone: no one decided about a person with a match's finances."
         )
     if diagnostics.constant_features:
         constant = list(diagnostics.constant_features)
-        other.append(f"Financial features that are constant, and so play no part in matching: {', '.join(constant)}.")
+        other.append(f"Financial features that are constant, and so do not affect matching: {', '.join(constant)}.")
     other += [*_on_balance(diagnostics), *more_about_inputs]
     if evidence is not None:
         other += _on_evidence(evidence) if scope.attributions else _on_support(evidence, "the score gap")
@@ -173,7 +173,7 @@ def _may_be_protected(name: str) -> bool:
 
 
 def reservations_on_reasons(reasons: Reasons, reason_map: ReasonMap, group_columns: Sequence[str]) -> list[str]:
-    """Reasons that declined people are given and that rest on what must not be a reason."""
+    """Reasons of declined people that depend on what must not be a reason."""
     given = dict.fromkeys(row.reason for row in reasons.rates if row.place == "any")
     found = [
         f"{feature!r}" if feature == reason else f"{feature!r} ({reason})"
@@ -184,8 +184,8 @@ def reservations_on_reasons(reasons: Reasons, reason_map: ReasonMap, group_colum
     if not found:
         return []
     return [
-        "Reasons of declined people rest on columns that reveal the group or may be protected characteristics "
-        f"themselves: {', '.join(found)}."
+        "Reasons of declined people depend on columns that reveal the group or may themselves be protected "
+        f"characteristics: {', '.join(found)}."
     ]
 
 
@@ -194,12 +194,12 @@ def _on_evidence(evidence: Evidence) -> Iterator[str]:
         yield f"The excess: {evidence.cec.note}."
     yield from _on_support(evidence, "the excess")
     if evidence.depends_on:
-        yield f"The excess depends on which triples count: it differs with {'; with '.join(evidence.depends_on)}."
+        yield f"The excess depends on which triples are used: it differs with {'; with '.join(evidence.depends_on)}."
 
 
 def _on_support(evidence: Evidence, described: str) -> Iterator[str]:
     if evidence.common_support < _LOW_COVERAGE:
         yield (
-            f"Only {evidence.common_support:.1%} of people have a match and a placebo at the same distance; "
-            f"{described} describes those alone."
+            f"Overlap is small: only {evidence.common_support:.1%} of people have a match and a placebo at the same "
+            f"distance; {described} describes only these people."
         )

@@ -1,4 +1,4 @@
-"""What an audit found, in memory or streamed, and everything that is shown and written from it."""
+"""The result of an audit, in memory or streamed, and everything that is shown and written from it."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class AuditResult:
     Attributes
     ----------
     features
-        One row per feature: its mean contribution to the CEC score, the share that is of the whole, its contribution
-        to the excess with interval, and its mean attribution in each group; largest contribution first.
+        One row per feature: its mean contribution to the CEC score, its share of the total, its contribution to the
+        excess with an interval, and its mean attribution in each group; the largest contribution first.
     outcome
         Utility, and decisions and errors by group.
     matching
@@ -74,7 +74,7 @@ class AuditResult:
     proxies
         How well features predict the group; None if evidence was not asked for.
     settings
-        Every choice that moves a metric.
+        All options that change a metric.
     provenance
         What was audited.
     warnings
@@ -82,21 +82,21 @@ class AuditResult:
     pair_metrics
         Metrics of all scored pairs.
     source
-        Where the pairs and their people are kept.
+        Where the pairs and their people are stored.
     stream
-        Of a streamed audit: how it was cut into batches, and how the reference was chosen.
+        For a streamed audit: how it was split into batches, and how the reference was chosen.
     folder
-        Of a streamed audit: where everything was written.
+        For a streamed audit: the folder with all files.
     scope
-        What could and could not be found from what was given; None where a model was audited on labels.
+        What could and could not be found with the given inputs; None if a model was audited on labels.
     regressions
-        Of decisions, scores and further outcomes on the group; None if they were not asked for.
+        Regressions of decisions, scores and additional outcomes on the group; None if not asked for.
     weighting
-        Sampling weights of the people; None where there are none.
+        Sampling weights of the people; None if there are none.
     drawn_groups
-        Of groups known as probabilities: what is pooled over draws of them; None where groups are known.
+        For groups known as probabilities: what is pooled over their draws; None if groups are known.
     reason_codes
-        Reasons of declined people: how often each is given to whom, and what comparable people have in common.
+        Reasons of declined people: how often each is given to which group, and how many comparable people share.
     """
 
     features: pd.DataFrame
@@ -119,22 +119,22 @@ class AuditResult:
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
-        """Table with a row per person and other group.
+        """Table with one row per person and other group.
 
-        Columns: person (row of the audited table), match (row of the reference, -1 where unmatched), distance, group,
-        other_group, label (1 for the favorable outcome), score and match_score (the model's own probabilities),
+        Columns: person (row of the audited table), match (row of the reference, -1 if unmatched), distance, group,
+        other_group, label (1 for the favorable outcome), score and match_score (the model's probabilities),
         decision and match_decision (1 for favorable), cec, placebo_cec, input_gap, reasoning_gap, regime,
-        shared_reasons (of two declined people), q_value, is_negligible; with sampling weights, sample_weight, up to a
-        common factor. A pair that could not be scored has missing values.
+        shared_reasons (for two declined people), q_value, is_negligible; with sampling weights, also sample_weight, up
+        to a common factor. A pair that could not be scored has missing values.
 
-        Of a streamed audit all pairs are read from disk: for very many, read the files at `pairs_path` instead.
+        For a streamed audit, all pairs are read from disk: if there are very many, read the files at `pairs_path`.
         """
         parts = list(self.source.parts())
         return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
     @property
     def pairs_path(self) -> Path | None:
-        """Folder of the pair table of a streamed audit, a Parquet file for each batch; None for one in memory."""
+        """Folder of the pair table of a streamed audit, one Parquet file per batch; None for an audit in memory."""
         return None if self.folder is None else self.folder / "pairs"
 
     def reasons(self) -> pd.DataFrame:
@@ -142,68 +142,68 @@ class AuditResult:
 
         Returns
         -------
-        Table with a row for each person with an unfavorable decision: person (row of the audited table), person_id
-        where ids were given, group, decision, reason_1, reason_2, ... (missing after the last) and share_1, share_2,
-        ..., the part of each in all that pulls the person's score below the baseline. Of a streamed audit it is read
-        from the Parquet files of the folder ``reasons``.
+        Table with one row per person with an unfavorable decision: person (row of the audited table), person_id
+        if ids were given, group, decision, reason_1, reason_2, ... (missing after the last) and share_1, share_2,
+        ..., the share of each in everything that lowers the person's score below the baseline. For a streamed audit, it
+        is read from the Parquet files of the folder ``reasons``.
         """
         parts = list(self.source.reason_parts())
         return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
     @cached_property
     def pairs_sample(self) -> PairSample:
-        """Up to 2,000 pairs to look at one by one: see `pair_sample`."""
+        """Up to 2,000 pairs to inspect one by one: see `pair_sample`."""
         return draw_pair_sample(self.source)
 
     @property
     def table(self) -> pd.DataFrame:
-        """The audited people's columns; only of an audit in memory."""
+        """The audited people's columns; only for an audit in memory."""
         return self._in_memory.table
 
     @property
     def reference_table(self) -> pd.DataFrame:
-        """Columns of the people they were matched in; only of an audit in memory."""
+        """Columns of the people they were matched in; only for an audit in memory."""
         return self._in_memory.reference_table
 
     @property
     def attributions(self) -> NDArray[np.float32]:
-        """Attributions of each audited person by feature, (n_people, n_features); only of an audit in memory."""
+        """Attributions of each audited person by feature, (n_people, n_features); only for an audit in memory."""
         return self._in_memory.attributions
 
     @property
     def match_attributions(self) -> NDArray[np.float32]:
-        """The same of the match of each pair, (n_pairs, n_features), from the person's baseline."""
+        """The same for the match of each pair, (n_pairs, n_features), from the person's baseline."""
         return self._in_memory.match_attributions
 
     @property
     def _in_memory(self) -> PairsInMemory:
         if not isinstance(self.source, PairsInMemory):
             raise InvalidInputError(
-                "A streamed audit does not keep the values and attributions of everyone; `pair_sample` and `cases` "
-                "have those of some people, and `evenhand.audit` keeps all."
+                "A streamed audit does not keep everyone's values and attributions; use `pair_sample` or `cases` for "
+                "some people, or `evenhand.audit`, which keeps all."
             )
         return self.source
 
     def pair_sample(self, max_pairs: int = MAX_PAIRS, random_state: int = 0) -> PairSample:
-        """Pairs to look at one by one: a fifth are the strongest cases, the rest are drawn over regimes and groups.
+        """Pairs to inspect one by one: a fifth are the strongest cases, the rest are drawn over regimes and groups.
 
         Parameters
         ----------
         max_pairs
-            Most pairs to take.
+            Largest number of pairs.
         random_state
             Seed of the draw.
 
         Returns
         -------
-        The pairs, the values and attributions of the two people of each, and in words how they were drawn.
+        The pairs, the values and attributions of both people, and a description of how they were drawn.
         """
         if (max_pairs, random_state) == (MAX_PAIRS, 0):
             return self.pairs_sample
         return draw_pair_sample(self.source, max_pairs, random_state)
 
     def cases(self, n: int = 20) -> pd.DataFrame:
-        """The people with the strongest evidence beside their matches, feature by feature.
+        """The people with the strongest evidence next to their matches, feature by feature.
 
         Parameters
         ----------
@@ -212,15 +212,15 @@ class AuditResult:
 
         Returns
         -------
-        Table with a row for each pair and feature: person, match, group, other_group, q_value, cec, placebo_cec,
-        score, match_score, feature, value, match_value, attribution, match_attribution, and reason and match_reason,
-        the place of the feature's reason among the principal reasons of the one and the other, of those who were
-        declined. Pairs of the lowest `q_value` come first: the false-discovery rate of a list that ends with them.
+        Table with one row per pair and feature: person, match, group, other_group, q_value, cec, placebo_cec, score,
+        match_score, feature, value, match_value, attribution, match_attribution, and reason and match_reason: for
+        declined people, the rank of the feature's reason among their principal reasons. Pairs with the lowest
+        `q_value`, the false discovery rate of a list that ends with them, come first.
         """
         return cases_of(self.source, n, () if self.reason_codes is None else self.reason_codes.of_features)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the pairs as plain data; a metric that could not be estimated is NaN with a note."""
+        """Everything except the pairs as plain data; a metric that could not be estimated is NaN with a note."""
         pairs, evidence = self.pair_metrics, self.evidence
         summary: dict[str, Any] = {
             "schema": SCHEMA,
@@ -287,25 +287,25 @@ class AuditResult:
         return metrics
 
     def summary(self) -> pd.DataFrame:
-        """The metrics of the audit: a table with columns metric, value, ci_low, ci_high, note."""
+        """The metrics of the audit, as a table with columns metric, value, ci_low, ci_high, note."""
         return pd.DataFrame(summary_rows(self.to_dict()), columns=["metric", "value", "ci_low", "ci_high", "note"])
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_dict` and the time as JSON, whole or not at all; a missing number is null."""
+        """Write `to_dict` and the time as JSON, completely or not at all; a missing number is null."""
         schema, *rest = self.to_dict().items()
         write_json(dict([schema, ("created", time_of_writing().isoformat(timespec="seconds")), *rest]), path)
 
     def to_html(self, path: str | os.PathLike[str], *, title: str | None = None, pairs_file: str | None = None) -> None:
-        """Write the report as one HTML file that needs no network, whole or not at all.
+        """Write the report as one HTML file that needs no network, completely or not at all.
 
         Parameters
         ----------
         path
-            Of the file.
+            Path of the file.
         title
-            Of the page; by default it names the model.
+            Title of the page; by default it names the model.
         pairs_file
-            Name of the file of `to_parquet`, if it lies beside the page.
+            Name of the file of `to_parquet`, if it is in the same folder as the page.
         """
         sample = self.pair_sample(pairs_to_show(self.provenance.n_features)).to_dict()
         text = audit_page(self.to_dict(), sample, title=title, pairs_file=pairs_file)
@@ -313,9 +313,9 @@ class AuditResult:
             temporary.write_text(text, encoding="utf-8")
 
     def to_excel(self, path: str | os.PathLike[str]) -> None:
-        """Write the metrics and tables as an Excel workbook, whole or not at all; needs the extra `excel`.
+        """Write the metrics and tables as an Excel workbook, completely or not at all; needs the extra `excel`.
 
-        Pairs are listed up to the number of rows that a sheet has; beyond, those with the strongest evidence.
+        Pairs are listed up to the row limit of a sheet; if there are more, those with the strongest evidence.
         """
         n_pairs = sum(len(part) for part in self.source.parts())
         pairs = self.pairs if n_pairs <= MAX_ROWS else strongest_pairs(self.source, MAX_ROWS)
@@ -325,15 +325,15 @@ class AuditResult:
         )
 
     def to_word(self, path: str | os.PathLike[str], *, template: str | os.PathLike[str] | None = None) -> None:
-        """Write the audit as a memo in Word that can be edited, whole or not at all; needs the extra `word`.
+        """Write the audit as an editable Word memo, completely or not at all; needs the extra `word`.
 
         Parameters
         ----------
         path
-            Of the file.
+            Path of the file.
         template
-            A Word file of your own, .docx or .dotx without macros: what it says comes first, and its styles, headers
-            and footers are kept.
+            Your own Word file, .docx or .dotx without macros: its text comes first, and its styles, headers and footers
+            are kept.
         """
         write_memo(self.to_dict(), path, template=template)
 
@@ -345,34 +345,34 @@ class AuditResult:
         inputs: Mapping[str, str | os.PathLike[str]] | None = None,
         template: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Write an evidence pack, whole or not at all: one zip file to check, and to run the audit again from.
+        """Write an evidence pack, completely or not at all: one zip file to check, and to run the audit again from.
 
-        It holds the report, the workbook and the memo where their extras are installed, the JSON, the pairs, settings,
-        hashes, versions and a script; no data. `evenhand verify` and `verify_pack` read it.
+        It holds the report, the workbook and the memo if their extras are installed, the JSON, the pairs, settings,
+        hashes, versions and a script, but no data. `evenhand verify` and `verify_pack` read it.
 
         Parameters
         ----------
         path
-            Of the file.
+            Path of the file.
         plan
-            Options of `evenhand audit` that give this audit, by name, if there are.
+            Options of `evenhand audit` that give this audit, by name, if any.
         inputs
             Files that were read, as `data`, `model` and `reference`: their names and hashes are written.
         template
-            Of the memo: see `to_word`.
+            Template of the memo: see `to_word`.
         """
         write_pack(path, self._writers(template), self.to_dict(), plan=plan, inputs=inputs)
 
     def log_to_mlflow(self, run_id: str | None = None, *, artifacts: Sequence[str] = ARTIFACTS) -> str:
-        """Log metrics, settings, the verdict and files to a run of MLflow; needs the extra `mlflow`.
+        """Log metrics, settings, the verdict and files to an MLflow run; needs the extra `mlflow`.
 
         Parameters
         ----------
         run_id
-            Of the run; None for the active run, or else for a new one.
+            Id of the run; None for the active run, or else a new one.
         artifacts
-            Files to log, of report.html, audit.json, audit.xlsx, memo.docx and pairs.parquet; the workbook and the memo
-            where their extras are installed. Report, workbook and pairs hold values of people.
+            Files to log, among report.html, audit.json, audit.xlsx, memo.docx and pairs.parquet; the workbook and the
+            memo need their extras. Report, workbook and pairs hold values of people.
 
         Returns
         -------
@@ -381,11 +381,11 @@ class AuditResult:
         writers = self._writers()
         unknown = [name for name in artifacts if name not in writers]
         if unknown:
-            raise InvalidInputError(f"`artifacts` must be of {', '.join(writers)}, got {unknown[0]!r}.")
+            raise InvalidInputError(f"`artifacts` must be among {', '.join(writers)}, got {unknown[0]!r}.")
         return log_audit(self.to_dict(), {name: writers[name] for name in artifacts}, run_id=run_id)
 
     def _writers(self, template: str | os.PathLike[str] | None = None) -> dict[str, Callable[[Path], None]]:
-        """What writes each file of an audit, by its usual name."""
+        """The function that writes each file of an audit, by its usual name."""
         return {
             "report.html": lambda path: self.to_html(path, pairs_file="pairs.parquet"),
             "audit.json": self.to_json,
@@ -395,7 +395,7 @@ class AuditResult:
         }
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write the pair table as one Parquet file, whole or not at all."""
+        """Write the pair table as one Parquet file, completely or not at all."""
         parts = (pa.Table.from_pandas(part, preserve_index=False) for part in self.source.parts())
         with write_atomically(path) as temporary:
             first = next(parts)
@@ -407,15 +407,15 @@ class AuditResult:
     def related_metrics(
         self, score_function: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None, random_state: int = 0
     ) -> pd.DataFrame:
-        """Other procedural metrics: GPF_FAE, REF, VEF and the explanation-disparity AUC.
+        """Related procedural metrics: GPF_FAE, REF, VEF and the explanation-disparity AUC.
 
-        They compare the explanations of different people, so that everyone is explained anew, from the mean of their
-        label: from the mean of the group, as in the rest of the audit, explanations would tell the group of themselves.
+        They compare the explanations of different people, so everyone is explained again, from the mean of their label.
+        Explanations from the mean of the group, as in the rest of the audit, would reveal the group.
 
         Parameters
         ----------
         score_function
-            Scores of a numeric table; needed by REF and VEF, which blank out features. Only for tables of numbers.
+            Scores a numeric table; needed by REF and VEF, which blank out features. Only for tables of numbers.
         random_state
             Seed.
 
@@ -434,7 +434,7 @@ class AuditResult:
         found = procedural_metrics(
             (self.attributions if explain is None else explain()).astype(np.float64),
             person["score"].to_numpy(),
-            labels if self.settings["favorable"] == "high" else 1 - labels,  # as `score_function` has it
+            labels if self.settings["favorable"] == "high" else 1 - labels,  # in the form of `score_function`
             group,
             X=X,
             score_function=score_function,
@@ -445,7 +445,7 @@ class AuditResult:
 
     @property
     def plot(self) -> Plots:
-        """Charts of the result by name, such as `result.plot.regimes()`; they show in notebooks and can be saved."""
+        """Charts of the result by name, such as `result.plot.regimes()`; notebooks show them, and they can be saved."""
 
         def sample_of(person: int) -> dict[str, Any]:
             pairs = self.source.of_person(person)
@@ -455,7 +455,7 @@ class AuditResult:
         return Plots(self.to_dict(), sample_of)
 
     def _repr_html_(self) -> str:
-        """A card for notebooks: the verdict, the key metrics and the warnings."""
+        """A card for notebooks with the verdict, the key metrics and the warnings."""
         return audit_card(self.to_dict())
 
     def __repr__(self) -> str:

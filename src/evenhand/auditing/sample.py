@@ -1,4 +1,4 @@
-"""Pairs to look at one by one: the strongest, and others at random; the same however the pairs are kept."""
+"""Pairs to inspect one by one: the strongest, and others at random; the same however the pairs are stored."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class ExplainedPairs:
     Attributes
     ----------
     values, match_values
-        Columns of the person and of the match, a row per pair.
+        Columns of the person and of the match, one row per pair.
     attributions, match_attributions
-        By feature, of shape (n_pairs, n_features), both from the person's baseline.
+        Attributions by feature, of shape (n_pairs, n_features), both from the person's baseline.
     reasons, match_reasons
         Codes of the principal reasons of both, of shape (n_pairs, k), -1 for none.
     """
@@ -53,10 +53,10 @@ class ExplainedPairs:
 
 
 class PairSource(Protocol):
-    """Where the pairs of an audit are kept: in memory, or in the folder of a streamed audit."""
+    """Where the pairs of an audit are stored: in memory, or in the folder of a streamed audit."""
 
     def parts(self) -> Iterator[pd.DataFrame]:
-        """The pair table in parts, in order of person."""
+        """The pair table in parts, sorted by person."""
 
     def of_person(self, person: int) -> pd.DataFrame:
         """The pairs of one person."""
@@ -65,7 +65,7 @@ class PairSource(Protocol):
         """Values and attributions of some rows of the parts."""
 
     def reason_parts(self) -> Iterator[pd.DataFrame]:
-        """The table of principal reasons in parts, in order of person."""
+        """The table of principal reasons in parts, sorted by person."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +79,13 @@ class PairsInMemory:
     table, reference_table
         The audited people's columns, and those of the people they were matched in.
     attributions, match_attributions
-        By feature: of each audited person, of shape (n_people, n_features), and of the match of each pair, of shape
+        By feature: for each audited person, of shape (n_people, n_features), and for the match of each pair, of shape
         (n_pairs, n_features).
     explain_by_label
-        Explains the audited people again, from the mean of their label alone; None where there is no model to ask.
+        Explains the audited people again, from the mean of their label alone; None if there is no model.
     reason_table, reason_codes
-        Principal reasons: a row for each declined person; and as codes, of everyone and of the people they were matched
-        in. None where there are none.
+        Principal reasons: one row per declined person; and as codes, for everyone and for the people they were matched
+        in. None if there are none.
     """
 
     pairs: pd.DataFrame
@@ -98,7 +98,7 @@ class PairsInMemory:
     reason_codes: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def parts(self) -> Iterator[pd.DataFrame]:
-        """The pair table, whole."""
+        """The whole pair table."""
         yield self.pairs
 
     def of_person(self, person: int) -> pd.DataFrame:
@@ -122,7 +122,7 @@ class PairsInMemory:
         return none if self.reason_codes is None else self.reason_codes[side][rows]
 
     def reason_parts(self) -> Iterator[pd.DataFrame]:
-        """The table of reasons, whole."""
+        """The whole table of reasons."""
         yield pd.DataFrame() if self.reason_table is None else self.reason_table
 
 
@@ -133,19 +133,19 @@ class PairSample:
     Attributes
     ----------
     pairs
-        Rows of the pair table; strongest evidence first.
+        Rows of the pair table, strongest evidence first.
     values, match_values
-        Columns of the person and of the match, a row per sampled pair.
+        Columns of the person and of the match, one row per sampled pair.
     attributions, match_attributions
-        By feature, of shape (n_sampled, n_features), both from the person's baseline.
+        Attributions by feature, of shape (n_sampled, n_features), both from the person's baseline.
     reasons, match_reasons
         Codes of the principal reasons of both, of shape (n_sampled, k), -1 for none.
     n_pairs, n_scored
         Pairs of the audit, and those with a score: the sample is drawn from the latter.
     n_strongest
-        How many of the sample, from its start, were taken because their evidence is strongest.
+        How many pairs, at the start of the sample, were taken because their evidence is strongest.
     how
-        How the sample was drawn, in words.
+        A description of how the sample was drawn.
     """
 
     pairs: pd.DataFrame
@@ -164,24 +164,24 @@ class PairSample:
         return len(self.pairs)
 
     def to_dict(self) -> dict[str, Any]:
-        """The attributes by name, as a report takes them; tables and arrays stay what they are."""
+        """The attributes by name, as a report needs them; tables and arrays are unchanged."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def draw_pair_sample(source: PairSource, max_pairs: int = MAX_PAIRS, random_state: int = 0) -> PairSample:
-    """A sample of scored pairs.
+    """Draw a sample of scored pairs.
 
-    A fifth of it are the pairs with the lowest `q_value`, ties by CEC score over placebo score. The others are drawn
-    at random, as nearly as possible the same number from every regime and group, so that rare ones can be seen too: of
-    each regime and group those of the people with the lowest hashes, one in turn. A person's hash depends on their
-    number and the seed alone, so pairs read in parts give the sample that they give at once.
+    A fifth are the pairs with the lowest `q_value`, with ties broken by CEC score minus placebo score. The rest are
+    drawn at random, as evenly as possible from every regime and group, so that rare ones are included: within each
+    regime and group, people with the lowest hashes come first. A person's hash depends only on their number and the
+    seed, so pairs read in parts give the same sample as pairs read at once.
 
     Parameters
     ----------
     source
         The pairs.
     max_pairs
-        Most pairs to take; all are taken when there are no more.
+        Largest number of pairs; if there are no more, all are taken.
     random_state
         Seed of the draw.
 
@@ -231,9 +231,9 @@ def strongest_pairs(source: PairSource, n: int) -> pd.DataFrame:
 
 
 def cases_of(source: PairSource, n: int, reason_of: Sequence[int] = ()) -> pd.DataFrame:
-    """The n pairs with the strongest evidence, a row for each feature: see `AuditResult.cases`.
+    """The n pairs with the strongest evidence, one row per feature: see `AuditResult.cases`.
 
-    `reason_of` has the code of each feature's reason; nothing where features have none.
+    `reason_of` has the code of each feature's reason; empty if features have none.
     """
     pairs = strongest_pairs(source, n)
     found = source.explained(pairs)
@@ -267,7 +267,7 @@ def _candidates(scored: pd.DataFrame, max_pairs: int, random_state: int) -> pd.D
 
 
 def _turn(pairs: pd.DataFrame, random_state: int) -> NDArray[np.int64]:
-    """Place of each pair among those of its regime and group, in order of the people's hashes."""
+    """Rank of each pair within its regime and group, in order of the people's hashes."""
     order = np.lexsort((_order_of_rows(pairs), person_hash(_person(pairs), random_state)))
     turn = np.empty(len(pairs), dtype=np.int64)
     turn[order] = pairs.iloc[order].groupby(["regime", "group"], sort=False).cumcount().to_numpy()
@@ -294,7 +294,7 @@ def _order_of_rows(pairs: pd.DataFrame) -> NDArray[np.intp]:
 
 
 def _reason_places(codes: NDArray[np.int64], reason_of: Sequence[int]) -> list[int | None]:
-    """Place of each feature's reason among the principal ones, from 1; None for one that is not."""
+    """Rank of each feature's reason among the principal ones, from 1; None if it is not one of them."""
     place_of = {int(code): place for place, code in enumerate(codes, start=1) if code >= 0}
     return [place_of.get(code) for code in reason_of]
 

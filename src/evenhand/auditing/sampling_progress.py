@@ -1,4 +1,4 @@
-"""Sampled Shapley values in an audit: how many orders, how long it will take, and how far it has come."""
+"""Sampled Shapley values in an audit: how many orders, how long they take, and their progress."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _STEPS = 100
 
 
 def announce_sampling(reference: AuditReference, n_people: int) -> bool:
-    """Say how many orders sampled attributions of so many people take, and for how long, where it is over two seconds.
+    """Report how many orders sampled attributions use, and for how long, if it is over two seconds.
 
     Returns
     -------
-    Whether it was said.
+    Whether it was reported.
     """
     if not is_sampled(reference.explainer):
         return False
@@ -33,7 +33,7 @@ def announce_sampling(reference: AuditReference, n_people: int) -> bool:
         return False
     words = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
     Console(stderr=True).print(
-        f"Attributions of {n_people:,} people are sampled, from {reference.settings.n_permutations} orders of the "
+        f"Attributions of {n_people:,} people are sampled from {reference.settings.n_permutations} orders of the "
         f"inputs; this takes about {words}.",
         markup=False,
         highlight=False,
@@ -43,14 +43,14 @@ def announce_sampling(reference: AuditReference, n_people: int) -> bool:
 
 
 def sampling_seconds(reference: AuditReference, n_people: int) -> float:
-    """About how long a sampled model is asked about so many people."""
+    """About how long it takes to explain this many people with a sampled model."""
     each = seconds_per_question(reference.explainer, reference.pool.x, reference.pool.cells)
     return each * n_questions(reference, n_people)
 
 
 @contextmanager
 def shown_sampling(reference: AuditReference, n_people: int, *, is_shown: bool) -> Iterator[AuditReference]:
-    """The reference, with a model that shows how far it has come with so many people, where they are sampled."""
+    """The reference, with a model that shows its progress if its attributions are sampled."""
     if not is_shown or not announce_sampling(reference, n_people):
         yield reference
         return
@@ -75,11 +75,11 @@ def shown_sampling(reference: AuditReference, n_people: int, *, is_shown: bool) 
 
 
 def n_questions(reference: AuditReference, n_people: int) -> int:
-    """About how many questions an audit asks a sampled model."""
+    """About how many evaluations an audit needs from a sampled model."""
     own, moved = (questions(reference.explainer, is_own=is_own) for is_own in (True, False))
     n_pairs = n_people * (len(reference.pool.groups.names) - 1)
     n_triples = 0 if reference.evidence is None else N_NEAR * n_pairs
-    # People, and matches, each also with the other's inputs. Of triples, people from both halves of a cell and others
+    # People and matches, each also with the other's inputs. For triples, people from both halves of a cell and others
     # from one, with steps of one standard deviation; and for each triple, people with the others' finances and inputs.
     n_halves = 0 if reference.evidence is None else 3 * n_pairs
     of_triples = n_halves * (own + moved) + n_triples * (2 * own + 4 * moved)

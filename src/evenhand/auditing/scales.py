@@ -1,4 +1,4 @@
-"""Inputs in a different unit than the model, or the reference, has them in: percent for shares, thousands for units."""
+"""Inputs whose unit differs from that of the model or the reference, such as percent instead of shares."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["notes_on_scales", "unit_factor"]
 
 _FACTORS = (1000.0, 100.0, 0.01, 0.001)
 _ABOUT = 0.4  # orders of magnitude from a factor
-_NEAR = 2.0  # standard deviations from the center, once the factor is taken out
+_NEAR = 2.0  # standard deviations from the center, after dividing by the factor
 _FEWEST = 20  # people
 
 
 def unit_factor(values: pd.Series[Any], fitted: FittedScale) -> float | None:
-    """How many times as large values are as those that a scale was fitted on, if it is a change of unit; else None.
+    """The ratio of values to those that a scale was fitted on, if it is a change of unit; else None.
 
     Examples
     --------
@@ -49,16 +49,16 @@ def notes_on_scales(
     table: pd.DataFrame,
     reference: pd.DataFrame | None = None,
 ) -> tuple[str, ...]:
-    """A sentence, and a Python warning, for each input in a different unit than the model or the reference has it in.
+    """A sentence, and a Python warning, for each input whose unit differs from that of the model or the reference.
 
     Parameters
     ----------
     model, audited
-        What the user holds, and the same as the audit sees it.
+        The user's model, and the same model in the form of the audit.
     table
         People of the audit.
     reference
-        Those they are matched in, where these are others.
+        The people they are matched in, if these are different people.
     """
     numbers = [str(name) for name in table.columns if is_number_column(table[name])]
     fitted = fitted_scales(model, audited, [str(name) for name in table.columns])

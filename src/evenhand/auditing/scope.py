@@ -1,4 +1,4 @@
-"""What an audit can find from what it was given, and what it cannot, each with the sentence why."""
+"""What an audit can and cannot find with the given inputs, and why."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ __all__ = ["DECISION_UNIT", "Scope"]
 Outcome = Literal["score", "value", "decision"]
 
 DECISION_UNIT = "share of favorable decisions"
-"""Unit of the gap where decisions are all that is known."""
+"""Unit of the gap if only decisions are known."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What an audit was given.
+    """The inputs of an audit.
 
     Attributes
     ----------
     model
-        Whether there is a model that can be asked.
+        Whether there is a model.
     attributions, scores, decisions, labels
-        Whether there are attributions of the scores, scores, decisions (made, or of scores at a threshold) and labels.
+        Whether there are attributions, scores, decisions (actual ones, or scores at a threshold) and labels.
     unit
-        Of an outcome that is a value; None for probabilities.
+        Unit of an outcome that is a value; None for probabilities.
     n_reason_codes
-        Columns of reason codes.
+        Number of columns of reason codes.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class Scope:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """What there is, in words."""
+        """The given inputs, in words."""
         words = {
             "model": self.model,
             "scores": self.scores and not self.model,
@@ -75,26 +75,26 @@ class Scope:
 
     @property
     def not_possible(self) -> dict[str, str]:
-        """What cannot be found, by question or metric, with the sentence why."""
+        """What cannot be found, by question or metric, with a sentence that says why."""
         found: dict[str, str] = {}
         alone = "scores" if self.scores else "decisions"
         if not self.attributions:
             found["inputs"] = (
-                f"Through which inputs a gap runs cannot be said from {alone} alone: attributions would tell."
+                f"Attributions are needed to see through which inputs a gap runs; {alone} alone cannot show it."
             )
         if not self.model:
             found["weighing"] = (
-                "Whether the same inputs are weighed differently cannot be said without the model: it takes the score "
-                "of people with inputs that they do not have."
+                "Whether the same inputs are weighed differently cannot be found without the model: this needs the "
+                "scores of people with inputs that they do not have."
             )
         if not self.attributions:
             found["excess"] = (
-                f"Whether explanations are further apart across groups than within cannot be said from {alone} alone: "
+                f"Whether explanations are farther apart across groups than within cannot be found from {alone} alone: "
                 "there is no explanation without attributions."
             )
         if not self.attributions or not self.decisions:
             lacking = "attributions" if not self.attributions else "decisions"
-            found["regimes"] = f"Regimes hold decisions against explanations, and there are no {lacking}."
+            found["regimes"] = f"Regimes compare decisions with explanations, but there are no {lacking}."
         if not self.decisions:
             found["decisions"] = (
                 "Rates of favorable decisions are not computed: no decisions were given, and a value has no threshold."
@@ -106,7 +106,7 @@ class Scope:
 
     def _without_errors(self) -> str:
         if not self.labels:
-            return "AUC and error rates are not computed: there are no labels to hold scores or decisions against."
+            return "AUC and error rates are not computed: there are no labels to compare scores or decisions with."
         if self.outcome == "value":
             return "AUC and calibration are not computed: the outcome is a value, not a probability of the label."
         if self.outcome == "decision":
@@ -114,7 +114,7 @@ class Scope:
         return ""
 
     def check_has_attributions(self, what: str) -> None:
-        """Refuse what needs attributions and labels."""
+        """Reject a request that needs attributions and labels."""
         if not self.attributions or not self.labels:
             lacking = "attributions" if not self.attributions else "labels"
             raise InvalidInputError(f"{what} needs {lacking}, which were not given; pass them to `audit_given`.")

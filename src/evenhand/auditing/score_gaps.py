@@ -1,4 +1,4 @@
-"""The score gap at equal finances of every two groups: in all, through each input, in probability and in decisions."""
+"""The score gap at equal finances of every two groups: in total, by input, in probability and in decisions."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _UNITS = ("log-odds", "probability")
 
 @dataclass(frozen=True)
 class FeatureGap:
-    """What runs through one input; over all inputs it sums to the gap.
+    """The part of a gap that runs through one input; over all inputs, the parts sum to the gap.
 
     Attributes
     ----------
     p_adjusted
-        Adjusted for the number of inputs, given how they are correlated; NaN where too few people carry the input.
+        Adjusted for the number of inputs and their correlation; NaN if too few people have the input.
     """
 
     feature: str
@@ -47,20 +47,20 @@ class ScoreGap:
     Attributes
     ----------
     unit
-        Of `total` and of the features: ``"log-odds"`` or ``"probability"``, what the model is explained in, or that of
-        a value.
+        Unit of `total` and of the features: ``"log-odds"`` or ``"probability"``, the scale of the explanations, or the
+        unit of a value.
     total, probability, decision
-        The gap in that unit, in probability and in the share of favorable decisions.
+        The gap in that unit, in probability, and in the share of favorable decisions.
     features
-        What runs through each input, in the order of the table's columns.
+        The part of each input, in the order of the table's columns.
     smallest_p
         The smallest adjusted p-value of an input.
     p_adjusted
-        Of `total`, adjusted for the number of group pairs (Holm).
+        The p-value of `total`, adjusted for the number of pairs of groups (Holm).
     n_people, n_pairs
         People compared, and their pairs.
     n_favor_group, n_favor_reference
-        Pairs with different decisions, by whom the decision favors; None without decisions.
+        Pairs with different decisions, by the group they favor; None without decisions.
     """
 
     group: str
@@ -93,7 +93,7 @@ class ScoreGap:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; the features largest first."""
+        """Plain data for JSON; the largest features first."""
         features = sorted(self.features, key=lambda f: -abs(np.nan_to_num(f.estimate.value)))
         plain = {name: value for name, value in asdict(self).items() if name != "features"}
         shown = [{"feature": f.feature, **asdict(f.estimate), "p_adjusted": f.p_adjusted} for f in features]
@@ -111,18 +111,18 @@ def estimate_score_gaps(
 ) -> tuple[tuple[ScoreGap, ...], dict[str, NDArray[np.float64]]]:
     """Score gaps of every two groups, and people's influences on them by name.
 
-    Of two groups, the second is the reference group where it is among them.
+    If the reference group is one of the two, it is the second.
 
     Parameters
     ----------
     reference
         What was fitted once.
     triples
-        Pairs, with what the person with the match's finances has over the match.
+        Pairs, with the score of the person with the match's finances minus that of the match.
     features
         Names of the inputs.
     reference_group
-        The group that others are held against first.
+        The group that the others are compared with first.
     buckets
         Of the people of the reference.
     present
@@ -158,7 +158,7 @@ def estimate_score_gaps(
 
 
 def _keys(features: Sequence[str], group: str, reference: str) -> list[str]:
-    """Names of the columns of a gap, in their order."""
+    """Names of the columns of a gap, in order."""
     return [
         *(input_key(feature, group, reference) for feature in features),
         *(gap_key(group, reference, unit) for unit in ("", "probability", "decision")),

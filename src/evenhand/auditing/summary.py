@@ -1,4 +1,4 @@
-"""What an audit found, as frozen parts, and the plain data that every output is made from."""
+"""The results of an audit as frozen parts, and the plain data from which every output is made."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class Provenance:
     groups
         Number of audited people by group.
     group_columns
-        Columns of the table whose value reveals the group: the model can see the group through them.
+        Columns of the table whose values reveal the group: the model can see the group through them.
     attribution_method
         How the paths were integrated.
     completeness_gap
         Mean gap between the sum of attributions and the change in the logit, as a share of the latter.
     attribution_error
-        Standard error of sampled attributions as a share of their size (root mean squares); None where nothing is
+        Standard error of sampled attributions as a share of their size (root mean squares); None if nothing is
         sampled.
     integration_error
         Bound on the mean error of integrated gradients as a share of their size, from people of the reference; None
-        where paths are not integrated by segments.
+        if paths are not integrated by segments.
     n_without_baseline
         Audited people left out because the reference has no one of their label and group.
     exclusions
@@ -61,9 +61,9 @@ class Provenance:
         SHA-256 of the audited people's columns, labels and groups, whatever their order.
     column_prints
         Hexadecimal digits for labels and groups, and for each column, by which two audits of the same people are
-        known even if one of them has further columns.
+        recognized even if one has additional columns.
     hashes
-        SHA-256 of the reference, of the scores, and of the files that were read, by what they are of.
+        SHA-256 of the reference, of the scores, and of the files that were read.
     """
 
     model: str
@@ -96,13 +96,13 @@ class Outcome:
     gaps
         The gaps with intervals.
     approvals, scores, error_rates
-        Tables of a fair-lending file: approvals and scores beside a reference group, error rates of each group.
+        Tables of a fair-lending file: approvals and scores next to a reference group, error rates of each group.
     cutoffs
-        Approvals if the cut-off were at each decile of the score.
+        Approvals if the cutoff were at each decile of the score.
     segments
-        For each column asked for, approvals within its values and their common odds ratio.
+        For each requested column, approvals within its values and their common odds ratio.
     calibration
-        What the model's own scores promise beside what was observed, by group.
+        The model's scores next to what was observed, by group.
     """
 
     metrics: Mapping[str, Metric]
@@ -138,7 +138,7 @@ class PairMetrics:
     Attributes
     ----------
     cec, input_gap, reasoning_gap
-        Means; NaN where no pair was scored.
+        Means; NaN if no pair was scored.
     cec_median, cec_p90
         Quantiles of the CEC score.
     cec_by_group
@@ -172,7 +172,7 @@ class PairMetrics:
         Parameters
         ----------
         sums, names
-            Of the pairs, and the names of the groups.
+            Sums over the pairs, and the names of the groups.
         quantiles
             Median and 0.9 quantile of the CEC score.
         distributions
@@ -205,7 +205,7 @@ def library_versions() -> dict[str, str]:
 
 
 def write_json(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write plain data as JSON, whole or not at all; a missing number is null."""
+    """Write plain data as JSON, completely or not at all; a missing number is null."""
     text = json.dumps(json_ready(data), indent=2, allow_nan=False, ensure_ascii=False)
     with write_atomically(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Counts and sums over people and pairs, which the metrics of all batches are made from."""
+"""Counts and sums over people and pairs, from which the metrics of all batches are computed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _MEANS = ("cec", "input_gap", "reasoning_gap")
-_MOST_VALUES = 50  # a column with more is no category that could reveal the group
+_MOST_VALUES = 50  # a column with more values is not treated as a category that could reveal the group
 _MOST_SCORES = 1 << 20
 _STEPS_PER_LOGIT = 1 << 14
-_LARGEST_LOGIT = 40.0  # beyond it a probability is 0 or 1 in double precision
+_LARGEST_LOGIT = 40.0  # beyond it, a probability is 0 or 1 in double precision
 
 
 def text_codes(values: NDArray[np.str_]) -> tuple[tuple[str, ...], Ints]:
-    """Distinct texts in order, and the place of each among them.
+    """Distinct texts in order, and the place of each value among them.
 
     Examples
     --------
@@ -49,11 +49,11 @@ def text_codes(values: NDArray[np.str_]) -> tuple[tuple[str, ...], Ints]:
 
 @dataclass(frozen=True, eq=False)
 class ScoreCounts:
-    """How many people have each score, label, group and decision, and what they weigh; rows are in order of score.
+    """How many people have each score, label, group and decision, and their weights; sorted by score.
 
-    With more than about a million different rows, scores are rounded to 1/16,384 of a logit. The decisions are not
-    affected; a score moves by less than 0.00001, and the area under the ROC curve by less than half the share of
-    couples of unlike label whom the rounding ties.
+    With more than about a million distinct rows, scores are rounded to 1/16,384 of a logit. The decisions are not
+    affected; a score changes by less than 0.00001, and the area under the ROC curve by less than half the share of
+    pairs with different labels that the rounding ties.
     """
 
     score: Floats
@@ -66,12 +66,12 @@ class ScoreCounts:
 
     @property
     def weights(self) -> RowWeights:
-        """What the rows weigh."""
+        """The weights of the rows."""
         return RowWeights(self.count, self.weight, self.square)
 
     @classmethod
     def of_people(cls, score: Floats, group: Ints, label: Ints, decision: Ints, weight: Floats) -> ScoreCounts:
-        """Count people; those of weight 0 are not counted."""
+        """Count people; those with a weight of 0 are not counted."""
         rows = np.flatnonzero(weight > 0)
         counted = weight[rows]
         columns = (score[rows], group[rows], label[rows], decision[rows])
@@ -111,7 +111,7 @@ class ScoreCounts:
 
 
 def _by_score(score: Floats, code: Ints) -> Ints:
-    """The order by score, then by code; quick where the scores are those of a few ordered parts."""
+    """The order by score, then by code; fast if the scores consist of a few ordered parts."""
     by_score = np.argsort(score, kind="stable")
     ordered = score[by_score]
     place = np.zeros(len(score), dtype=np.int64)
@@ -122,24 +122,24 @@ def _by_score(score: Floats, code: Ints) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class AuditSums:
-    """Counts and sums over people and pairs; those of parts of the people add up.
+    """Counts and sums over people and pairs; those of parts of the people can be added.
 
     Attributes
     ----------
     n_people
         Number of people of each group, of shape (G,).
     n_without_baseline
-        People whose cell has no one in the reference.
+        People whose label and group have no one in the reference.
     scores
         How many people have each score.
     approvals
         For each column to split by and each of its values, people of each group by decision: their number, and the sums
-        of their weights and of the squares of those, of shape (G, 2, 3).
+        of their weights and squared weights, of shape (G, 2, 3).
     weights
-        Of each group, people who are counted, and sums of their weights and of the squares of those, of shape (G, 3).
+        For each group, the people who are counted, and sums of their weights and squared weights, of shape (G, 3).
     n_scored, scored, pair_means
-        Scored pairs of each group who are counted, the sum of their weights, and weighted sums of their cec, input gap
-        and reasoning gap, of shape (G, 3).
+        Counted scored pairs of each group, the sum of their weights, and weighted sums of their cec, input gap and
+        reasoning gap, of shape (G, 3).
     regimes
         Weight of the pairs of each group and regime, of shape (G, 4).
     n_negligible, contributions
@@ -147,19 +147,19 @@ class AuditSums:
     attributions
         Weighted sums over people, by group and feature.
     completeness_gap, moved
-        Sums over people of what attributions miss, and of the distance of the logit from the baseline's.
+        Sums over people of the completeness gap of attributions, and of the distance of the logit from the baseline's.
     error_squares, value_squares
-        Sums of squared standard errors of attributions, where they are sampled, and of squared attributions.
+        Sums of squared standard errors of attributions, if they are sampled, and of squared attributions.
     values_by_group
         For each column with few values, the groups in which each value occurs, as text; None for other columns.
     matching, evidence
-        Of the matching and of the triples.
+        Sums over matches and triples.
     attribution_method
         How attributions were computed.
     prints
-        What tells whether two audits are of the same people: see `auditing.identities.people_prints`.
+        Prints that show whether two audits are of the same people: see `auditing.identities.people_prints`.
     reasons
-        Of declined people.
+        Sums over declined people.
     """
 
     n_people: Ints
@@ -260,7 +260,7 @@ class AuditSums:
 
 
 def _weights(codes: Ints, weight: Floats, n_codes: int) -> Floats:
-    """People of each code who are counted, sums of their weights and of the squares of those, of shape (n_codes, 3)."""
+    """Counted people of each code, and sums of their weights and squared weights, of shape (n_codes, 3)."""
     return np.column_stack([_sums(codes, values, n_codes) for values in (weight > 0, weight, weight**2)])
 
 
@@ -269,7 +269,7 @@ def _sums(codes: Ints, values: NDArray[Any], n_codes: int) -> Floats:
 
 
 def _weighted_sum(rows: NDArray[np.float32], sample_weight: Floats | None, person: Ints) -> Floats:
-    """The sum of the rows, each of weight 1 or of what its person weighs."""
+    """The sum of the rows, each multiplied by 1 or by its person's weight."""
     found: Floats = (
         rows.sum(axis=0, dtype=np.float64)
         if sample_weight is None

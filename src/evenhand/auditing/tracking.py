@@ -1,4 +1,4 @@
-"""An audit in MLflow: its metrics, settings and files in a run."""
+"""Log an audit to MLflow: its metrics, settings and files in a run."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ __all__ = ["ARTIFACTS", "log_audit", "run_metrics", "run_params", "run_tags"]
 
 PREFIX = "evenhand"
 ARTIFACTS = ("report.html", "audit.json", "audit.xlsx")
-"""Files that are logged unless others are asked for."""
+"""Files that are logged by default."""
 
-_LONGEST_PARAM, _LONGEST_TAG, _LONGEST_NAME = 500, 5000, 250  # of the strictest tracking stores
+_LONGEST_PARAM, _LONGEST_TAG, _LONGEST_NAME = 500, 5000, 250  # limit of the strictest tracking stores
 _NOT_IN_NAMES = re.compile(r"[^\w\-. /]")
 _OUTCOMES = ("auc", "f1", "accuracy", "positive_rate", "eo_gap", "sp_gap", "pfr")
 
 
 def log_audit(summary: Mapping[str, Any], writers: Writers, *, run_id: str | None = None) -> str:
-    """Log an audit to a run of MLflow, and return the id of the run.
+    """Log an audit to an MLflow run, and return the id of the run.
 
     Parameters
     ----------
     summary
         What `AuditResult.to_dict` returns.
     writers
-        What writes each artifact, by its name. One whose extra is missing is left out.
+        The function that writes each artifact, by name. An artifact whose extra is missing is left out.
     run_id
-        Of the run; None for the active run, or else for a new one.
+        Id of the run; None for the active run, or else a new one.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def log_audit(summary: Mapping[str, Any], writers: Writers, *, run_id: str | Non
     active = mlflow.active_run()
     is_active = active is not None and run_id in (None, active.info.run_id)
     with TemporaryDirectory() as folder:
-        write_files(Path(folder), writers)  # before a run is begun: one that fails leaves none behind
+        write_files(Path(folder), writers)  # before a run starts, so that a failure leaves no run behind
         with nullcontext(active) if is_active else mlflow.start_run(run_id=run_id, nested=active is not None) as run:
             mlflow.log_metrics(run_metrics(summary))
             mlflow.log_params(run_params(summary))
@@ -56,7 +56,7 @@ def log_audit(summary: Mapping[str, Any], writers: Writers, *, run_id: str | Non
 
 
 def run_metrics(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Numbers to follow over runs, by name; one that could not be estimated is left out."""
+    """Numbers to track over runs, by name; those that could not be estimated are left out."""
     found = {f"{PREFIX}.{name}": value for name, value in _metrics(summary) if is_number(value)}
     return {_name(name): float(value) for name, value in found.items()}
 
@@ -78,13 +78,13 @@ def _metrics(summary: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def run_params(summary: Mapping[str, Any]) -> dict[str, str]:
-    """Every choice that moves a metric, by name."""
+    """All options that change a metric, by name."""
     settings = json_ready(summary["settings"])
     return {f"{PREFIX}.{name}": _text(value)[:_LONGEST_PARAM] for name, value in settings.items()}
 
 
 def run_tags(summary: Mapping[str, Any]) -> dict[str, str]:
-    """What to find runs by: the verdict, the answers, who was audited, and versions."""
+    """Tags to find runs by: the verdict, the answers, who was audited, and versions."""
     data = summary["data"]
     tags = {
         "headline": summary["verdict"]["headline"],
@@ -104,7 +104,7 @@ def _text(value: object) -> str:
 
 
 def _name(name: str) -> str:
-    """A name that every tracking store takes.
+    """A name that every tracking store accepts.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Triples of people with placebo pairs: what the evidence of an audit is estimated from."""
+"""Triples of people with placebo pairs, from which the evidence of an audit is estimated."""
 
 from __future__ import annotations
 
@@ -24,54 +24,53 @@ _ROWS_AT_ONCE = 16_384  # of triples in memory that are worked on together
 
 @dataclass(frozen=True, eq=False)
 class Triples:
-    """Triples that could be scored, with everything the evidence is estimated from.
+    """Triples that could be scored, with everything from which the evidence is estimated.
 
     Every field has one row per triple. Small numbers are kept in few bytes: there may be millions of triples.
 
     Attributes
     ----------
     person, unit
-        The person, by number, and the first number in the batch of the same person.
+        The person's number, and the first number of the same person in the batch.
     bucket
-        Where influences of the person are added up: see `auditing.identities.person_buckets`.
+        Where the person's influences are added up: see `auditing.identities.person_buckets`.
     person_row, other, own
-        Rows that stand in the reference for the person, -1 for someone outside it, for the one from the other group
-        and for the placebo. Rows of one and the same person have one row that stands for all.
+        Rows of the reference that represent the person (-1 if outside it), the match and the placebo. If a person has
+        several rows, one of them represents all.
     match
-        Row in the reference of the one from the other group.
+        Row of the match in the reference.
     group, other_group, label, is_favorable
-        Of the person, but `other_group`; `is_favorable` is the decision.
+        Of the person, except `other_group`; `is_favorable` is the decision.
     rank, n_within
-        Place among the person's triples with the group: near ones from 1, the rest from N_NEAR + 1; number of the
-        person's triples with places up to 1, 2, ..., N_NEAR, and of all, of shape (n, N_NEAR + 1).
+        Rank among the person's triples with the group: near ones from 1, the rest from N_NEAR + 1; number of the
+        person's triples with ranks up to 1, 2, ..., N_NEAR, and of all, of shape (n, N_NEAR + 1).
     n_between
         Number of the person's near triples with the group.
     distance
-        Of the one from the other group.
+        Distance of the match.
     n_near
         Number of the person's triples within each limit of distance, of shape (n, n_limits).
     cec, placebo_cec, gap, placebo_gap
-        CEC scores of pair and placebo pair, and what unlike finances alone would give.
+        CEC scores of pair and placebo pair, and what unequal finances alone would give.
     stretch
-        How much longer unlike finances alone make the explanation: see `TripleScores`.
+        How much longer unequal finances alone make the explanation: see `TripleScores`.
     input_gap, reasoning_gap
-        Of the pair less those of the placebo pair.
+        Of the pair minus those of the placebo pair.
     agreement, agreement_control, n_declined
-        What the reasons of the pair have in common less what those of the placebo pair have, and what unlike finances
-        alone would make of it, of shape (n, 2), NaN unless all three are declined; number of the person's triples where
-        they are known.
+        Overlap of the pair's reasons minus that of the placebo pair's, and the effect of unequal finances alone on it,
+        of shape (n, 2), NaN unless all three are declined; number of the person's triples for which they are known.
     is_same_decision, is_same_placebo_decision
-        Whether the two of the pair, and of the placebo pair, have the same decision.
+        Whether the two people of the pair, and of the placebo pair, have the same decision.
     contributions, weights
-        By feature, of pair less placebo pair, of shape (n, n_features).
+        By feature, for the pair minus the placebo pair, of shape (n, n_features).
     finances
         Standardized finances of the person, of shape (n, k).
     score_gaps
-        What the person with the match's finances has over the match: by feature, in all, in probability and in
-        decisions, of shape (n, n_features + 3).
+        The score of the person with the match's finances minus that of the match: by feature, in total, in probability
+        and in decisions, of shape (n, n_features + 3).
     weight, pair_weight
-        Sampling weight of the person, times what the triple, or its pair alone, weighs among those of the person with
-        the group; see `_weights_within`. All are 1 where no weights are given.
+        Sampling weight of the person, times the weight of the triple, or of its pair alone, among those of the person
+        with the group; see `_weights_within`. All are 1 if no weights are given.
     by
         Columns of the person to split by, as codes.
     """
@@ -117,7 +116,7 @@ class Triples:
 
     @cached_property
     def controls(self) -> Floats:
-        """What unlike finances alone make of score and length, pair less placebo pair, of shape (n, 2)."""
+        """The effect of unequal finances alone on score and length, pair minus placebo pair, of shape (n, 2)."""
         return np.column_stack([self.gap - self.placebo_gap, self.stretch])
 
     def rows(self, index: slice | Ints) -> Self:
@@ -140,17 +139,17 @@ class Triples:
 
 @dataclass(frozen=True)
 class EvidenceSums:
-    """Counts and sums over (person, other group); those of parts of the people add up.
+    """Counts and sums over (person, other group); those of parts of the people can be added.
 
     Attributes
     ----------
     n_repeated
-        Rows that are a person who has a further row, in the batch or in the reference.
+        Rows of a person who has another row, in the batch or in the reference.
     compared, compared_cec, placebo_cec
         Sum of the weights of those compared, and weighted sums of their means over triples.
     n_agreement, agreement
-        People with a triple of three declined people, and the sum over them of what reasons have in common: of pairs,
-        then of placebo pairs, of shape (2, 2).
+        People with a triple of three declined people, and the sum over them of the overlap of reasons: for pairs, then
+        for placebo pairs, of shape (2, 2).
     """
 
     n_triples: int
@@ -175,13 +174,13 @@ class EvidenceSums:
 
 @dataclass(frozen=True, eq=False)
 class KeptTriples(InMemory[Triples]):
-    """Triples that are kept in memory, in order of person.
+    """Triples kept in memory, sorted by person.
 
-    They are handed out a few at a time, so that what is worked out from them takes little memory beside them.
+    They are processed a few at a time, so that intermediate results take little extra memory.
     """
 
     def parts(self) -> Iterator[Triples]:
-        """Some triples after the other; all of them at once where a person has several rows."""
+        """Yield the triples part by part; all at once if a person has several rows."""
         person = self.part.person
         if len(person) <= _ROWS_AT_ONCE or not np.array_equal(self.part.unit, person):
             yield self.part

@@ -1,4 +1,4 @@
-"""The verdict of an audit in plain sentences: the strongest finding first, and what none of them shows."""
+"""The verdict of an audit in plain sentences: the strongest finding first, and what the audit does not show."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["Verdict", "verdict"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an audit says, in words.
+    """The conclusion of an audit, in words.
 
     Attributes
     ----------
     headline
         The strongest finding in a few words.
     sentences
-        A name and a sentence for each of the four questions, strongest finding first; without evidence, what was
-        measured and how sure that is.
+        A name and a sentence for each of the four questions, the strongest finding first; without evidence, what was
+        measured and how certain it is.
     limits
-        What none of it shows.
+        What the audit does not show.
     is_constant
         Whether decisions are (almost) the same for everyone, so that agreement says little.
     """
@@ -42,7 +42,7 @@ class Verdict:
 def verdict(summary: Mapping[str, Any], findings: Sequence[Finding]) -> Verdict:
     """The verdict on the summary of an audit (`AuditResult.to_dict`) and its findings.
 
-    Decisions that hardly vary are named in the headline and the last sentence, whatever was found.
+    Decisions that hardly vary are mentioned in the headline and the last sentence, whatever was found.
     """
     outcome = summary["outcome"]
     is_constant = is_number(outcome["positive_rate"]) and bool(outcome["notes"].get("positive_rate"))
@@ -60,14 +60,14 @@ def _without_evidence(summary: Mapping[str, Any]) -> tuple[tuple[str, str], ...]
     return (
         (
             "Measured",
-            f"Over {count(cec['n_pairs'])} pairs of comparable people from different groups the mean CEC score is "
-            f"{decimal(cec['mean'])} (0 identical reasoning, 1 opposed), and {percent(summary['regimes']['B'])} of "
+            f"Over {count(cec['n_pairs'])} pairs of comparable people from different groups, the mean CEC score is "
+            f"{decimal(cec['mean'])} (0: identical reasoning, 1: opposed), and {percent(summary['regimes']['B'])} of "
             "pairs get the same decision for different reasons.",
         ),
         (
-            "How sure",
-            "How much of this is match noise is not known: the audit was run without evidence, so there are no placebo "
-            "pairs to compare with.",
+            "Certainty",
+            "How much of this is matching noise is not known: the audit was run without evidence, so there are no "
+            "placebo pairs to compare with.",
         ),
     )
 
@@ -75,13 +75,13 @@ def _without_evidence(summary: Mapping[str, Any]) -> tuple[tuple[str, str], ...]
 def _limits(summary: Mapping[str, Any], *, has_findings: bool, is_constant: bool) -> str:
     if is_constant:
         return (
-            f"Decisions hardly vary ({percent(summary['outcome']['positive_rate'])} are favorable), so that agreement "
-            "between people follows from that alone and says nothing good of the model."
+            f"Decisions hardly vary ({percent(summary['outcome']['positive_rate'])} are favorable), so agreement "
+            "between people follows from that alone and does not speak for the model."
         )
     n = len(summary["settings"]["financial_features"])
     has_labels = "scope" not in summary or summary["scope"]["has_labels"]
-    label = " and the label, and by no other" if has_labels else ", and by no other"
-    scope = f"people are comparable here by {n} financial feature{'' if n == 1 else 's'}{label}"
+    label = " and the label, and nothing else" if has_labels else ", and nothing else"
+    scope = f"people are compared here by {n} financial feature{'' if n == 1 else 's'}{label}"
     if not has_findings:
         return f"This is a description and supports no conclusion about groups: {scope}."
     return f"None of this shows that anyone was treated lawfully or unlawfully: {scope}."

@@ -1,4 +1,4 @@
-"""Whether an evidence pack is whole, and whether an audit that was run again has its inputs and its numbers."""
+"""Check whether an evidence pack is intact, and whether a repeated audit has the same inputs and numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from evenhand.system.files import json_ready
 __all__ = ["TOLERANCE", "Difference", "Pack", "Verification", "compare_with_pack", "read_pack", "verify_pack"]
 
 TOLERANCE = 1e-6
-"""Difference up to which two numbers are the same, relative to the larger of them and 1."""
+"""Largest difference between two equal numbers, relative to the larger of them and 1."""
 
 _LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9_.-]+)")
 _NOT_NUMBERS = ("schema", "created", "versions", "settings", "influences", "verdict", "warnings", "data")
@@ -40,20 +40,20 @@ class _Audit(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Pack:
-    """An evidence pack that was read.
+    """The content of an evidence pack.
 
     Attributes
     ----------
     name, sha256
-        Of the zip file.
+        Name and hash of the zip file.
     facts
-        What `pack.json` says: files that were read, prints of the people, versions.
+        Content of `pack.json`: files that were read, fingerprints of the people, versions.
     summary
-        What `audit.json` says.
+        Content of `audit.json`.
     plan
         The text of `audit.toml`.
     changed
-        Files that are not those of the manifest.
+        Files that differ from the manifest.
     """
 
     name: str
@@ -65,13 +65,13 @@ class Pack:
 
     @property
     def is_of_command(self) -> bool:
-        """Whether `evenhand audit` made it, so that the settings are enough to run it again."""
+        """Whether `evenhand audit` made the pack, so that its settings are enough to run the audit again."""
         return bool(self.facts["made_with"] == "evenhand audit")
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A number that an audit run again does not have: where it lies in the JSON, what it was and what it is."""
+    """A number that differs in a repeated audit: its place in the JSON, and its old and new values."""
 
     where: str
     packed: float | str | None
@@ -91,15 +91,15 @@ class Verification:
     pack, sha256
         Name and SHA-256 of the zip file.
     files, inputs, settings, people
-        A sentence for each difference: of files of the pack, of files that were read, of settings, and of people.
+        A sentence for each difference in files of the pack, in files that were read, in settings, and in people.
     numbers
         Numbers that differ.
     n_numbers
-        How many were compared; 0 where no audit was compared with the pack.
+        How many were compared; 0 if no audit was compared with the pack.
     notes
-        What to know besides, such as versions that differ.
+        Additional notes, such as on versions that differ.
     tolerance
-        Difference up to which numbers are the same.
+        Largest difference between equal numbers.
     """
 
     pack: str
@@ -115,14 +115,14 @@ class Verification:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing that was looked at differs."""
+        """Whether no difference was found."""
         return not (self.files or self.inputs or self.settings or self.people or self.numbers)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What was found, in words."""
+        """The findings, in words."""
         said = [f"{self.pack} (SHA-256 {self.sha256})."]
-        said += self.files or ["Every file is as the manifest has it."]
+        said += self.files or ["All files match the manifest."]
         said += [*self.inputs, *self.settings, *self.people]
         if self.numbers:
             said.append(f"{len(self.numbers):,} of {self.n_numbers:,} numbers differ by more than {self.tolerance:g}:")
@@ -141,18 +141,18 @@ def verify_pack(
     inputs: Mapping[str, Any] | None = None,
     tolerance: float = TOLERANCE,
 ) -> Verification:
-    """Check an evidence pack, and compare an audit that was run again with it.
+    """Check an evidence pack, and compare a repeated audit with it.
 
     Parameters
     ----------
     path
-        Of the zip file.
+        Path of the zip file.
     audit
-        The audit that was run again: a result, or its JSON file. None to check the pack alone.
+        The repeated audit: a result, or its JSON file. None to check only the pack.
     inputs
-        Files to hold against those that were read: data, model, reference.
+        Files to compare with those that were read: data, model, reference.
     tolerance
-        Difference up to which two numbers are the same, relative to the larger of them and 1.
+        Largest difference between two equal numbers, relative to the larger of them and 1.
 
     Returns
     -------
@@ -185,7 +185,7 @@ def compare_with_pack(
     inputs: Mapping[str, Any] | None = None,
     tolerance: float = TOLERANCE,
 ) -> Verification:
-    """What `verify_pack` finds about a pack that was read."""
+    """The result of `verify_pack` for a pack that was read."""
     if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < 1:
         raise InvalidInputError(f"`tolerance` (--tolerance) must be a number from 0 to 1, got {tolerance!r}.")
     files = tuple(f"{name} is not the file that was packed: its SHA-256 differs." for name in pack.changed)
@@ -217,9 +217,9 @@ def read_pack(path: str | os.PathLike[str]) -> Pack:
     Raises
     ------
     ArchiveError
-        If it is not one: not a zip file, or one with entries that the manifest does not list, lists twice or lacks.
+        If it is not a zip file, or has entries that the manifest does not list, lists twice or lacks.
     FileNotFoundError
-        If it is not there.
+        If there is no such file.
     """
     with open_archive(path) as archive:
         listed = _manifest(archive)
@@ -233,7 +233,7 @@ def read_pack(path: str | os.PathLike[str]) -> Pack:
 
 
 def _manifest(archive: Archive) -> dict[str, str]:
-    """SHA-256 by name, of exactly the entries that there are."""
+    """SHA-256 by name, for exactly the entries of the archive."""
     lines = [_LINE.fullmatch(line) for line in _text(archive, MANIFEST).splitlines()]
     listed = {line[2]: line[1] for line in lines if line}
     if len(listed) != len(lines):
@@ -254,19 +254,19 @@ def _text(archive: Archive, name: str) -> str:
 
 
 def _json(archive: Archive, name: str, schema: str) -> dict[str, Any]:
-    """A JSON object of a known kind, with the parts that are read from it."""
+    """Read a JSON object of a known kind, and check the parts that are used."""
     try:
         found = json.loads(_text(archive, name))
         kind, is_whole = found["schema"], _is_whole(found)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ArchiveError(f"{name!r} in {archive.name!r} is not JSON of the kind {schema!r}.") from None
     if kind != schema or not is_whole:
-        raise ArchiveError(f"{name!r} in {archive.name!r} must be whole and of the kind {schema!r}, got {kind!r}.")
+        raise ArchiveError(f"{name!r} in {archive.name!r} must be complete and of the kind {schema!r}, got {kind!r}.")
     return dict(found)
 
 
 def _is_whole(found: Mapping[str, Any]) -> bool:
-    """Whether what is read of a file is there, and what it should be."""
+    """Whether the required parts of a file are there and have the right type."""
     if found["schema"] == PACK_SCHEMA:
         texts = [file[key] for file in found["inputs"].values() for key in ("name", "sha256")]
         return all(isinstance(text, str) for text in (found["made_with"], *texts, *found["versions"].values()))
@@ -284,13 +284,13 @@ def _inputs(pack: Pack, given: Mapping[str, Any]) -> tuple[str, ...]:
     for role, file in given.items():
         packed = pack.facts["inputs"].get(role)
         if packed is None:
-            said.append(f"The audit of the pack read no {role} file, and {name_of_input(file)} was given.")
+            said.append(f"The audit of the pack read no {role} file, but {name_of_input(file)} was given.")
             continue
         found = fingerprint_input(file)
         if found != packed["sha256"]:
             said.append(
-                f"The {role} file differs: that of the pack, {packed['name']}, has the SHA-256 "
-                f"{packed['sha256'][:16]}..., and {name_of_input(file)} has {found[:16]}...."
+                f"The {role} file differs: the pack's file, {packed['name']}, has the SHA-256 "
+                f"{packed['sha256'][:16]}..., but {name_of_input(file)} has {found[:16]}...."
             )
     return tuple(said)
 
@@ -316,17 +316,17 @@ def _settings(packed: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[s
 
 
 def _people(packed: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
-    """Sentences on people and columns that are not those of the pack."""
+    """Sentences on people and columns that differ from the pack's."""
     if packed["fingerprint"] == found["fingerprint"]:
         return
     before, after = packed["column_prints"], found["column_prints"]
     if packed["n_people"] != found["n_people"]:
-        yield f"The audit of the pack is of {packed['n_people']} people, and this one of {found['n_people']}."
+        yield f"The audit of the pack has {packed['n_people']} people, but this one has {found['n_people']}."
     elif before.get(EVERYONE) != after.get(EVERYONE):
-        yield "The people are not those of the pack: labels or groups differ."
+        yield "The people differ from those of the pack: labels or groups are different."
     else:
         differ = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
-        yield f"The people are those of the pack, and these columns differ: {', '.join(differ)}."
+        yield f"The people are those of the pack, but these columns differ: {', '.join(differ)}."
 
 
 def _numbers_of(summary: Mapping[str, Any]) -> dict[str, float | str | None]:
@@ -335,7 +335,7 @@ def _numbers_of(summary: Mapping[str, Any]) -> dict[str, float | str | None]:
 
 
 def _leaves(value: Any, where: str) -> Iterator[tuple[str, float | str | None]]:  # noqa: ANN401 - any plain data
-    """Numbers, what is missing, and answers, by where they lie; prose is not compared."""
+    """Numbers, missing values, and answers, by their place; prose is not compared."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _leaves(item, f"{where}.{key}" if where else str(key))
@@ -349,7 +349,7 @@ def _leaves(value: Any, where: str) -> Iterator[tuple[str, float | str | None]]:
 
 
 def _places(items: Sequence[Any]) -> list[str]:
-    """What each item of a list is called: by its names where they tell items apart, so that order plays no part."""
+    """The name of each item of a list: its names, if they are unique, so that order does not matter."""
     named = [
         ", ".join(str(item[name]) for name in _NAMES if isinstance(item.get(name), str))
         if isinstance(item, Mapping)
@@ -363,7 +363,7 @@ def _places(items: Sequence[Any]) -> list[str]:
 def _differences(
     packed: Mapping[str, float | str | None], found: Mapping[str, float | str | None], tolerance: float
 ) -> Iterator[Difference]:
-    """Numbers of the pack that the audit has not; what a newer version has besides is not a difference."""
+    """Numbers of the pack that the audit does not match; additions of a newer version do not count."""
     for where, was in packed.items():
         now = found.get(where)
         if isinstance(was, float) and isinstance(now, float):

@@ -1,4 +1,4 @@
-"""Sampling weights of the audited people: how many are counted, and how many people that is worth."""
+"""Sampling weights of the audited people: how many are counted, and the effective sample size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenhand.metrics.weights import effective_number_of_people
 
 __all__ = ["GroupWeight", "Weighting"]
 
-_LEAST_WORTH = 0.5  # effective people as a share of those counted, below which a reader is warned
+_LEAST_WORTH = 0.5  # effective sample size as a share of those counted, below which readers are warned
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class GroupWeight:
     Attributes
     ----------
     n_people, n_counted
-        Rows of the group, and those that weigh more than 0.
+        Rows of the group, and those with a weight above 0.
     n_effective
-        Equally weighing people who would carry as much information (Kish): (Σw)² / Σw².
+        Number of equally weighted people with the same information (Kish): (Σw)² / Σw².
     share, share_of_sample
-        Share of the group in the population, by the weights, and in the sample.
+        Share of the group in the population, according to the weights, and in the sample.
     """
 
     group: str
@@ -37,7 +37,7 @@ class GroupWeight:
 
     @property
     def is_uneven(self) -> bool:
-        """Whether the weights leave less than half of what the people counted would be worth."""
+        """Whether the effective sample size is less than half of the people counted."""
         return self.n_effective < _LEAST_WORTH * self.n_counted
 
 
@@ -48,7 +48,7 @@ class Weighting:
     Attributes
     ----------
     n_people, n_counted, n_effective
-        As in `GroupWeight`, of everyone.
+        As in `GroupWeight`, for everyone.
     groups
         By group.
     """
@@ -60,7 +60,7 @@ class Weighting:
 
     @classmethod
     def of(cls, sums: AuditSums, names: tuple[str, ...]) -> Weighting:
-        """From the sums over all people."""
+        """Compute the weights from the sums over all people."""
         counted, total, squares = sums.weights.T
         worth = effective_number_of_people(total, squares)
         groups = tuple(
@@ -78,16 +78,16 @@ class Weighting:
         return cls(int(sums.n_people.sum()), int(counted.sum()), float(everyone), groups)
 
     def reservations(self) -> Iterator[str]:
-        """What a reader must know of the weights."""
+        """What a reader must know about the weights."""
         n_left_out = self.n_people - self.n_counted
         if n_left_out:
             yield f"{n_left_out:,} of {self.n_people:,} people have a sampling weight of 0 and are not counted."
         uneven = [group for group in self.groups if group.is_uneven]
         if uneven:
-            shown = ", ".join(f"{g.group} ({g.n_counted:,} worth {g.n_effective:,.0f})" for g in uneven)
+            shown = ", ".join(f"{g.group} ({g.n_counted:,} people, effectively {g.n_effective:,.0f})" for g in uneven)
             yield (
-                f"Sampling weights are so uneven that groups are worth less than half of their people: {shown}. Few "
-                "people with large weights decide their metrics; check the weights, or trim them."
+                f"Sampling weights are so uneven that the effective size of groups is less than half of their people: "
+                f"{shown}. A few people with large weights determine their metrics; check the weights, or trim them."
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from evenhand.exceptions import EvenhandError, EvenhandWarning
 
 __all__ = ["app", "main"]
 
-_FAULT = 70  # EX_SOFTWARE of sysexits.h: told apart from a crossed gate
+_FAULT = 70  # EX_SOFTWARE of sysexits.h: not the code of a crossed gate
 
 app = typer.Typer(
     name="evenhand",
@@ -48,14 +48,14 @@ def version() -> None:
 
 @app.command()
 def versions() -> None:
-    """Print the versions of evenhand, Python and the libraries it uses, for reports of problems."""
+    """Print the versions of evenhand, Python and the libraries it uses, to include in a bug report."""
     from evenhand.system.versions import show_versions
 
     show_versions()
 
 
 def main() -> NoReturn:
-    """Run the command line: 0 done, 1 a gate was crossed, 2 bad input, 70 a fault of evenhand, 130 interrupted."""
+    """Run the command line. Exit codes: 0 done, 1 gate crossed, 2 bad input, 70 bug in evenhand, 130 interrupted."""
     code: object = 0
     warnings.showwarning = _show_warning
     try:
@@ -70,7 +70,7 @@ def main() -> NoReturn:
     except Exception as error:  # wrong options: the parser's own messages
         if not hasattr(error, "format_message"):
             traceback.print_exc()
-            say("This is a fault of evenhand: please report it with the lines above.", err=True)
+            say("This is a bug in evenhand: please report it with the lines above.", err=True)
             sys.exit(_FAULT)
         _fail(error.format_message())
     sys.exit(code if isinstance(code, int) else 0)
@@ -84,7 +84,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Reservations as sentences, without the line of code that raised them."""
+    """Print warnings as sentences, without the line of code that raised them."""
     if issubclass(category, EvenhandWarning):
         say(f"Warning: {with_options(str(message))}", err=True)
 

@@ -30,7 +30,10 @@ def audit(
     plan: AuditPlan,
     data: TableArgument = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("audit"),
-    config: Annotated[Path | None, typer.Option(help="TOML file with the options below; options win.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with the options below; an option on the command line overrides the file."),
+    ] = None,
 ) -> None:
     """Audit a model on a table of applicants.
 
@@ -65,28 +68,28 @@ def audit(
 
 
 def check_roles(plan: AuditPlan, *, is_streamed: bool) -> None:
-    """Refuse a plan without label, group or financial features, or with groups known in two ways."""
+    """Reject a plan without label, group or financial features, or with groups given in two ways."""
     from evenhand.cli.jobs import is_without_model
 
     label = ("label",) if not is_without_model(plan) and plan.unit is None else ()
     check_given(plan, *label, *(() if plan.group_probabilities else ("group",)), "financial_features")
     if plan.group_probabilities and is_without_model(plan):
-        raise InvalidInputError(
-            "--group-probabilities needs the model, which is asked anew for each draw: give --model."
-        )
+        raise InvalidInputError("--group-probabilities needs a model, which is run again for each draw: add --model.")
     if plan.group_probabilities and plan.group:
-        raise InvalidInputError("--group and --group-probabilities both say who is in which group: leave one out.")
+        raise InvalidInputError(
+            "--group and --group-probabilities both say who is in which group: use only one of them."
+        )
     if plan.group_probabilities and is_streamed:
         raise InvalidInputError(
-            "--group-probabilities needs everyone in memory, as the audit is made anew for each draw of the groups, "
-            "and an audit in batches reads them once: leave --stream out, or draw fewer people into one file."
+            "--group-probabilities needs everyone in memory, because the audit is repeated for each draw of the "
+            "groups, but an audit in batches reads the people once: drop --stream, or audit a smaller sample."
         )
 
 
 def _check_outputs(plan: AuditPlan) -> None:
-    """Refuse a memo that could not be written before anything is computed."""
+    """Reject a memo that cannot be written before anything is computed."""
     if plan.template is not None and not (plan.memo or plan.pack):
-        raise InvalidInputError("--template is for the memo: give --memo or --pack too.")
+        raise InvalidInputError("--template only applies to the memo: add --memo or --pack.")
     if plan.memo or plan.template is not None:
         from evenhand.report.word import open_word
 
@@ -95,10 +98,10 @@ def _check_outputs(plan: AuditPlan) -> None:
 
 def _further_outputs(
     result: AuditResult,
-    data: Any,  # noqa: ANN401 - a path, or a table that is open
+    data: Any,  # noqa: ANN401 - a path or an open table
     plan: AuditPlan,
 ) -> dict[str, Callable[[Path], None]]:
-    """What is written only if asked for, by the name of the file."""
+    """Writers of the optional files, by file name."""
     found: dict[str, Callable[[Path], None]] = {}
     if plan.memo:
         found["memo.docx"] = lambda path: result.to_word(path, template=plan.template)
@@ -111,22 +114,20 @@ def _further_outputs(
 
 
 def _check_in_memory(plan: AuditPlan) -> None:
-    """Refuse options that only a streamed audit has."""
+    """Reject options that only a streamed audit has."""
     names = [option.name for option in fields(StreamOptions)]
     only_streamed = [name for name in names if getattr(plan, name) != getattr(StreamOptions(), name)]
     if only_streamed:
         shown = ", ".join(f"--{name.replace('_', '-')}" for name in only_streamed)
-        raise InvalidInputError(f"{shown} only applies to an audit in batches: give --stream too.")
+        raise InvalidInputError(f"{shown} only applies to an audit in batches: add --stream.")
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("demo"),
-    no_open: Annotated[
-        bool, typer.Option("--no-open", help="Do not open the report, where there is a desktop to open it on.")
-    ] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the report in a browser.")] = False,
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
 ) -> None:
-    """Train a plain network on credit cards in Taiwan, audit it on held-out people, open the report.
+    """Train a plain network on Taiwan's credit card data, audit it on held-out people, and open the report.
 
     \b
     Example:
@@ -136,7 +137,7 @@ def demo(
         from evenhand.cli.jobs import audit_demo
 
     say(
-        "Credit cards in Taiwan: a plain network that does not see the sex, trained on 8,400 people and audited on "
+        "Credit cards in Taiwan: a plain network that does not see sex, trained on 8,400 people and audited on "
         "3,600 others."
     )
     report = show_and_write(audit_demo(random_state), out)
@@ -147,7 +148,7 @@ def demo(
 def show_and_write(result: AuditResult, out: Path, further: Mapping[str, Callable[[Path], None]] | None = None) -> Path:
     """Write every form of the result, then print it, and return the path of the report.
 
-    `further` writes files that are not always wanted, by their names.
+    `further` maps the names of optional files to the functions that write them.
     """
     from rich.console import Console
 
@@ -155,8 +156,8 @@ def show_and_write(result: AuditResult, out: Path, further: Mapping[str, Callabl
         written, missing = _write_files(result, out, further or {})
     except OSError as error:
         raise OSError(
-            f"The files of the audit could not be written to {str(out)!r}: {_why(error)}. None of them was; free "
-            "space, or name a different folder with --out."
+            f"The audit's files could not be written to {str(out)!r}: {_why(error)}. None was written; free "
+            "some space, or choose a different folder with --out."
         ) from error
     report = out / "report.html"
     Console().print(result)
@@ -169,7 +170,7 @@ def show_and_write(result: AuditResult, out: Path, further: Mapping[str, Callabl
 
 
 def _why(error: BaseException) -> str:
-    """What the system said, below the messages of ours."""
+    """The operating system's message beneath ours."""
     below = error.__cause__ or error.__context__
     return _why(below) if isinstance(below, OSError) else getattr(error, "strerror", None) or str(error).rstrip(".")
 
@@ -177,12 +178,12 @@ def _why(error: BaseException) -> str:
 def _write_files(
     result: AuditResult, out: Path, further: Mapping[str, Callable[[Path], None]]
 ) -> tuple[list[Path], str]:
-    """Write every file or none; those that are there besides the report, and what is missing for the workbook."""
+    """Write all files or none. Return those written besides the report, and why the workbook is missing."""
     from evenhand.exceptions import MissingExtraError
     from evenhand.system.files import written_together
     from evenhand.system.progress import PATIENCE, progress
 
-    pairs, missing = result.pairs_path, ""  # a streamed audit has written its pairs already
+    pairs, missing = result.pairs_path, ""  # a streamed audit has already written its pairs
     with written_together(out) as stage, progress("files", 4 + len(further), after=PATIENCE) as advance:
         if pairs is None:
             pairs = out / "pairs.parquet"
@@ -207,13 +208,13 @@ def _write_files(
 
 
 def show_left_out(exclusions: Mapping[str, int]) -> None:
-    """Print how many rows of the file are not among the people, by reason."""
+    """Print how many rows of the file were left out, by reason."""
     for reason, n in exclusions.items():
-        say(f"Left out: {n:,} rows, {reason}.")
+        say(f"Left out {n:,} rows: {reason}.")
 
 
 def _has_desktop() -> bool:
-    """Whether someone sits in front of this process with a screen to open a page on."""
+    """Whether there is a screen to open a page on."""
     if not sys.stdout.isatty() or os.environ.get("CI"):
         return False
     if sys.platform.startswith("linux"):

@@ -22,9 +22,9 @@ def check(
     data: TableArgument = None,
     out: Annotated[Path, typer.Option(help="Folder for the page and for audit.toml.")] = Path("check"),
 ) -> None:
-    """Look at a table before it is audited: columns, groups, and a configuration to edit.
+    """Check a table before you audit it: its columns, its groups, and a configuration to edit.
 
-    What is not named by an option is proposed. `audit.toml` in the folder holds the proposals with a comment on each.
+    Whatever you do not set with an option is proposed: `audit.toml` in the folder holds the proposals, with comments.
 
     \b
     Example, after `evenhand data save taiwan --people 3000 --out cards.csv`:

@@ -19,25 +19,28 @@ __all__ = ["compare", "monitor"]
 
 
 def compare(
-    audits: Annotated[list[Path], typer.Argument(help="Two or more audit.json files, the one to compare with first.")],
+    audits: Annotated[
+        list[Path], typer.Argument(help="Two or more audit.json files; the first is the one to compare with.")
+    ],
     out: Annotated[Path, typer.Option(help="Page to write.")] = Path("comparison.html"),
     allow_different_settings: Annotated[
-        bool, typer.Option("--allow-different-settings", help="Compare audits made with other thresholds or features.")
+        bool,
+        typer.Option("--allow-different-settings", help="Compare audits even if their thresholds or features differ."),
     ] = False,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
-            help="Exit with code 1 if this holds of a change, such as 'score_gap > 0.05' or 'weighing_p < 0.01'."
+            help="Exit with code 1 if a change meets this condition, e.g. 'score_gap > 0.05' or 'weighing_p < 0.01'."
         ),
     ] = None,
 ) -> None:
-    """Compare audits: did the answers to the four questions change, by more than noise.
+    """Compare audits, to see if the answers to the four questions changed by more than noise.
 
-    A gate names score_gap or inputs (by how much the size grew), weighing, excess, auc or another metric (by how much
+    A gate names score_gap or inputs (how much its size grew), weighing, excess, auc or a different metric (how much
     it rose), or the adjusted p-value of the change, such as score_gap_p.
 
     \b
-    Example, of two networks that differ in their seed alone:
+    Example, with two networks that differ only in their random seed:
       evenhand demo --no-open --out history/first
       evenhand demo --no-open --random-state 1 --out history/second
       evenhand compare history/*/audit.json --out comparison.html
@@ -62,25 +65,25 @@ def compare(
 
 
 def monitor(
-    folder: Annotated[Path, typer.Argument(help="Folder of audit files (JSON), also in folders of their own.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of audit files (JSON); subfolders are searched too.")],
     out: Annotated[Path, typer.Option(help="Page to write.")] = Path("monitoring.html"),
     false_alarm_rate: Annotated[
-        float, typer.Option(help="Chance that a history in which nothing changed gives any alarm.")
+        float, typer.Option(help="Chance of a false alarm in a history in which nothing changed.")
     ] = 0.05,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
-            help="Exit with code 1 if this holds, such as 'departures > 0' or 'score_gap > 0.1' of the last audit."
+            help="Exit with code 1 if this holds, e.g. 'departures > 0' or, for the last audit, 'score_gap > 0.1'."
         ),
     ] = None,
 ) -> None:
-    """Watch a history of audits: trends with limits, and the first audit that departed from the past.
+    """Monitor a series of audits: trends with control limits, and the first audit that departs from the past.
 
-    A gate names departures, the number of metrics that departed from their past, or a metric of the last audit, as in
-    `evenhand audit`.
+    A gate names either departures, the number of metrics that departed from their past, or a metric of the last audit,
+    as in `evenhand audit`.
 
     \b
-    Example, after that of `evenhand compare`:
+    Example, after the one of `evenhand compare`:
       evenhand monitor history --out monitoring.html
     """
     from evenhand.auditing.history import monitor as watch
@@ -98,7 +101,7 @@ def monitor(
 
 
 def _fail_if(crossed: Sequence[str]) -> None:
-    """Say which gates are crossed, and exit with code 1 if any is."""
+    """Print the gates that were crossed, and exit with code 1 if there are any."""
     for sentence in crossed:
         say(f"Gate: {sentence}", err=True)
     if crossed:
@@ -106,7 +109,7 @@ def _fail_if(crossed: Sequence[str]) -> None:
 
 
 def _changes_by_name(found: Comparison, audit: str) -> Iterator[tuple[str, float]]:
-    """What gates on a comparison can name: changes, and their adjusted p-values."""
+    """The values that a gate on a comparison can name: changes and their adjusted p-values."""
     for change in (c for c in found.metrics if c.audit == audit and c.finding is None):
         name = change.key.replace(" ", "_")
         if re.fullmatch(r"\w+", name):
@@ -120,13 +123,13 @@ def _changes_by_name(found: Comparison, audit: str) -> Iterator[tuple[str, float
 
 
 def _growth(change: Change) -> float:
-    """By how much a metric grew: of score gaps, which favor one group or the other, their size."""
+    """How much a metric grew. For score gaps, which can favor either group, how much their size grew."""
     has_side = change.finding in ("score_gap", "inputs")
     return abs(change.value) - abs(change.base_value) if has_side else change.change
 
 
 def _distinct_names(paths: Sequence[Path]) -> list[str]:
-    """Short names that tell the files apart: their own, else their folder's, else both, else the whole path."""
+    """Short names that distinguish the files: the file's name, else its folder's, else both, else the whole path."""
     for name in (lambda p: p.stem, lambda p: p.parent.name, lambda p: "/".join(p.with_suffix("").parts[-2:]), str):
         names = [name(path) for path in paths]
         if len(set(names)) == len(names):

@@ -13,7 +13,9 @@ from evenhand.exceptions import InvalidInputError
 
 __all__ = ["data_app"]
 
-data_app = typer.Typer(help="List the datasets, or fetch one.", no_args_is_help=True, rich_markup_mode=None)
+data_app = typer.Typer(
+    help="List the datasets, save one as a table, or download one.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @data_app.command("list")
@@ -40,7 +42,10 @@ def data_save(
     name: Annotated[str, typer.Argument(help="Dataset to save.")],
     out: Annotated[Path, typer.Option(help="CSV or Parquet file.")],
     people: Annotated[
-        int | None, typer.Option(min=1, help="Draw so many people at random, with the shares of label and group.")
+        int | None,
+        typer.Option(
+            min=1, help="Save only this many people, drawn at random with the same shares of label and group."
+        ),
     ] = None,
 ) -> None:
     """Save a dataset as a table with its label, `outcome`, and its group.
@@ -75,14 +80,14 @@ def data_save(
 
 @data_app.command("fetch")
 def data_fetch(
-    name: Annotated[str, typer.Argument(help="Dataset to fetch; only hmda needs the network.")],
+    name: Annotated[str, typer.Argument(help="Dataset to download; only hmda needs the network.")],
     state: Annotated[str, typer.Option(help="States of the HMDA export: NY or NY,NJ.")] = "DC",
     year: Annotated[int, typer.Option(help="Year of the HMDA export.")] = 2024,
 ) -> None:
-    """Fetch a dataset into the user's cache.
+    """Download a dataset into the user's cache.
 
     \b
-    Example, over the network:
+    Example, which uses the network:
       evenhand data fetch hmda --state DC --year 2024
     """
     from evenhand.datasets import dataset_descriptions, load_dataset

@@ -1,4 +1,4 @@
-"""Limits that a user sets on metrics of an audit, such as ``regimes.B > 0.4``."""
+"""Limits that a user sets on an audit's metrics, such as ``regimes.B > 0.4``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_SHOWN = 6  # of the metrics that a name may stand for
+_SHOWN = 6  # how many candidates an ambiguous name lists
 _FORM = re.compile(r"\s*([\w.]+)\s*(>=|<=|>|<)\s*([-+.\deE]+)\s*")
 
 
@@ -37,7 +37,7 @@ class Gate:
 
 
 def parse_gate(text: str) -> Gate:
-    """A gate from its text.
+    """Parse a gate.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def parse_gate(text: str) -> Gate:
     """
     form = _FORM.fullmatch(text)
     if form is None:
-        raise InvalidInputError(f"A gate reads like 'eo_gap > 0.1' (with >, >=, < or <=), got {text!r}.")
+        raise InvalidInputError(f"A gate must look like 'eo_gap > 0.1' (with >, >=, < or <=), got {text!r}.")
     try:
         return Gate(form[1], form[2], float(form[3]))
     except ValueError:
@@ -54,7 +54,7 @@ def parse_gate(text: str) -> Gate:
 
 
 def crossed_gates(gates: list[Gate], summary: Mapping[str, Any]) -> list[str]:
-    """A sentence for each gate that is crossed.
+    """Return one sentence for each gate that is crossed.
 
     Parameters
     ----------
@@ -62,14 +62,14 @@ def crossed_gates(gates: list[Gate], summary: Mapping[str, Any]) -> list[str]:
         The limits.
     summary
         `AuditResult.to_dict()`. A gate names a metric in full (``outcome.eo_gap``) or by its last part (``eo_gap``),
-        which stands for the metric nearest to the top. The four findings have short names: ``score_gap`` and
-        ``inputs`` (their size, whichever side they favor), ``weighing``, ``excess``, and each with ``_p`` for its
-        adjusted p-value.
+        in which case the metric nearest to the top is used. The four findings have short names: ``score_gap`` and
+        ``inputs`` (their absolute size), ``weighing`` and ``excess``; add ``_p`` for the adjusted p-value.
+
 
     Raises
     ------
     InvalidInputError
-        If a gate names no metric, several, or one that could not be estimated.
+        If a gate names no known metric, is ambiguous, or names a metric that could not be estimated.
     """
     known = {**dict(_numbers(summary)), **dict(_of_findings(summary.get("findings", ())))}
     values = [(gate, _metric(gate.metric, known)) for gate in gates]
@@ -82,25 +82,27 @@ def crossed_gates(gates: list[Gate], summary: Mapping[str, Any]) -> list[str]:
 
 def _metric(name: str, known: Mapping[str, float]) -> float:
     full = [key for key in known if key == name or key.endswith(f".{name}")]
-    # The nearest to the top is meant: `auc` is the model's, not that of a screen deep down.
+    # Take the one nearest to the top: `auc` is the model's, not that of a nested screen.
     full = [key for key in full if key.count(".") == min(k.count(".") for k in full)]
     if len(full) > 1:
         more = f", or one of {len(full) - _SHOWN:,} more" if len(full) > _SHOWN else ""
         shown = ", ".join(full[:_SHOWN]) if more else f"{', '.join(full[:-1])} or {full[-1]}"
-        raise InvalidInputError(f"The gate's metric {name!r} may be {shown}{more}; name one in full.")
+        raise InvalidInputError(
+            f"The gate's metric {name!r} is ambiguous: it may be {shown}{more}. Give the full name."
+        )
     if not full:
         options = [*(key.rpartition(".")[2] for key in known), *known]
-        raise InvalidInputError(f"The gate names no metric: {name!r}.{did_you_mean(name, options)}")
+        raise InvalidInputError(f"The gate names an unknown metric: {name!r}.{did_you_mean(name, options)}")
     value = known[full[0]]
     if math.isnan(value):
-        raise InvalidInputError(f"The gate on {name!r} cannot be judged: the metric could not be estimated.")
+        raise InvalidInputError(f"The gate on {name!r} cannot be checked because the metric could not be estimated.")
     return value
 
 
 def _of_findings(findings: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
     for found in findings:
         has_side = found["key"] in ("score_gap", "inputs")
-        # A file read back has None where there is no number.
+        # A result read from a file has None where there is no number.
         estimate, p = (math.nan if found[name] is None else found[name] for name in ("estimate", "p_adjusted"))
         yield found["key"], abs(estimate) if has_side else estimate
         yield f"{found['key']}_p", p

@@ -23,17 +23,16 @@ _SHOWN = 8
 
 @dataclass(frozen=True, eq=False)
 class ReadColumns:
-    """What was read of everyone in a file.
+    """What was read from a file about everyone in it.
 
     Attributes
     ----------
     columns
-        Which columns are what.
+        The role of each column.
     frame
-        Those of the applicants' file, a row for each of its rows.
+        The columns of the applicants' file, one row for each of its rows.
     second, ids, base_values
-        Attributions of a second file by feature, and its columns of ids and of the base value; None where there is
-        none.
+        Attributions by feature from a second file, and its columns of ids and base values; None if absent.
     where
         The second file, for messages.
     """
@@ -76,9 +75,9 @@ def read_given(
     plan: AuditPlan,
     applicants: Callable[[AuditPlan, list[str] | None], tuple[Rows, tuple[str, ...]]],
 ) -> tuple[Rows, ReadColumns, tuple[str, ...]]:
-    """The people of a file, what takes the place of a model, and what is to be said of the reading.
+    """Read the people of a file, the columns that replace a model, and notes on the reading.
 
-    With attributions, the inputs of the model are the columns that have them.
+    If there are attributions, the model's inputs are the columns that have them.
 
     Parameters
     ----------
@@ -87,7 +86,7 @@ def read_given(
     plan
         The options.
     applicants
-        Reads the people of the file, with the features named or with all columns that play no other part.
+        Function that reads the people of the file, with the named features or with all columns that have no other role.
     """
     reading = ReadOptions(**{option.name: getattr(plan, option.name) for option in fields(ReadOptions)})
     raw = open_table(path, reading)
@@ -113,7 +112,7 @@ def read_given(
 
 @dataclass(frozen=True, eq=False)
 class _SecondFile:
-    """Attributions of a second file by feature, its columns of ids and of the base value, and its name."""
+    """Attributions by feature from a second file, its columns of ids and base values, and its name."""
 
     frame: pd.DataFrame
     features: tuple[str, ...]
@@ -141,14 +140,14 @@ def _inputs(features: Sequence[str], names: Sequence[str], plan: AuditPlan) -> l
     absent = [feature for feature in features if feature not in names]
     if absent:
         raise InvalidInputError(
-            f"There are attributions of {absent[:_SHOWN]}, which are no columns of the applicants' file; name the "
-            "feature of a column with --attributions feature=column."
+            f"There are attributions for {absent[:_SHOWN]}, which are not columns of the applicants' file; map a "
+            "feature to its column with --attributions feature=column."
         )
     lacking = [name for name in plan.financial_features if name not in features]
     if lacking:
         raise InvalidInputError(
-            f"Attributions are missing for the financial features {lacking}; pass them, 0 for one that the model does "
-            "not take."
+            f"Attributions are missing for the financial features {lacking}; pass them, with 0 for a feature that the "
+            "model does not use."
         )
     return [name for name in names if name in features]
 
@@ -156,14 +155,16 @@ def _inputs(features: Sequence[str], names: Sequence[str], plan: AuditPlan) -> l
 def _left_out(
     inputs: Sequence[str] | None, names: Sequence[str], plan: AuditPlan, columns: GivenColumns
 ) -> tuple[str, ...]:
-    """A sentence on columns that are no inputs, because there are no attributions of them."""
+    """A note on the columns that are not inputs because they have no attributions."""
     if inputs is None:
         return ()
     roles = {plan.label, plan.ids, plan.clusters, plan.decisions, *plan.group, *plan.by, *plan.drop, *columns.needed}
     rest = [name for name in names if name not in roles and name not in inputs]
     if not rest:
         return ()
-    return (f"Left out of the inputs, without attributions: {', '.join(map(repr, rest[:_SHOWN]))}{_more(rest)}.",)
+    return (
+        f"Not used as inputs, because they have no attributions: {', '.join(map(repr, rest[:_SHOWN]))}{_more(rest)}.",
+    )
 
 
 def _more(names: Sequence[str]) -> str:

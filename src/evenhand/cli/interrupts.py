@@ -1,4 +1,4 @@
-"""Ctrl-C on the command line: what is kept is said, and only where something is."""
+"""Ctrl-C on the command line: say what is kept, if anything is."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from evenhand.cli.messages import say, with_options
 __all__ = ["INTERRUPTED", "said_when_interrupted"]
 
 INTERRUPTED = 130
-"""Exit code, as of every program that Ctrl-C ends."""
+"""Exit code of a program that Ctrl-C ended."""
 
-# By command, the file or folder in which finished work lies as soon as there is some, and the option it lies in.
+# For each command: the file or folder that holds finished work, and the option that says where it is.
 _KEPT = {
     "search": ("out", "store"),
     "train": ("checkpoint", ""),
@@ -27,7 +27,7 @@ _KEPT = {
 
 
 def said_when_interrupted(command: Callable[..., None]) -> Callable[..., None]:
-    """The command; Ctrl-C ends it with a sentence and an exit code."""
+    """Wrap a command so that Ctrl-C ends it with a sentence and an exit code."""
 
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 - of any command
@@ -42,10 +42,10 @@ def said_when_interrupted(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _kept(name: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """Where a command has put work that it goes on with."""
+    """Where a command has stored work that it can resume."""
     option, within = _KEPT.get(name, ("", ""))
     if options.get(option) is None:
         return
     place = Path(options[option]) / within
     if any(place.iterdir()) if place.is_dir() else place.is_file():
-        yield f"What was finished is kept in {str(place)!r}: run the same command again to go on."
+        yield f"Finished work is kept in {str(place)!r}: run the same command again to continue."

@@ -40,11 +40,11 @@ __all__ = ["audit_demo", "audit_table", "is_without_model", "search_table", "str
 
 _TRAIN_SHARE = 0.7
 _QUICK_PEOPLE = 2_000
-_DEMO_PEOPLE = 12_000  # of 30,000, for an answer within seconds
+_DEMO_PEOPLE = 12_000  # out of 30,000, for an answer within seconds
 
 
 def audit_demo(random_state: int = 0) -> AuditResult:
-    """A plain network on Taiwan's credit cards, which does not see the sex, audited on held-out people."""
+    """Audit a plain network on Taiwan's credit cards, which does not see sex, on held-out people."""
     from evenhand.datasets import load_dataset
 
     data = load_dataset("taiwan")
@@ -61,8 +61,8 @@ def audit_demo(random_state: int = 0) -> AuditResult:
 def audit_table(path: Any, plan: AuditPlan) -> AuditResult:  # noqa: ANN401 - what `open_table` takes
     """Audit the applicants of a table.
 
-    Without a model, and without scores or decisions in its place, a plain network is fitted on 70 % of the people and
-    audited on the rest, matched in the 70 %.
+    Without a model, and without scores or decisions in its place, a plain network is fitted on 70% of the people and
+    audited on the rest, who are matched to people in the 70%.
     """
     if is_without_model(plan):
         return _audit_given_table(path, plan)
@@ -78,7 +78,9 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:  # noqa: ANN401 - wh
     by = pd.DataFrame(people.by) if people.by else None
     if fitted is None:
         if plan.reference is not None:
-            raise InvalidInputError("--reference goes with --model: without a model, people are split by themselves.")
+            raise InvalidInputError(
+                "--reference needs --model: without a model, the people are split into a reference and an audited part."
+            )
         result = _fit_and_audit(
             people.table,
             people.labels,
@@ -122,14 +124,14 @@ def _finished(
     notes: Sequence[str],
     files: Mapping[str, Any],
 ) -> AuditResult:
-    """The result with the files it is from, the rows that were left out of them, and what was said of them."""
+    """Add to a result its source files, the rows left out of them, and the notes on them."""
     hashes = {what: fingerprint_input(file) for what, file in files.items() if file is not None}
     versions = {what.replace(" file", " version"): getattr(file, "version", "") for what, file in files.items()}
     hashes |= {what: version for what, version in versions.items() if version}
     provenance = replace(result.provenance, exclusions=people.exclusions, hashes={**result.provenance.hashes, **hashes})
     looked = (
-        f"A quick look at {len(people):,} of {n_everyone:,} people, drawn at random with the shares of label and "
-        "group: audit everyone before anything is decided on it.",
+        f"This is a quick look at {len(people):,} of {n_everyone:,} people, drawn at random with the same shares "
+        "of label and group: audit everyone before you base a decision on it.",
     )
     is_part = len(people) < n_everyone
     return replace(result, provenance=provenance, warnings=(*(looked if is_part else ()), *notes, *result.warnings))
@@ -146,7 +148,7 @@ def is_without_model(plan: AuditPlan) -> bool:
     given = [name for name in _values(plan, GivenOptions) if getattr(plan, name)]
     if plan.model is not None and given:
         shown = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise InvalidInputError(f"{shown} take the place of a model, and --model names one too: leave one of them out.")
+        raise InvalidInputError(f"{shown} take the place of a model, but --model names one too: use only one of them.")
     return plan.model is None and (bool(given) or plan.decisions is not None)
 
 
@@ -155,9 +157,11 @@ def _audit_given_table(path: Any, plan: AuditPlan) -> AuditResult:  # noqa: ANN4
     from evenhand.auditing.given import audit_given
 
     if plan.reference is not None:
-        raise InvalidInputError("--reference goes with --model: without a model, people are matched among themselves.")
+        raise InvalidInputError("--reference needs --model: without a model, people are matched with each other.")
     if not plan.evidence:
-        raise InvalidInputError("--no-evidence goes with --model: without a model, the evidence is all there is.")
+        raise InvalidInputError(
+            "--no-evidence needs --model: without a model, an audit consists of the evidence alone."
+        )
     with progress("reading", 2, after=PATIENCE) as advance:
         everyone, given, notes = read_given(path, plan, partial(_applicants, path))
         advance("people")
@@ -191,7 +195,7 @@ def _audit_given_table(path: Any, plan: AuditPlan) -> AuditResult:  # noqa: ANN4
 
 
 def _drawn(everyone: Rows, random_state: int) -> Rows:
-    """Those whom a quick look is at."""
+    """The people drawn for a quick look."""
     assert everyone.groups is not None
     if len(everyone) <= _QUICK_PEOPLE:
         return everyone
@@ -204,16 +208,18 @@ def stream_table(path: Any, plan: AuditPlan, out: Path) -> AuditResult:  # noqa:
     from evenhand.auditing.streaming import audit_stream
 
     if plan.quick:
-        raise InvalidInputError("--quick draws people of a table in memory: leave it or --stream out.")
+        raise InvalidInputError("--quick draws people from a table in memory: drop --quick or --stream.")
     if is_without_model(plan):
         raise InvalidInputError(
-            "An audit without the model is made in memory: leave --stream out, and pass one file rather than a folder."
+            "An audit without a model runs in memory: drop --stream, and pass one file rather than a folder."
         )
     if plan.model is None:
-        raise InvalidInputError("An audit in batches needs --model: fit one first, for example with `evenhand train`.")
+        raise InvalidInputError(
+            "An audit in batches needs --model: train one first, for example with `evenhand train`."
+        )
     if plan.regressions or plan.outcomes:
         raise InvalidInputError(
-            "--regressions needs the people in memory: leave it and --outcomes out of an audit in batches, or give one "
+            "--regressions needs the people in memory: drop it and --outcomes from an audit in batches, or pass one "
             "file without --stream."
         )
     fitted = load_model(plan.model, trust_pickle=plan.trust_pickle)
@@ -237,7 +243,7 @@ def search_table(
     plan: TablePlan,
     **settings: Any,  # noqa: ANN401 - passed on to `search`
 ) -> tuple[SearchResult, list[str]]:
-    """The search for an alternative on the applicants of a file, and what was read otherwise than it is written."""
+    """Search for an alternative on the applicants of a file; return it and the notes on how cells were read."""
     from evenhand.searching import search
 
     people, notes = _applicants(path, plan)
@@ -257,7 +263,7 @@ def train_table(
     plan: TablePlan,
     **settings: Any,  # noqa: ANN401 - passed on to `CECClassifier`
 ) -> tuple[CECClassifier, list[str]]:
-    """A classifier fitted on the applicants of a file, and what was left out or read otherwise than it is written."""
+    """Fit a classifier on the applicants of a file; return it with notes on rows left out and how cells were read."""
     from evenhand.training.classifier import CECClassifier
 
     people, notes = _applicants(path, plan)
@@ -266,7 +272,7 @@ def train_table(
 
 
 def _left_out(people: Rows) -> list[str]:
-    return [f"Left out: {count:,} rows, {reason}." for reason, count in people.exclusions.items()]
+    return [f"Left out {count:,} rows: {reason}." for reason, count in people.exclusions.items()]
 
 
 def _values(plan: object, kind: type) -> dict[str, Any]:
@@ -289,9 +295,9 @@ def _applicants(
     *,
     is_checked: bool = False,
 ) -> tuple[Rows, tuple[str, ...]]:
-    """The people of a file; what was read otherwise than it is written, and columns that are no inputs.
+    """Read the people of a file, with notes on how cells were read and on columns that are not inputs.
 
-    `is_checked` says that the columns were looked at before.
+    `is_checked` says that the columns were checked before.
     """
     reading = ReadOptions(**_values(plan, ReadOptions))
     raw = open_table(path, reading)
@@ -317,19 +323,19 @@ def _applicants(
         notes += left_out
     rows = columns.rows_of(file.table, raw.where)
     if rows.table is None:
-        raise InvalidInputError(f"{raw.where} has no row with a label and a group.")
+        raise InvalidInputError(f"{raw.where} has no row with both a label and a group.")
     absent = 1 if columns.favorable == "low" else 0
     if columns.positive_label is not None and (rows.labels == absent).all():
         labels = file.table.column(columns.label).drop_null().unique().to_pylist()
         seen = sorted({str(value).strip() for value in labels})[:6]
         raise InvalidInputError(
-            f"--positive-label {columns.positive_label!r} does not occur in the label, which has {seen}."
+            f"--positive-label {columns.positive_label!r} is not a value of the label, which has {seen}."
         )
     return rows, notes
 
 
 def _as_reference(pool: Rows, plan: AuditPlan) -> dict[str, Any]:
-    """People of a file as `audit` takes a reference."""
+    """The people of a file in the form that `audit` takes as a reference."""
     return {
         "X": pool.table,
         "y": pool.labels,
@@ -349,7 +355,7 @@ def _names(people: Rows) -> np.ndarray[Any, Any]:
 
 
 def _sensitive(people: Rows, plan: AuditPlan) -> np.ndarray[Any, Any] | GroupProbabilities:
-    """The group of each person, or the probabilities of it."""
+    """Each person's group, or group probabilities."""
     if people.probabilities is None:
         return _names(people)
     return GroupProbabilities(people.probabilities, n_draws=plan.draws, threshold=plan.group_threshold)
@@ -369,7 +375,7 @@ def _fit_and_audit(
 ) -> AuditResult:
     from evenhand.training.classifier import CECClassifier
 
-    ReasonMap.of(options.get("reason_map"), [str(name) for name in X.columns])  # refused before a network is fitted
+    ReasonMap.of(options.get("reason_map"), [str(name) for name in X.columns])  # rejected before a network is fitted
     is_probable = isinstance(group, GroupProbabilities)
     labels, groups = as_labels(y, len(X)), group.likeliest if is_probable else as_groups(group, len(X))
     random_state = options["random_state"]

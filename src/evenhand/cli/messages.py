@@ -1,4 +1,4 @@
-"""Messages of the library as a user of the command line reads them."""
+"""The library's messages, as the command line shows them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _QUOTED = re.compile(r"`(\w+)`(?! \(--)")
 
 
 def say(text: str = "", *, err: bool = False) -> None:
-    """Print a text without what a terminal would obey: names of columns and groups come from files."""
+    """Print a text without terminal control codes, because names of columns and groups come from files."""
     typer.echo(printable(text), err=err)
 
 
 def with_options(message: str) -> str:
-    """A message in which each argument of `evenhand.audit` that is an option is followed by the option.
+    """Add the command-line option after each argument of `evenhand.audit` that a message names.
 
     Examples
     --------

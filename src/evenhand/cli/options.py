@@ -1,4 +1,4 @@
-"""Options of commands, made from the dataclasses that define them, and read from TOML files by the same names."""
+"""Options of the commands, built from the dataclasses that define them. TOML files use the same names."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _KINDS: dict[str, type] = {
 }
 _COMMAND_LINE_ONLY = {"trust_pickle"}  # a file that came with the data must not grant it
 _REPEATABLE = {"fail_on", "limits"}
-_OR_TABLE = {"reason_map"}  # a text, or in TOML a table in its place
+_OR_TABLE = {"reason_map"}  # a string, or in TOML a table
 
 Plan = TypeVar("Plan")
 
 
 def _same(plan: type, name: str) -> Any:  # noqa: ANN401 - a field of any type
-    """An option with the default and the help that it has elsewhere."""
+    """An option with the default and help of the dataclass that defines it."""
     option = next(option for option in fields(plan) if option.name == name)
     return field(default=option.default, metadata=option.metadata)
 
@@ -66,15 +66,15 @@ class QueryOptions:
     sql: str | None = field(
         default=None,
         metadata={
-            "help": 'Query of DuckDB that selects the people, in place of a table, such as "select * from '
-            "'loans/*.parquet' where year = 2024\". It reads files of this machine and changes nothing."
+            "help": 'DuckDB query that selects the people, in place of a table, such as "select * from '
+            "'loans/*.parquet' where year = 2024\". It reads local files and changes nothing."
         },
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckPlan(ReadOptions, QueryOptions):
-    """What is known of the columns before a table is checked."""
+    """What the user can say about the columns before a table is checked."""
 
     label: str = _same(RoleOptions, "label")
     group: tuple[str, ...] = _same(RoleOptions, "group")
@@ -85,61 +85,69 @@ class CheckPlan(ReadOptions, QueryOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TablePlan(ReadOptions, QueryOptions, RoleOptions):
-    """What every command on a table of applicants can be told about its columns and its cells."""
+    """Options about columns and cells that every command on a table of applicants has."""
 
     financial_features: tuple[str, ...] = _same(AuditOptions, "financial_features")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditPlan(ReadOptions, QueryOptions, StreamOptions, GivenOptions, RegressionOptions, AuditOptions, RoleOptions):
-    """Everything `evenhand audit` can be told, by options or by a TOML file."""
+    """All options of `evenhand audit`, on the command line or in a TOML file."""
 
-    by: tuple[str, ...] = field(default=(), metadata={"help": "Columns within whose values the excess is wanted: a,b."})
+    by: tuple[str, ...] = field(
+        default=(), metadata={"help": "Also report the excess separately for each value of these columns: a,b."}
+    )
     model: str | None = field(
         default=None,
         metadata={
             "help": "Folder from `evenhand train`, or a file: .onnx, .json or .ubj (XGBoost), .txt (LightGBM), .cbm or "
-            ".json (CatBoost), .skops, .pmml, and .pkl or .joblib with --trust-pickle. Without one, a plain network is "
-            "fitted on 70 % of the people."
+            ".json (CatBoost), .skops, .pmml, and .pkl or .joblib with --trust-pickle. Without a model, a plain "
+            "network is fitted on 70% of the people."
         },
     )
     trust_pickle: bool = field(
-        default=False, metadata={"help": "Open a pickled model: it can run any code, so know where it is from."}
+        default=False,
+        metadata={"help": "Load a pickled model. It can run any code, so only use this with files you trust."},
     )
     reference: str | None = field(
         default=None, metadata={"help": "Table of the people to match in, usually the training data."}
     )
     stream: bool = field(
-        default=False, metadata={"help": "Read the people in batches, for any number of them; folders always are."}
+        default=False,
+        metadata={"help": "Read the people in batches, for data of any size; folders are always read in batches."},
     )
     quick: bool = field(
-        default=False, metadata={"help": "A first look at 2,000 people at most, drawn at random; the report says so."}
+        default=False,
+        metadata={"help": "Take a first look at up to 2,000 people, drawn at random; the report says so."},
     )
     fail_on: tuple[str, ...] = field(
-        default=(), metadata={"help": "Exit with 1 when crossed, e.g. 'excess > 0.05'; repeatable."}
+        default=(), metadata={"help": "Exit with code 1 if this holds, e.g. 'excess > 0.05'; repeatable."}
     )
     group_probabilities: tuple[str, ...] = field(
         default=(),
         metadata={
-            "help": "In place of --group: columns with the probability of each group, such as those of surname and "
-            "address: a,b,c. Groups are drawn from them."
+            "help": "In place of --group: columns with the probability of each group, such as those estimated from "
+            "surname and address: a,b,c. Groups are drawn at random from these probabilities."
         },
     )
-    draws: int = field(default=20, metadata={"help": "Of --group-probabilities: how often groups are drawn."})
+    draws: int = field(default=20, metadata={"help": "With --group-probabilities: how many times groups are drawn."})
     group_threshold: float = field(
         default=0.8,
         metadata={
-            "help": "Of --group-probabilities, for comparison: probability from which people are also put into their "
-            "most likely group."
+            "help": "With --group-probabilities, for comparison: also assign people to their most likely group if its "
+            "probability is at least this."
         },
     )
-    memo: bool = field(default=False, metadata={"help": "Write a memo in Word too, memo.docx."})
+    memo: bool = field(default=False, metadata={"help": "Also write a Word memo, memo.docx."})
     template: str | None = field(
-        default=None, metadata={"help": "Word file of your own for the memo, .docx or .dotx: its styles and its text."}
+        default=None,
+        metadata={"help": "Your own Word file for the memo, .docx or .dotx: its styles and text are used."},
     )
     pack: bool = field(
         default=False,
-        metadata={"help": "Write an evidence pack too, pack.zip, for `evenhand verify`; without the data."},
+        metadata={
+            "help": "Also write an evidence pack, pack.zip, for `evenhand verify`; it does not contain the data."
+        },
     )
 
     def __post_init__(self) -> None:
@@ -152,14 +160,14 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
     """Give a command the options of a dataclass.
 
     The command's last parameter is `plan`; every field of the dataclass becomes an option in its place. A parameter
-    `config` of the command names a TOML file that is read first; options win.
+    `config` of the command names a TOML file that is read first; options on the command line override it.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "plan"]
         options = [_parameter(option) for option in fields(plan)]  # type: ignore[arg-type]
 
-        def run(**given: Any) -> None:  # noqa: ANN401 - what the command line gives
+        def run(**given: Any) -> None:  # noqa: ANN401 - values from the command line
             names = {option.name for option in fields(plan)}  # type: ignore[arg-type]
             values = {name: _value(name, value) for name, value in given.items() if name in names and value is not None}
             rest = {name: value for name, value in given.items() if name not in names}
@@ -175,16 +183,16 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
 
 
 def check_given(plan: object, *names: str) -> None:
-    """Refuse a plan in which an option has no value.
+    """Reject a plan that lacks an option.
 
     Raises
     ------
     InvalidInputError
-        If one is missing.
+        If an option is missing.
     """
     for name in names:
         if not getattr(plan, name):
-            raise InvalidInputError(f"--{name.replace('_', '-')} is needed, as an option or in the TOML file.")
+            raise InvalidInputError(f"--{name.replace('_', '-')} is required, as an option or in the TOML file.")
 
 
 def _parameter(option: Field[Any]) -> inspect.Parameter:
@@ -201,12 +209,12 @@ def _parameter(option: Field[Any]) -> inspect.Parameter:
 
 
 def _kind(option: Field[Any]) -> type:
-    """The plain type of an option; a choice of words is text."""
+    """The plain type of an option; a choice among words is a string."""
     return _KINDS.get(str(option.type).removesuffix(" | None"), str)
 
 
 def _value(name: str, value: Any) -> Any:  # noqa: ANN401
-    """An option as the dataclass holds it: names from a,b,c."""
+    """Convert an option to the form the dataclass holds: a,b,c becomes a tuple of names."""
     if name == "limits":
         return _limits_in(value)
     if name in _REPEATABLE:
@@ -217,41 +225,41 @@ def _value(name: str, value: Any) -> Any:  # noqa: ANN401
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Names from a,b,c."""
+    """Split a,b,c into names."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _limits_in(texts: list[str]) -> dict[str, float]:
-    """Limits from texts like score_gap=0.1."""
+    """Parse limits such as score_gap=0.1."""
     found: dict[str, float] = {}
     for text in texts:
         name, _, number = (part.strip() for part in text.partition("="))
         if name in found:
-            raise InvalidInputError(f"--limit must name a finding once, got {name} twice; leave one out.")
+            raise InvalidInputError(f"--limit names {name} twice; give it once.")
         try:
             found[name] = float(number)
         except ValueError:
-            raise InvalidInputError(f"--limit must read like 'score_gap=0.1', got {text!r}.") from None
+            raise InvalidInputError(f"--limit must look like 'score_gap=0.1', got {text!r}.") from None
     return found
 
 
 _OF_THE_RUN = ("sql", "memo", "template", "pack", "resume", "engine", "scheduler", "n_jobs", "device", "trust_pickle")
 FILES = ("model", "reference", "attributions_file")
-"""Options that name a file, beside the people."""
+"""Options that name a file other than the table of people."""
 
 
 def settings_in(plan: AuditPlan) -> dict[str, Any]:
-    """What a plan says of the audit, by the keys of a TOML file.
+    """A plan's settings of the audit, by the keys of a TOML file.
 
-    Defaults are written out, because a different version may have different ones. Files are named without where they
-    lie; how and where the audit ran, and whether a file was trusted, are for whoever runs it again to say.
+    Defaults are written out, because they may change between versions. Files are named without their folders. How and
+    where the audit ran, and whether a file was trusted, is left to whoever runs it again.
     """
     from evenhand.inputs.reason_maps import read_reason_map
     from evenhand.inputs.tables.read_inputs import name_of_input
 
     only_streamed = () if plan.stream else tuple(option.name for option in fields(StreamOptions))
     found = {option.name: getattr(plan, option.name) for option in fields(plan)}
-    found["reason_map"] = read_reason_map(plan.reason_map)  # what the file says, as the file may change
+    found["reason_map"] = read_reason_map(plan.reason_map)  # the file's content, because the file may change
     threshold = plan.decision_threshold
     found["decision_threshold"] = asdict(threshold) if is_dataclass(threshold) else threshold
     return {
@@ -262,12 +270,12 @@ def settings_in(plan: AuditPlan) -> dict[str, Any]:
 
 
 def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
-    """The plan of a TOML file; without one, the defaults.
+    """Read a plan from a TOML file; without a file, the defaults.
 
     Raises
     ------
     InvalidInputError
-        If the file is absent or no TOML, or a key is unknown or of another kind.
+        If the file is missing or not TOML, or a key is unknown or has the wrong type.
     """
     if path is None:
         return plan()
@@ -288,10 +296,10 @@ def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
             raise InvalidInputError(f"{str(path)!r} has an unknown key {key!r}.{did_you_mean(key, list(kinds))}")
         if name in _COMMAND_LINE_ONLY and value is not False:
             raise InvalidInputError(
-                f"{str(path)!r} sets {key}, which lets a file run code: only the command line may, with "
+                f"{str(path)!r} sets {key}, which lets a file run code: set it only on the command line, with "
                 f"--{key.replace('_', '-')}."
             )
-        # TOML has no word for nothing: an empty text is none.
+        # TOML has no null: an empty string means None.
         kind = dict if name in _OR_TABLE and isinstance(value, dict) else kinds[name]
         values[name] = None if value == "" and name in optional else _toml_value(path, key, value, kind)
     return plan(**values)
@@ -304,15 +312,15 @@ def _toml_value(path: Path, key: str, value: Any, kind: type) -> Any:  # noqa: A
             return tuple(items)
     elif kind is float:
         if isinstance(value, dict) and key == "decision_threshold":
-            return value  # cut-offs by segment, which the options check
+            return value  # cutoffs by segment, which the options check
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)
     elif type(value) is kind:
         return value
     wanted = {
-        tuple: "a text or a list of texts",
+        tuple: "a string or a list of strings",
         dict: "a table of names and numbers",
-        str: "a text",
+        str: "a string",
         bool: "true or false",
         int: "a whole number",
     }

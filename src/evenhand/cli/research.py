@@ -15,20 +15,20 @@ __all__ = ["calibrate", "power", "reproduce"]
 
 
 def reproduce(
-    dataset: Annotated[str, typer.Option(help="german, adult, synthetic, hmda, several as a,b, or all.")] = "german",
+    dataset: Annotated[str, typer.Option(help="german, adult, synthetic or hmda; several as a,b; or all.")] = "german",
     methods: Annotated[str | None, typer.Option(help="Methods to compare: a,b; all by default.")] = None,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer epochs: to see that everything runs.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer epochs, to check that everything runs.")] = False,
     fast_training: Annotated[
-        bool, typer.Option("--fast-training", help="Train CEC with this library's attributions, not the paper's.")
+        bool, typer.Option("--fast-training", help="Train CEC with this library's attributions instead of the paper's.")
     ] = False,
-    grid: Annotated[bool, typer.Option("--grid", help="Also the 6 x 6 lambda settings, on German Credit.")] = False,
+    grid: Annotated[bool, typer.Option("--grid", help="Also run the 6 x 6 lambda settings on German Credit.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "cpu",
     out: Annotated[Path, typer.Option(help="Folder for results, tables, charts and the page.")] = Path("reproduction"),
     state: Annotated[str | None, typer.Option(help="States of the HMDA data: NY or NY,NJ.")] = None,
     year: Annotated[int | None, typer.Option(help="Year of the HMDA data.")] = None,
     post_decision: Annotated[
-        bool, typer.Option("--post-decision", help="Put back the HMDA fields known only after the decision.")
+        bool, typer.Option("--post-decision", help="Keep the HMDA fields that are known only after the decision.")
     ] = False,
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
 ) -> None:
@@ -67,17 +67,18 @@ def _study_command(name: str, study: str, purpose: str) -> Callable[..., None]:
     """The command of a study: `evenhand NAME`."""
 
     def command(
-        quick: Annotated[bool, typer.Option("--quick", help="A few small cells, in seconds.")] = False,
+        quick: Annotated[bool, typer.Option("--quick", help="Run a few small cells, in seconds.")] = False,
         cells: Annotated[
-            str | None, typer.Option(help="Parts of the names of cells to run: german,adult; all by default.")
+            str | None,
+            typer.Option(help="Run only cells whose names contain one of these: german,adult; all by default."),
         ] = None,
-        replicates: Annotated[int | None, typer.Option(help="Data sets in each cell.")] = None,
+        replicates: Annotated[int | None, typer.Option(help="Datasets in each cell.")] = None,
         minutes: Annotated[
-            float | None, typer.Option(help="Begin no audit after this time; a second run goes on.")
+            float | None, typer.Option(help="Start no new audit after this many minutes; a second run continues.")
         ] = None,
-        n_jobs: Annotated[int, typer.Option(help="Processes, each on one core.")] = 1,
+        n_jobs: Annotated[int, typer.Option(help="Number of processes, each on one core.")] = 1,
         out: Annotated[Path, typer.Option(help="Folder for audits and tables.")] = Path(study),
-        page: Annotated[Path | None, typer.Option(help="Markdown page whose tables are replaced.")] = None,
+        page: Annotated[Path | None, typer.Option(help="Markdown page whose tables to replace.")] = None,
     ) -> None:
         from evenhand.research.studies.publish import STUDIES, run_study
 
@@ -98,7 +99,7 @@ def _study_command(name: str, study: str, purpose: str) -> Callable[..., None]:
     command.__name__ = name
     command.__doc__ = f"""{purpose}
 
-    Hours of one core, unless --quick or --minutes says otherwise. A second run adds the audits that are missing.
+    This takes hours on one core, unless you set --quick or --minutes. A second run adds the missing audits.
 
     \b
     Example:
@@ -110,8 +111,8 @@ def _study_command(name: str, study: str, purpose: str) -> Callable[..., None]:
 calibrate = _study_command(
     "calibrate",
     "calibration",
-    "Measure false alarms and coverage of every test of the audit, where there is nothing to find.",
+    "Measure false alarms and coverage of every test of the audit on data with nothing to find.",
 )
 power = _study_command(
-    "power", "power", "Measure how often the audit finds biases that were put there, beside other tests."
+    "power", "power", "Measure how often the audit and other tests find biases that were planted in the data."
 )

@@ -29,7 +29,7 @@ def search(
     ] = None,
     minimize: Annotated[str | None, typer.Option(help="Metric to make small, e.g. reasoning_gap or excess.")] = None,
     candidates: Annotated[
-        int | None, typer.Option(help="Combinations to draw at random; all of them by default.")
+        int | None, typer.Option(help="Number of combinations to draw at random; all of them by default.")
     ] = None,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
     seeds: Annotated[int, typer.Option(help="Models per candidate and fold.")] = 1,
@@ -43,10 +43,10 @@ def search(
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
     stop_gain: Annotated[
         float | None,
-        typer.Option(help="Stop once one further candidate gains at most this of --minimize, on average."),
+        typer.Option(help="Stop once one more candidate is expected to improve --minimize by at most this much."),
     ] = None,
 ) -> None:
-    """Search for a model as useful as today's whose reasoning is more alike between groups.
+    """Search for a model as accurate as today's whose reasoning is more alike between groups.
 
     Finished candidates are kept in the folder: run the same command again to go on. The chosen model is saved there
     too, a network as model/model.safetensors and trees as model/model.skops, for `evenhand audit --model`.

@@ -24,7 +24,7 @@ def train(
     epochs: Annotated[int, typer.Option(help="Passes over the people.")] = 30,
     categories: Annotated[str, typer.Option(help="Categories as onehot columns or ordinal codes.")] = "onehot",
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Folder that keeps an unfinished fit; run again to go on.")
+        Path | None, typer.Option(help="Folder that keeps an unfinished fit; run the command again to continue.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,

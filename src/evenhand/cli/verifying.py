@@ -24,31 +24,34 @@ __all__ = ["verify"]
 
 
 def verify(
-    pack: Annotated[Path, typer.Argument(help="Evidence pack of `evenhand audit --pack`, a zip file.")],
+    pack: Annotated[Path, typer.Argument(help="Evidence pack from `evenhand audit --pack`, a zip file.")],
     data: Annotated[
-        str | None, typer.Option(help="The applicants; without them the files of the pack are checked, and no more.")
+        str | None, typer.Option(help="Table of applicants; without it, only the files of the pack are checked.")
     ] = None,
-    model: Annotated[Path | None, typer.Option(help="The model, if the audit was given one.")] = None,
-    reference: Annotated[str | None, typer.Option(help="The people to match in, if the audit was given any.")] = None,
-    attributions_file: Annotated[
-        str | None, typer.Option(help="The file of attributions, if the audit was given one.")
-    ] = None,
-    sql: Annotated[str | None, typer.Option(help="The query, if the audit was given one in place of a table.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Model, if the audit had one.")] = None,
+    reference: Annotated[str | None, typer.Option(help="People to match in, if the audit had any.")] = None,
+    attributions_file: Annotated[str | None, typer.Option(help="File of attributions, if the audit had one.")] = None,
+    sql: Annotated[str | None, typer.Option(help="Query, if the audit had one in place of a table.")] = None,
     config: Annotated[
-        Path | None, typer.Option(help="TOML file with the settings, in place of those of the pack.")
+        Path | None, typer.Option(help="TOML file with settings to use instead of those in the pack.")
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(help="Difference up to which numbers are the same, relative to the larger of them and 1.")
+        float,
+        typer.Option(
+            help="Largest difference between numbers that count as equal, relative to the larger of them and 1."
+        ),
     ] = 1e-6,
     trust_pickle: Annotated[
         bool,
-        typer.Option("--trust-pickle", help="Open a pickled model: it can run any code, so know where it is from."),
+        typer.Option(
+            "--trust-pickle", help="Load a pickled model. It can run any code, so only use this with files you trust."
+        ),
     ] = False,
 ) -> None:
-    """Check an evidence pack: are its files whole, and do the same inputs give the same numbers.
+    """Check that the files of an evidence pack are intact and that the same inputs give the same numbers.
 
-    The audit is run again with the settings of the pack, on the files that you give and on no others.
-    Exit code 0: nothing that was checked differs; 1: something does; 2: not a pack, or bad input.
+    The audit is run again with the settings in the pack, and only on the files that you give.
+    Exit code 0: no difference found; 1: something differs; 2: not a pack, or bad input.
 
     \b
     Example, after `evenhand data save taiwan --people 3000 --out cards.csv`:
@@ -80,13 +83,15 @@ def verify(
 
 
 def _cannot_run(pack: Pack, files: dict[str, Any], *, has_config: bool) -> str:
-    """Why the audit cannot be run again, and what to give; empty if it can."""
+    """Why the audit cannot be run again, and which options to add; empty if it can."""
     needed = {role: file["name"] for role, file in pack.facts["inputs"].items()}
     missing = [f"--{role.replace('_', '-')} {name}" for role, name in needed.items() if role not in files]
     if "data" not in files and "data" not in needed:
         missing.insert(0, "--data")
     if not pack.is_of_command and not has_config:
-        missing.append("--config with the columns (it was made in Python; README.txt in the pack has another way)")
+        missing.append(
+            "--config with the columns (it was made in Python; README.txt in the pack describes an alternative)"
+        )
     return f"give {', '.join(missing)}." if missing else ""
 
 
@@ -102,7 +107,7 @@ def _run_again(
     data = files["data"]
     in_batches = is_streamed(data, plan) if isinstance(data, str) else plan.stream
     check_roles(plan, is_streamed=in_batches)
-    # What a pack says never chooses a file, trusts one, or reaches another machine.
+    # The content of a pack never chooses a file, trusts one, or reaches a different machine.
     own: dict[str, Any] = {name: str(files[name]) if name in files else None for name in FILES}
     kept = ("batch_rows", "reference_people", "evidence_people")
     here: dict[str, Any] = {option.name: option.default for option in fields(StreamOptions) if option.name not in kept}

@@ -1,4 +1,4 @@
-"""What every dataset looks like, and how one is asked for by name."""
+"""The common form of all datasets, and how to load one by name."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Dataset:
     Attributes
     ----------
     name
-        What `load_dataset` calls it.
+        Its name in `load_dataset`.
     X
         Original columns of shape (n, d): numbers and pandas categories, not encoded, not standardized.
     y
-        Labels of shape (n,), 1 the favorable outcome and 0 the other.
+        Labels of shape (n,), 1 for the favorable outcome and 0 for the other.
     group
         Protected group of each person, of shape (n,), as readable strings.
     group_name
@@ -38,16 +38,16 @@ class Dataset:
     financial_features
         Columns of `X` on which people are matched.
     positive_label
-        What ``y == 1`` means in words.
+        What ``y == 1`` means.
     source, license
-        Where the data come from and on which terms.
+        Where the data come from, and their license.
     exclusions
-        Rows left out, counted once each by the first reason that applies.
+        Rows left out, each counted once under the first reason that applies.
     notes
-        What a user of these data should know about their columns.
+        What users of these data should know about their columns.
     reservations
-        What a reader of any result from these data should know, whatever columns were used. They travel in ``X.attrs``
-        through selections of rows and columns, so that an audit can repeat them.
+        What a reader of any result from these data should know, whatever columns were used. They are kept in
+        ``X.attrs`` when rows and columns are selected, so that an audit can repeat them.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Dataset:
     (30000, 'no default in the next month')
     >>> data
     Dataset 'taiwan': 30,000 people, 22 columns, 4 of them financial
-      y: 1 = no default in the next month, 77.9 % of people
+      y: 1 = no default in the next month, 77.9% of people
       sex: female 18,112, male 11,888
       ...
     """
@@ -82,12 +82,12 @@ class Dataset:
 
     @property
     def n_read(self) -> int:
-        """Rows read before any exclusion."""
+        """Number of rows before any exclusion."""
         return len(self) + sum(self.exclusions.values())
 
     def __repr__(self) -> str:
         shape = f"{len(self):,} people, {self.X.shape[1]} columns"
-        positive = f"{100 * self.y.mean():.1f} % of people" if len(self) else "nobody"
+        positive = f"{100 * self.y.mean():.1f}% of people" if len(self) else "nobody"
         lines = [
             f"Dataset {self.name!r}: {shape}, {len(self.financial_features)} of them financial",
             f"  y: 1 = {self.positive_label}, {positive}",
@@ -113,7 +113,7 @@ class _Entry(NamedTuple):
     description: str
 
 
-# Loaders are named, not imported: each imports this module for `Dataset`.
+# Loaders are given by name, not imported: each imports this module for `Dataset`.
 _LOADERS = {
     "taiwan": _Entry("taiwan.load_taiwan", "Taiwan credit cards (UCI), 30,000 accounts, sex; embedded"),
     "german": _Entry("german.load_german", "German Credit (UCI), 1,000 loans, sex as the paper reads it; embedded"),
@@ -146,20 +146,20 @@ def dataset_descriptions() -> dict[str, str]:
 
 
 def load_dataset(name: str, **options: Any) -> Dataset:  # noqa: ANN401  each loader types its own options
-    """Dataset called `name`, with its financial features and protected attribute (the paper's, where it has the data).
+    """Load a dataset with its financial features and protected attribute (as in the paper, if it has the data).
 
     Parameters
     ----------
     name
         One of `dataset_names`.
     **options
-        Passed on to the dataset's own loader: `load_german`, `load_adult`, `load_hmda` or `make_synthetic`; that of
-        ``"taiwan"`` takes none.
+        Passed to the dataset's loader: `load_german`, `load_adult`, `load_hmda` or `make_synthetic`; that of
+        ``"taiwan"`` has none.
 
     Raises
     ------
     InvalidInputError
-        If no dataset has that name, or its loader has no such option.
+        If there is no such dataset, or its loader has no such option.
 
     Examples
     --------
@@ -176,18 +176,18 @@ def load_dataset(name: str, **options: Any) -> Dataset:  # noqa: ANN401  each lo
     unknown = sorted(set(options) - set(accepted))
     if unknown:
         raise InvalidInputError(
-            f"Dataset {name!r} has no option {', '.join(map(repr, unknown))}; it takes {', '.join(accepted) or 'none'}."
+            f"Dataset {name!r} has no option {', '.join(map(repr, unknown))}; it has {', '.join(accepted) or 'none'}."
         )
     return cast(Dataset, loader(**options))
 
 
 def reservations_on(X: object) -> list[str]:
-    """Reservations on the dataset that a table was selected from; none for any other table.
+    """Reservations about the dataset that a table was selected from; none for any other table.
 
     Examples
     --------
     >>> reservations_on(load_dataset("taiwan").X.iloc[:3])
-    ['Everyone has a card already: the label is a default on it, not the answer to an application.']
+    ['Everyone already has a card: the label is a default on it, not the answer to an application.']
     >>> reservations_on([[1.0, 2.0]])
     []
     """

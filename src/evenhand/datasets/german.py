@@ -77,7 +77,7 @@ GERMAN_CODES = {
 """Readable value of each published code.
 
 Categories of `load_german` keep this order, that of the sorted codes that occur (A47 and A95 never do), so
-the integer code of a category is the one the paper's integer encoding gives it.
+the integer code of a category is the one in the paper's integer encoding.
 """
 
 _FINANCIAL = (
@@ -94,7 +94,9 @@ _SEX_IS_UNKNOWN = (
     "Sex cannot be recovered from personal_status: the published table of codes is wrong, and A92, read as female, "
     "also holds single men (U. Grömping, South German Credit Data, 2019). Nothing here is a finding on women and men."
 )
-_GROUP_IS_AN_INPUT = ("The groups are read off personal_status as in the paper, and the column is among the inputs.",)
+_GROUP_IS_AN_INPUT = (
+    "The groups are derived from personal_status as in the paper, and the column is among the inputs.",
+)
 
 
 def load_german(*, group: str = "sex") -> Dataset:
@@ -103,8 +105,8 @@ def load_german(*, group: str = "sex") -> Dataset:
     Parameters
     ----------
     group
-        ``"sex"``, read off the personal status as in the paper, or ``"age"``, 25 and under against over 25. The sex is
-        not right: see the dataset's notes.
+        ``"sex"``, derived from the personal status as in the paper, or ``"age"``, 25 and under against over 25. The sex
+        is not reliable: see the dataset's notes.
 
     Raises
     ------

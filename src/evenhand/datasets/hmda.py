@@ -68,7 +68,7 @@ HMDA_NUMBERS = (
     "tract_one_to_four_family_homes",
     "tract_median_age_of_housing_units",
 )
-"""Numeric inputs. What describes the product is reported as applied for when no loan was made."""
+"""Numeric inputs. Product features are reported as applied for if no loan was made."""
 
 HMDA_CATEGORIES = (
     "conforming_loan_limit",
@@ -94,7 +94,7 @@ HMDA_CATEGORIES = (
 )
 """Categorical inputs, with the published codes as values (1111: the lender is exempt from reporting)."""
 
-_ONLY_ORIGINATED = "reported for originated loans only, so a value gives the decision away"
+_ONLY_ORIGINATED = "reported only for originated loans, so a value reveals the decision"
 
 HMDA_POST_DECISION = {
     "interest_rate": "set when the loan is approved; NA on a denial",
@@ -107,13 +107,13 @@ HMDA_POST_DECISION = {
     "lender_credits": _ONLY_ORIGINATED,
     "purchaser_type": "who bought the loan after it was made; 0 on every denial",
     "denial_reason-1": "10 means not denied",
-    "denial_reason-2": "given for denials only",
-    "denial_reason-3": "given for denials only",
-    "denial_reason-4": "given for denials only",
-    "initially_payable_to_institution": "3, not applicable, is for applications that never came to a loan",
-    "preapproval": "a refused request has an action code of its own, so those that remain were approved once",
+    "denial_reason-2": "given only for denials",
+    "denial_reason-3": "given only for denials",
+    "denial_reason-4": "given only for denials",
+    "initially_payable_to_institution": "3, not applicable, is for applications that did not result in a loan",
+    "preapproval": "a denied request has a separate action code, so the remaining ones were once approved",
 }
-"""Columns settled by the decision or after it, each with what gives it away."""
+"""Columns set by the decision or after it, each with how it reveals the decision."""
 
 _POST_DECISION_NUMBERS = frozenset(
     {
@@ -143,7 +143,7 @@ HMDA_PROTECTED = (
 All are prohibited bases under US law, age with exceptions, so none is an input unless asked for.
 """
 
-_REPEAT = "a further slot of aus-1, empty for most applications"
+_REPEAT = "an additional slot of aus-1, empty for most applications"
 HMDA_NOT_INPUTS = {
     "action_taken": "the decision itself: the label",
     "activity_year": "the file it came from",
@@ -152,9 +152,9 @@ HMDA_NOT_INPUTS = {
     "state_code": "identifies the place",
     "county_code": "identifies the place",
     "census_tract": "identifies the place",
-    "derived_loan_product_type": "loan_type and lien_status in one",
-    "derived_dwelling_category": "construction_method and total_units in one",
-    "multifamily_affordable_units": "for buildings of five units or more, where applicants give no income",
+    "derived_loan_product_type": "combines loan_type and lien_status",
+    "derived_dwelling_category": "combines construction_method and total_units",
+    "multifamily_affordable_units": "for buildings of five or more units, where applicants give no income",
     "aus-2": _REPEAT,
     "aus-3": _REPEAT,
     "aus-4": _REPEAT,
@@ -221,39 +221,39 @@ def load_hmda(
 ) -> Dataset:
     """Originated and denied mortgage applications; ``y == 1`` is an originated loan.
 
-    Exports are read from `path`; else from the folder ``hmda`` in the folder that the environment variable
-    ``EVENHAND_DATA`` names, if it holds any; else from the user's cache, into which they are downloaded if
-    need be (the District of Columbia, 2024, unless said otherwise).
+    Exports are read from `path`; else from the folder ``hmda`` inside the folder of the environment variable
+    ``EVENHAND_DATA``, if it has any; else from the user's cache, into which they are downloaded if necessary (by
+    default the District of Columbia, 2024).
 
-    A person is kept if the loan was originated or denied, the group is known and no financial feature is
-    missing. Other missing values stay missing; a column without any value is left out and noted. Each range of
-    the debt-to-income ratio becomes its middle, see `parse_debt_to_income`. The group is not among the inputs.
+    A person is kept if the loan was originated or denied, the group is known and no financial feature is missing.
+    Other missing values stay missing; a column without values is left out and noted. Each range of the debt-to-income
+    ratio becomes its midpoint, see `parse_debt_to_income`. The group is not among the inputs.
 
     Parameters
     ----------
     states
-        Two-letter codes; None for all that the files hold.
+        Two-letter codes; None for all in the files.
     year
-        Year of the applications; None for all that the files hold.
+        Year of the applications; None for all in the files.
     group
-        ``"race"``: White against non-White, leaving out joint applications of both;
-        ``"derived_race"``: all values of that column, joint ones included; ``"sex"`` and ``"ethnicity"``:
-        two values, joint ones left out; ``"age"``: 62 or older against under 62.
+        ``"race"``: White against non-White, without joint applications of both;
+        ``"derived_race"``: all values of that column, including joint ones; ``"sex"`` and ``"ethnicity"``:
+        two values, without joint ones; ``"age"``: 62 or older against under 62.
     include_post_decision
-        Put back the columns of `HMDA_POST_DECISION`, to see how much they give away.
+        Keep the columns of `HMDA_POST_DECISION`, to see how much they reveal.
     include_protected
-        Put back the columns of `HMDA_PROTECTED`.
+        Keep the columns of `HMDA_PROTECTED`.
     path
         A Data Browser export, plain or gzip, or a folder of them.
 
     Raises
     ------
     InvalidInputError
-        If `group`, `states` or `year` cannot be.
+        If `group`, `states` or `year` is invalid.
     DataFileError
-        If a file is missing, damaged or no such export, or no application is left.
+        If a file is missing, damaged or not such an export, or no application is left.
     DownloadError
-        If there is nothing to read and no way to download it.
+        If there is nothing to read and the download fails.
 
     Examples
     --------
@@ -272,8 +272,8 @@ def load_hmda(
     is_kept, exclusions = _apply_rules(len(raw), _exclusion_rules(raw, grouping, wanted_states, wanted_year))
     if not is_kept.any():
         raise DataFileError(
-            f"No application of the {len(raw):,} rows in {_names(files)} is left "
-            f"({_reasons(exclusions)}): choose other files, states or year."
+            f"No application is left of the {len(raw):,} rows in {_names(files)} "
+            f"({_reasons(exclusions)}): choose different files, states or year."
         )
     kept = raw[is_kept].reset_index(drop=True)
     parsed = {column: _parse_column(kept[column], kept[_FILE]) for column in numbers}
@@ -303,9 +303,9 @@ def fetch_hmda(
     overwrite: bool = False,
     progress: bool = False,
 ) -> list[Path]:
-    """Paths of the Data Browser exports of `states` and `year`, downloaded where not yet there.
+    """Paths of the Data Browser exports of `states` and `year`, downloaded if necessary.
 
-    Exports hold originated and denied applications only.
+    The exports only have originated and denied applications.
 
     Parameters
     ----------
@@ -316,16 +316,16 @@ def fetch_hmda(
     folder
         Where to keep the files; None for the user's cache, where `load_hmda` finds them.
     overwrite
-        Download again what is there.
+        Download existing files again.
     progress
         Draw a bar on a terminal.
 
     Raises
     ------
     InvalidInputError
-        If `states` or `year` cannot be.
+        If `states` or `year` is invalid.
     DownloadError
-        If a file could not be had; the message says how to get it by hand.
+        If a file could not be downloaded; the message says how to get it manually.
 
     Examples
     --------
@@ -345,15 +345,15 @@ def fetch_hmda(
 
 
 def parse_debt_to_income(text: str) -> float:
-    """Debt-to-income ratio in percent; NaN where not given or exempt.
+    """Debt-to-income ratio in percent; NaN if not given or exempt.
 
-    Published whole percentages stay, a range becomes its middle; the open ones, below 20 and above 60,
+    Published whole percentages are unchanged, a range becomes its midpoint; the open ones, below 20 and above 60,
     become 10 and 65.
 
     Raises
     ------
     ValueError
-        If `text` is none of the published forms.
+        If `text` has none of the published forms.
 
     Examples
     --------
@@ -383,7 +383,7 @@ def _checked_states(states: str | Sequence[str] | None) -> tuple[str, ...] | Non
 
 def _checked_year(year: int | None) -> int | None:
     if year is not None and not (isinstance(year, int) and _FIRST_YEAR <= year < 2100):
-        raise InvalidInputError(f"`year` must be {_FIRST_YEAR} or later, when the present columns began, got {year!r}.")
+        raise InvalidInputError(f"`year` must be {_FIRST_YEAR} or later, when the current columns began, got {year!r}.")
     return year
 
 
@@ -401,17 +401,17 @@ def _find_exports(path: str | Path | None, states: tuple[str, ...] | None, year:
 
 def _exports_at(path: Path) -> list[Path]:
     if not path.exists():
-        raise DataFileError(f"{path} does not exist: give `path` a Data Browser export or a folder of them.")
+        raise DataFileError(f"{path} does not exist: set `path` to a Data Browser export or a folder of them.")
     if path.is_file():
         return [path]
     found = _exports_in(path)
     if not found:
-        raise DataFileError(f"{path} holds no .csv or .csv.gz file: put Data Browser exports there.")
+        raise DataFileError(f"{path} has no .csv or .csv.gz file: put Data Browser exports there.")
     return found
 
 
 def _exports_in(folder: Path) -> list[Path]:
-    """Exports in name order; a compressed copy of a file that lies beside it is not read twice."""
+    """Exports sorted by name; a compressed copy next to a file is not read twice."""
     if not folder.is_dir():
         return []
     names = {path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")}
@@ -452,7 +452,7 @@ def _input_columns(include_post_decision: bool, include_protected: bool) -> tupl
 
 
 def _check_columns(path: Path, columns: Sequence[str]) -> None:
-    """Refuse a file whose header lacks any of `columns`."""
+    """Reject a file whose header lacks any of `columns`."""
     opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as stream:
@@ -464,7 +464,7 @@ def _check_columns(path: Path, columns: Sequence[str]) -> None:
         shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise DataFileError(
             f"{path} is not an HMDA Data Browser export: it lacks {len(missing)} of {len(columns)} "
-            f"columns needed ({shown}); export it from https://ffiec.cfpb.gov/data-browser/."
+            f"required columns ({shown}); export it from https://ffiec.cfpb.gov/data-browser/."
         )
 
 
@@ -494,7 +494,7 @@ def _read_export(path: Path, columns: list[str]) -> pa.Table:
 def _exclusion_rules(
     raw: DataFrame, grouping: _Grouping, states: tuple[str, ...] | None, year: int | None
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Reasons to leave a person out, in the order in which they count."""
+    """Reasons to leave a person out, in the order in which they apply."""
     if states is not None:
         yield f"state other than {', '.join(states)}", ~raw["state_code"].isin(states).to_numpy()
     if year is not None:
@@ -513,7 +513,7 @@ def _exclusion_rules(
 def _apply_rules(
     n_rows: int, rules: Iterator[tuple[str, NDArray[np.bool_]]]
 ) -> tuple[NDArray[np.bool_], dict[str, int]]:
-    """Rows that no rule leaves out, and how many the first rule to apply left out."""
+    """Rows that no rule leaves out, and how many each rule left out first."""
     is_kept = np.ones(n_rows, dtype=np.bool_)
     counts = {}
     for reason, applies in rules:
@@ -533,14 +533,14 @@ def _parse_column(raw: Series[Any], file: Series[Any]) -> NDArray[np.float64]:
             values.append(parse(text))
         except ValueError as error:
             raise DataFileError(
-                f"{file[raw == text].iloc[0]} holds {text!r} in column {raw.name}, where a number was expected: "
+                f"{file[raw == text].iloc[0]} has {text!r} in column {raw.name}, where a number was expected: "
                 "export it again."
             ) from error
     return np.array(values, dtype=np.float64)[texts.cat.codes.to_numpy()]
 
 
 def _order_by_code(raw: Series[Any]) -> Series[Any]:
-    """Categories that occur in the order of their codes, 2 before 10; what was not given is missing."""
+    """The categories that occur in code order, 2 before 10; what was not given is missing."""
     given = set(raw.cat.remove_unused_categories().cat.categories) - _NOT_GIVEN
     return raw.cat.set_categories(sorted(given, key=_code_order))
 
@@ -551,13 +551,15 @@ def _code_order(value: str) -> tuple[float, str]:
 
 
 def _notes(empty: list[str], include_post_decision: bool, include_protected: bool) -> tuple[str, ...]:
-    notes = ["Ranges of debt_to_income_ratio stand for their middles; loan_amount and property_value are rounded."]
+    notes = [
+        "Ranges of debt_to_income_ratio are replaced by their midpoints; loan_amount and property_value are rounded."
+    ]
     if empty:
-        notes.append(f"Left out, because nobody who was kept has a value: {', '.join(empty)}.")
+        notes.append(f"Left out, because no one has a value: {', '.join(empty)}.")
     if include_post_decision:
-        notes.append("The inputs hold columns known only after the decision: good metrics mean nothing here.")
+        notes.append("The inputs include columns known only after the decision: good metrics mean nothing here.")
     if include_protected:
-        notes.append("The inputs state race, ethnicity, sex and age.")
+        notes.append("The inputs include race, ethnicity, sex and age.")
     return tuple(notes)
 
 

@@ -23,7 +23,7 @@ _GROUPS = np.array(["group 0", "group 1"], dtype=object)
 
 _MERIT_FEATURES = ("credit_score", "income", "employment_history", "collateral", "other")
 _FIGURE_1_SHARES = np.array([[0.55, 0.28, 0.10, 0.05, 0.02], [0.08, 0.02, 0.48, 0.38, 0.04]])
-"""How much of a decision each feature carries for the two applicants of the paper's Figure 1."""
+"""How much each feature contributes to a decision for the two applicants of the paper's Figure 1."""
 
 
 def make_synthetic(
@@ -43,7 +43,7 @@ def make_synthetic(
 
     All features are independent standard normal, except that the proxies of group 1 are shifted. The label
     is :math:`y = 1[\sum_{j \in F} w_j x_j + \epsilon > \tau]`. The paper gives neither weights nor noise;
-    the defaults make its network reach its AUC of 0.992.
+    with the defaults, its network reaches its AUC of 0.992.
 
     Parameters
     ----------
@@ -52,22 +52,22 @@ def make_synthetic(
     n_financial, n_proxy, n_noise
         Number of features of each kind.
     proxy_shift
-        Difference of the proxies' means between groups, in standard deviations.
+        Difference in the proxies' means between groups, in standard deviations.
     group_share
         Expected share of group 1.
     weights
-        The w of shape (n_financial,), scaled to unit length; None draws them evenly from [0, 1).
+        The w of shape (n_financial,), scaled to unit length; None draws them uniformly from [0, 1).
     label_noise
-        Standard deviation of epsilon, that of the weighted sum being 1.
+        Standard deviation of epsilon, relative to that of the weighted sum.
     positive_share
-        Share of people with ``y == 1``; it fixes the threshold tau.
+        Share of people with ``y == 1``; it determines the threshold tau.
     random_state
         Seed or generator.
 
     Raises
     ------
     InvalidInputError
-        If a number is out of its range.
+        If a number is out of range.
 
     Examples
     --------
@@ -155,16 +155,16 @@ class PlantedBias:
     Attributes
     ----------
     dataset
-        The people; the last column of ``dataset.X`` is the group as 0 or 1, and `X` is what the model takes.
+        The people; the last column of ``dataset.X`` is the group as 0 or 1, and `X` is the model's input.
     model
         Maps float32 `X` of shape (n, d) to logits of shape (n,); above 0 is approval.
     strength
-        0: both groups are weighed alike; 1: as the paper's Figure 1.
+        0: both groups are weighed alike; 1: as in the paper's Figure 1.
     weights
-        Share of the decision that each of `feature_names` carries, of shape (2, 5): one row per group,
+        Share of the decision due to each of `feature_names`, of shape (2, 5): one row per group,
         each summing to 1.
     feature_names
-        The five features. With `n_onehot` levels, ``other`` stands for its indicator columns.
+        The five features. With `n_onehot` levels, ``other`` refers to its indicator columns.
     """
 
     dataset: Dataset
@@ -189,12 +189,12 @@ def make_planted_bias(
 ) -> PlantedBias:
     """People scored by a model whose reasoning differs by group by a known amount.
 
-    Features are independent with unit variance. Group 0 is weighed as the first applicant of the paper's
-    Figure 1, group 1 by shares that go from those to the second applicant's as `strength` goes from 0 to 1.
-    Both weight vectors have the same length, so scores vary alike, and group 1's intercept makes up for the
-    change of weights: bias leaves each group's expected approval rate where it was. The rates of the two
-    groups are equal unless `merit_shift` says otherwise. Labels are drawn from the merit score, group 0's
-    weights for everybody, and so depend on the group through no path but the features.
+    Features are independent with unit variance. Group 0 is weighed like the first applicant of the paper's Figure 1,
+    group 1 by shares that move from those to the second applicant's as `strength` goes from 0 to 1. Both weight vectors
+    have the same length, so scores vary alike, and group 1's intercept compensates for the change of weights: bias does
+    not change each group's expected approval rate. The rates of the two groups are equal unless `merit_shift` says
+    otherwise. Labels are drawn from the merit score, with group 0's weights for everyone, so they depend on the group
+    only through the features.
 
     Parameters
     ----------
@@ -206,13 +206,13 @@ def make_planted_bias(
         Expected share of group 1.
     shift
         Shift of group 1's features in standard deviations (root mean square over features), in a direction
-        that leaves mean merit alone: groups differ, an even-handed model still approves both alike.
+        that does not change mean merit: groups differ, but an even-handed model still approves both alike.
     merit_shift
-        Shift of group 1's mean merit, in standard deviations; approval rates then differ, and rightly.
+        Shift of group 1's mean merit, in standard deviations; approval rates then rightly differ.
     ties
-        Step to which features are rounded, in standard deviations; 0 for none.
+        Step to which features are rounded, in standard deviations; 0 for no rounding.
     n_onehot
-        Number of levels if ``other`` is to be a category, given as 0/1 columns; 0 for a number.
+        Number of levels if ``other`` should be a category, given as 0/1 columns; 0 for a number.
     approval_share
         Expected share of approvals in group 0.
     steepness
@@ -223,7 +223,7 @@ def make_planted_bias(
     Raises
     ------
     InvalidInputError
-        If a number is out of its range.
+        If a number is out of range.
 
     Examples
     --------
@@ -287,7 +287,7 @@ def _group_shares(strength: float) -> FloatArray:
 
 
 def _mean_of_group_1(direction: FloatArray, shift: float, merit_shift: float, *, is_last_fixed: bool) -> FloatArray:
-    """Mean that moves merit by `merit_shift`, and features by `shift` where merit does not move."""
+    """Mean that moves merit by `merit_shift`, and features by `shift` in directions without merit."""
     free = np.ones_like(direction)
     free[-1] = not is_last_fixed
     along = direction * free
@@ -312,4 +312,4 @@ def _check_sizes(minimum: int, **sizes: int) -> None:
 def _check_shares(**shares: float) -> None:
     for name, share in shares.items():
         if not 0 < share < 1:
-            raise InvalidInputError(f"`{name}` must lie strictly between 0 and 1, got {share!r}.")
+            raise InvalidInputError(f"`{name}` must be strictly between 0 and 1, got {share!r}.")

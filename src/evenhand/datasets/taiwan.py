@@ -16,14 +16,14 @@ TAIWAN_CODES = {
     "EDUCATION": dict(zip((1, 2, 3, 0, 4, 5, 6), (*_EDUCATION, *_EDUCATION[-1:] * 3), strict=True)),
     "MARRIAGE": dict(zip((1, 2, 0, 3), (*_MARRIAGE, *_MARRIAGE[-1:]), strict=True)),
 }
-"""Readable value of each published code; codes without a published meaning join the one for others."""
+"""Readable value of each published code; codes without a published meaning are combined with the one for others."""
 
 
 def load_taiwan() -> Dataset:
     """Credit-card accounts in Taiwan with 22 attributes; ``y == 1`` is an account that did not default.
 
-    The published label is the default in October 2005, 1 for yes: it is turned, so that 1 is the favorable outcome. Sex
-    is the group and not among the inputs.
+    The published label is the default in October 2005, 1 for yes: it is reversed, so that 1 is the favorable outcome.
+    Sex is the group and not an input.
 
     Examples
     --------
@@ -49,5 +49,5 @@ def load_taiwan() -> Dataset:
         source="Default of Credit Card Clients, I-Cheng Yeh, UCI, https://doi.org/10.24432/C55S3H",
         license="CC BY 4.0",
         notes=("The columns AGE and MARRIAGE are protected bases under US law.",),
-        reservations=("Everyone has a card already: the label is a default on it, not the answer to an application.",),
+        reservations=("Everyone already has a card: the label is a default on it, not the answer to an application.",),
     )

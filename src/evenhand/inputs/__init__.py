@@ -1,1 +1,1 @@
-"""From what users hand in to checked arrays: tables, the roles of their columns, encoding, splitting."""
+"""Turn user input into checked arrays: tables, the roles of their columns, encoding, splitting."""

@@ -1,4 +1,4 @@
-"""Columns that belong to the rows of a table, put in their order by the index that pandas keeps."""
+"""Align columns with the rows of a table by their pandas index."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ __all__ = ["in_row_order"]
 
 
 def in_row_order(values: Any, X: Any, name: str) -> Any:  # noqa: ANN401 - any column or table
-    """Values of people in the order of the rows of `X`.
+    """Put the values of people in the row order of `X`.
 
-    Only pandas knows which row a value belongs to. Where both have an index and the indexes differ in order, values are
-    put in that of `X`; where they are not of the same people, they are refused.
+    Only pandas knows which row a value belongs to. If both have an index and the indexes differ in order, values are
+    put in the order of `X`; if they are not of the same people, they are rejected.
 
     Parameters
     ----------
     values
-        A column or table, one row per person, or columns by name; anything without an index is returned as it is.
+        A column or table, one row per person, or columns by name; anything without an index is returned unchanged.
     X
         The table.
     name
-        Of `values`, for messages.
+        Name of `values`, for messages.
 
     Raises
     ------
     InvalidInputError
-        If the indexes are of different people, or a label comes twice so that no order can be told.
+        If the indexes are of different people, or a repeated label makes the order ambiguous.
 
     Examples
     --------
@@ -43,11 +43,11 @@ def in_row_order(values: Any, X: Any, name: str) -> Any:  # noqa: ANN401 - any c
     if not isinstance(X, (pd.DataFrame, pd.Series)) or not isinstance(values, (pd.DataFrame, pd.Series)):
         return values
     rows, given = X.index, values.index
-    if len(rows) != len(given) or rows.equals(given):  # another length is refused with its own words
+    if len(rows) != len(given) or rows.equals(given):  # a different length is reported elsewhere
         return values
-    what, remedy = f"`{name}` has another index than `X`", f"if its values are in order, pass `{name}.to_numpy()`"
+    what, remedy = f"`{name}` and `X` have different indexes", f"if its values are in order, pass `{name}.to_numpy()`"
     if not rows.is_unique or not given.is_unique:
-        raise InvalidInputError(f"{what}, and labels in it come twice, so that no order can be told; {remedy}.")
+        raise InvalidInputError(f"{what}, and some labels in it are repeated, so the order is ambiguous; {remedy}.")
     absent = ~rows.isin(given)
     if absent.any():
         raise InvalidInputError(

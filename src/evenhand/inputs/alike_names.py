@@ -1,4 +1,4 @@
-"""Names that are one name but for how they were typed."""
+"""Names that differ only in how they were typed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])[-_\s]+(?=[^\W\d_])")
 
 
 def plain_name(name: str) -> str:
-    """A name without what typing adds: outer and repeated spaces, capitals, wide letters, hyphens between words.
+    """Normalize a name: remove outer and repeated spaces, capitals, wide letters and hyphens between words.
 
     Examples
     --------
@@ -24,7 +24,7 @@ def plain_name(name: str) -> str:
 
 
 def alike_names(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Those of the names that differ in typing alone, together; each in order of first appearance.
+    """Groups of names that differ only in typing, each in order of first appearance.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A table of numbers and categories as the matrix a network sees, and attributions back to the table's columns."""
+"""Encode a table of numbers and categories as a network's input, and map attributions back to the table's columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MISSING = "(missing)"
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A standardized number; missing values become the mean, flagged by a column of their own where fit saw any."""
+    """A standardized number; missing values become the mean, flagged in an extra column if fit saw any."""
 
     name: str
     mean: float
@@ -35,9 +35,9 @@ class NumberColumn:
         numbers = _numbers(name, values)
         known = numbers[~np.isnan(numbers)]
         if len(known) == 0:
-            raise InvalidInputError(f"Column {name!r} has no value at all; drop it.")
+            raise InvalidInputError(f"Column {name!r} has no values; drop it.")
         scale = float(known.std())
-        # A constant column carries nothing: it is centered and left at its own scale.
+        # A constant column carries no information: it is centered but not scaled.
         return cls(name, float(known.mean()), scale if scale > 0 else 1.0, len(known) < len(numbers))
 
     @property
@@ -55,7 +55,7 @@ class NumberColumn:
 class CategoryColumn:
     """A category: one column each, or its integer code standardized.
 
-    A missing value is a category of its own where fit saw any. A category never seen at fit is all zeros: no category
+    A missing value is a separate category if fit saw any. A category never seen at fit is all zeros: no category
     in one-hot columns, the mean code in ordinal ones.
     """
 
@@ -100,7 +100,7 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class TableEncoder:
-    """Encoder of mixed tables, learned on one table and applied to others.
+    """Encoder of mixed tables, fitted on one table and applied to others.
 
     Numbers are standardized; categories (strings, booleans, pandas categories) become one column each
     (``"onehot"``) or a standardized integer code (``"ordinal"``, the paper's choice). Columns are found by name.
@@ -161,7 +161,7 @@ class TableEncoder:
         return joined
 
     def transform(self, X: pd.DataFrame) -> NDArray[np.float32]:
-        """Encode a table with the columns seen at fit, in any order; further columns are an error."""
+        """Encode a table with the columns seen at fit, in any order; additional columns are an error."""
         given, expected = [str(name) for name in X.columns], self.names
         absent, extra = [n for n in expected if n not in given], [n for n in given if n not in expected]
         if absent or extra:
@@ -173,14 +173,14 @@ class TableEncoder:
         return np.concatenate(parts, axis=1).astype(np.float32)
 
     def as_matched(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Some of the columns as people are matched on them: an ordinal encoding's categories as integer codes."""
+        """Some of the columns in the form for matching: with ordinal encoding, categories are integer codes."""
         if self.encoding != "ordinal":
             return table
         categories = [column for column in self.columns if isinstance(column, CategoryColumn)]
         return table.assign(**{c.name: c.codes(table[c.name]) for c in categories if c.name in table.columns})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; `from_dict` undoes it."""
+        """Plain data for JSON; `from_dict` reverses it."""
         return {"encoding": self.encoding, "columns": [_column_to_dict(column) for column in self.columns]}
 
     @classmethod

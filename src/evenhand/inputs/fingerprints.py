@@ -1,4 +1,4 @@
-"""Short names of data and models that change when they do, so that a document says what it speaks of."""
+"""Fingerprints of data and models, which change when they do, so that a document identifies what it is about."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHUNK = 1 << 20
 
 
 def fingerprint_table(table: pd.DataFrame) -> str:
-    """SHA-256 of a table's column names and values, in order; its index and the types that hold them play no part.
+    """SHA-256 of a table's column names and values, in order; the index and data types do not matter.
 
     Examples
     --------
@@ -53,10 +53,10 @@ def fingerprint_table(table: pd.DataFrame) -> str:
 
 
 def hash_rows(table: pd.DataFrame) -> NDArray[np.uint64]:
-    """64 random-looking bits for each row, from the names and values of its columns, in whatever order they are.
+    """64 random-looking bits for each row, from the names and values of its columns, in any order.
 
-    The order of rows and columns, the index and the types that hold the values play no part, so a row has the same bits
-    wherever it is read.
+    The order of rows and columns, the index and the data types do not matter, so a row has the same bits wherever it is
+    read.
 
     Examples
     --------
@@ -72,12 +72,12 @@ def hash_rows(table: pd.DataFrame) -> NDArray[np.uint64]:
 
 
 def hash_column(column: pd.Series[Any]) -> NDArray[np.uint64]:
-    """What a column adds to the bits of each row."""
+    """The contribution of a column to the bits of each row."""
     return person_hash(_value_bits(column), _text_bits(str(column.name)) >> 1)
 
 
 def _value_bits(column: pd.Series[Any]) -> NDArray[np.uint64]:
-    """64 bits that differ where the values do; all missing values are alike."""
+    """64 bits that differ if the values do; all missing values are equal."""
     if is_number_column(column) or column.dtype == bool:
         numbers = column.to_numpy(dtype=np.float64, na_value=np.nan) + 0.0  # one zero, without a sign
         numbers[np.isnan(numbers)] = np.nan
@@ -89,7 +89,7 @@ def _value_bits(column: pd.Series[Any]) -> NDArray[np.uint64]:
 
 
 def _object_bits(value: object) -> int:
-    """Bits of a value in a column of any: of yes and no beside missing values, those that they have without them."""
+    """Bits of a value in a column of mixed types; booleans next to missing values keep their usual bits."""
     if isinstance(value, (bool, np.bool_)):
         return _number_bits(float(value))
     return _text_bits(f"{type(value).__name__}:{value}")
@@ -120,7 +120,7 @@ def fingerprint_numbers(*arrays: ArrayLike) -> str:
 
 
 def fingerprint_file(path: str | Path) -> str:
-    """SHA-256 of a file's bytes; of a folder's files, their names included."""
+    """SHA-256 of a file's bytes; for a folder, of its files and their names."""
     path = Path(path)
     digest = hashlib.sha256()
     if path.is_dir():

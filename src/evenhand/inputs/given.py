@@ -1,4 +1,4 @@
-"""Scores, attributions and reason codes that users hand in without the model, turned into checked arrays."""
+"""Check scores, attributions and reason codes that users give in place of a model."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ __all__ = ["Explained", "as_attributions", "as_base_value", "as_reason_codes", "
 Floats = NDArray[np.float64]
 Scale = Literal["log-odds", "probability", "value"]
 
-_TOLERANCE = 0.01  # of the standard deviation of the scores: what rounding in a file makes of a sum
-_MOST_OFF = 0.01  # share of people whose sums may be off: rounded probabilities near 0 and 1 have coarse log-odds
+_TOLERANCE = 0.01  # share of the standard deviation of the scores: the effect of rounding in a file
+_MOST_OFF = 0.01  # share of people whose sums may differ: rounded probabilities near 0 and 1 have coarse log-odds
 _SAID = {"log-odds": "the log-odds of `scores`", "probability": "`scores`", "value": "`scores`"}
 
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """What is known of the scores of people, in the scale in which they are explained.
+    """The scores of people, on the scale in which they are explained.
 
     Attributes
     ----------
     parts
         Attributions by feature, of shape (n, d), or the scores alone, of shape (n, 1).
     base
-        What is added to the sum of a person's parts.
+        Added to the sum of a person's parts.
     scale
-        Of the sum.
+        Scale of the sum.
     n_off, largest_gap
         People whose attributions do not quite sum to their score, and the largest difference.
     """
@@ -48,7 +48,7 @@ class Explained:
 
 
 def as_scores(scores: Any, n: int, name: str = "scores") -> Floats:  # noqa: ANN401 - any column
-    """Scores of n people, who do not all have the same.
+    """Scores of n people, which must not all be equal.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def as_scores(scores: Any, n: int, name: str = "scores") -> Floats:  # noqa: ANN
         raise InvalidInputError(f"`{name}` must be one column, got {values.shape[1]}; pass the one to audit.")
     if n and (values == values[0]).all():
         raise InvalidInputError(
-            f"`{name}` is {values[0, 0]:g} for everyone, so that there is nothing to compare; pass the model's scores."
+            f"`{name}` is {values[0, 0]:g} for everyone, so there is nothing to compare; pass the model's scores."
         )
     return values[:, 0]
 
@@ -71,8 +71,8 @@ def as_attributions(attributions: Any, features: Sequence[str], n: int) -> Float
     Parameters
     ----------
     attributions
-        A table whose columns are named like the features, in any order; an array with a column for each feature; or
-        what an explainer of shap returns.
+        A table whose columns are named like the features, in any order; an array with one column per feature; or the
+        output of a shap explainer.
     features
         Columns of the people's table.
     n
@@ -103,18 +103,18 @@ def as_attributions(attributions: Any, features: Sequence[str], n: int) -> Float
     if absent:
         raise InvalidInputError(
             f"Attributions are missing for {len(absent)} of the {len(features)} columns of `X`: {absent[:5]}; pass "
-            "them, 0 for a column that the model does not take, or leave the columns out of `X` (--drop)."
+            "them, with 0 for a column that the model does not use, or leave the columns out of `X` (--drop)."
         )
     if extra:
         raise InvalidInputError(
-            f"`attributions` has {len(extra)} columns that are no columns of `X`: {extra[:5]}; add those of encoded "
-            "columns up to the column they come from."
+            f"`attributions` has {len(extra)} columns that are not columns of `X`: {extra[:5]}; add up those of "
+            "encoded columns for the column they come from."
         )
     return _numbers(table[list(features)], n, "attributions")
 
 
 def as_base_value(base_values: Any, n: int) -> float:  # noqa: ANN401 - a number or any column
-    """The one base value that attributions start from, from a number or a column of it.
+    """The single base value of the attributions, from a number or a column.
 
     Examples
     --------
@@ -127,14 +127,14 @@ def as_base_value(base_values: Any, n: int) -> float:  # noqa: ANN401 - a number
     low, high = float(values.min()), float(values.max())
     if values.shape[1] != 1 or high - low > 1e-6 * max(1.0, abs(low), abs(high)):
         raise InvalidInputError(
-            f"`base_values` goes from {low:g} to {high:g}, but attributions must all start from one background: "
-            "explain everyone from the same people again."
+            f"`base_values` ranges from {low:g} to {high:g}, but attributions must all start from one background: "
+            "explain everyone again from the same background."
         )
     return float(values[0, 0])
 
 
 def as_reason_codes(reason_codes: Any, n: int) -> pd.DataFrame:  # noqa: ANN401 - any column or table
-    """Principal reasons of n people as text, first reason first; an empty cell is no reason.
+    """Principal reasons of n people as text, first reason first; an empty cell means no reason.
 
     Examples
     --------
@@ -147,41 +147,41 @@ def as_reason_codes(reason_codes: Any, n: int) -> pd.DataFrame:  # noqa: ANN401 
     text = text.map(str.strip, na_action="ignore").astype(object)
     text = text.where(text.notna() & (text != ""), None)
     if not text.notna().any(axis=None):
-        raise InvalidInputError("`reason_codes` holds no reason of anyone; pass the columns of the codes.")
+        raise InvalidInputError("`reason_codes` has no reason for anyone; pass the columns of the codes.")
     return text
 
 
 def explained_scores(
     scores: Floats | None, attributions: Floats | None, base: float | None, output: Scale | None, unit: str | None
 ) -> Explained:
-    """Scores in the scale in which they are explained, with what they consist of.
+    """Scores on the scale in which they are explained, with their parts.
 
-    Probabilities become log-odds, unless attributions sum to the probabilities themselves, or `output` says so.
+    Probabilities become log-odds, unless attributions sum to the probabilities, or `output` says so.
 
     Parameters
     ----------
     scores
-        Probabilities, log-odds where `output` says so, or values in a unit; None where attributions and base tell.
+        Probabilities, log-odds if `output` says so, or values in a unit; None if attributions and base give them.
     attributions, base
-        Of shape (n, d), and what is added to their sum; None for what makes the sums the scores.
+        Of shape (n, d), and the value added to their sum; None for the value that makes the sums the scores.
     output, unit
         As in `evenhand.audit_given`.
 
     Raises
     ------
     InvalidInputError
-        If the scores are no probabilities, or attributions do not sum to them.
+        If the scores are not probabilities, or attributions do not sum to them.
     """
     if unit is not None and output not in (None, "value"):
         raise InvalidInputError(
             f"`output` (--output) is {output!r}, but a score with a `unit` (--unit), {unit!r}, is neither log-odds nor "
-            "a probability; leave one of them out."
+            "a probability; drop one of them."
         )
     if scores is None:
         assert attributions is not None
         if base is None:
             raise InvalidInputError(
-                "Attributions without `scores` (--scores) tell the score only with `base_values` (--base-values); pass "
+                "Attributions without `scores` (--scores) need `base_values` (--base-values) to give the score; pass "
                 "one of them."
             )
         return Explained(attributions, base, "value" if unit else output or "log-odds")
@@ -193,7 +193,7 @@ def explained_scores(
 
 
 def _linked(scores: Floats, output: Scale | None, unit: str | None, *, has_parts: bool) -> dict[Scale, Floats]:
-    """The scores in every scale in which they may be explained."""
+    """The scores on every scale in which they may be explained."""
     if unit is not None:
         return {"value": scores}
     low, high = float(scores.min()), float(scores.max())
@@ -201,8 +201,8 @@ def _linked(scores: Floats, output: Scale | None, unit: str | None, *, has_parts
         if output == "log-odds":
             return {"log-odds": scores}
         raise InvalidInputError(
-            f'`scores` goes from {low:g} to {high:g}, which are no probabilities: say `output="log-odds"` (--output '
-            'log-odds) for log-odds, or name the `unit` (--unit) of a value, such as "percentage points" or "points".'
+            f'`scores` ranges from {low:g} to {high:g}, which are not probabilities: set `output="log-odds"` (--output '
+            'log-odds) for log-odds, or set the `unit` (--unit) of a value, such as "percentage points" or "points".'
         )
     if output == "probability":
         return {"probability": scores}
@@ -217,7 +217,7 @@ def _linked(scores: Floats, output: Scale | None, unit: str | None, *, has_parts
 
 
 def _summed(linked: dict[Scale, Floats], parts: Floats, base: float | None) -> Explained:
-    """The scale in which attributions sum to the scores."""
+    """The scale on which attributions sum to the scores."""
     candidates = []
     for scale, scores in linked.items():
         apart = scores - parts.sum(axis=1)
@@ -245,7 +245,7 @@ def _numbers(values: Any, n: int, name: str) -> Floats:  # noqa: ANN401 - any co
         shown = table[text[0]].dropna()
         example = f", such as {shown.iloc[0]!r}" if len(shown) else ""
         where = f" in {text[:5]}" if len(table.columns) > 1 else ""
-        raise InvalidInputError(f"`{name}` must be numbers, got text{where}{example}; pass the columns of numbers.")
+        raise InvalidInputError(f"`{name}` must be numbers, got text{where}{example}; pass numeric columns.")
     numbers = table.to_numpy(dtype=np.float64, na_value=np.nan)
     n_bad = int((~np.isfinite(numbers)).any(axis=1).sum())
     if n_bad:

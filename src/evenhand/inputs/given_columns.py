@@ -1,4 +1,4 @@
-"""Which columns of files hold scores, attributions and reasons that take the place of a model."""
+"""Columns of files with scores, attributions and reasons that replace a model."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _ATTRIBUTIONS = "`attributions` (--attributions)"
 
 @dataclass(frozen=True)
 class GivenColumns:
-    """Columns of the applicants' file that take the place of a model.
+    """Columns of the applicants' file that replace a model.
 
     Attributes
     ----------
     scores, base_values
-        Columns; None where there are none. A base value may also be a number.
+        Columns; None if there are none. A base value may also be a number.
     reason_codes
         Columns, first reason first.
     attributions
-        The column of attributions of each feature, by feature; empty where they lie in another file or nowhere.
+        The column of attributions of each feature, by feature; empty if they are in a different file or missing.
     """
 
     scores: str | None = None
@@ -46,7 +46,7 @@ class GivenColumns:
         reason_codes: Sequence[str],
         attributions: Sequence[str],
     ) -> GivenColumns:
-        """Check names against the columns that there are."""
+        """Check names against the existing columns."""
         if scores is not None:
             (scores,) = check_columns([scores], available, "`scores` (--scores)")
         codes = check_columns(reason_codes, available, "`reason_codes` (--reason-codes)") if reason_codes else []
@@ -59,7 +59,7 @@ class GivenColumns:
 
     @property
     def needed(self) -> list[str]:
-        """Every column that is read, each once; none of them is an input of the model."""
+        """Every column that is read, once; none of them is an input of the model."""
         single = [name for name in (self.scores, self.base_values) if isinstance(name, str)]
         return list(dict.fromkeys([*single, *self.reason_codes, *(self.attributions or {}).values()]))
 
@@ -70,15 +70,15 @@ def attribution_columns(named: Sequence[str], available: Sequence[str]) -> dict[
     Parameters
     ----------
     named
-        Patterns in which ``*`` stands for the feature, such as ``shap_*``; ``feature=column``; or names of columns
-        that are called like their features.
+        Patterns in which ``*`` is the feature, such as ``shap_*``; ``feature=column``; or columns with the same names
+        as their features.
     available
         Columns of the file.
 
     Raises
     ------
     InvalidInputError
-        If a name is not there, a pattern fits nothing, or a feature has two columns.
+        If a name is missing, a pattern matches nothing, or a feature has two columns.
 
     Examples
     --------
@@ -92,21 +92,21 @@ def attribution_columns(named: Sequence[str], available: Sequence[str]) -> dict[
         for feature, column in _mapped(name.strip(), available).items():
             if found.setdefault(feature, column) != column:
                 raise InvalidInputError(
-                    f"{_ATTRIBUTIONS} gives {feature!r} two columns, {found[feature]!r} and {column!r}; name one."
+                    f"{_ATTRIBUTIONS} gives {feature!r} two columns, {found[feature]!r} and {column!r}; name only one."
                 )
     return found
 
 
 def _mapped(name: str, available: Sequence[str]) -> dict[str, str]:
     if name.count("*") > 1:
-        raise InvalidInputError(f"{_ATTRIBUTIONS} may hold one * in a pattern, got {name!r}; write it like 'shap_*'.")
+        raise InvalidInputError(f"{_ATTRIBUTIONS} may have one * in a pattern, got {name!r}; write it like 'shap_*'.")
     if "*" in name:
         start, end = name.split("*")
         shortest = len(start) + len(end)
         fits = [c for c in available if c.startswith(start) and c.endswith(end) and len(c) > shortest]
         if not fits:
             raise InvalidInputError(
-                f"{_ATTRIBUTIONS} fits no column: {name!r} is none of {list(available)[:8]}; correct the pattern."
+                f"{_ATTRIBUTIONS} matches no column: {name!r} is none of {list(available)[:8]}; correct the pattern."
             )
         return {column[len(start) : len(column) - len(end)]: column for column in fits}
     feature, is_pair, column = name.partition("=")
@@ -128,18 +128,18 @@ def _base_value(named: str | None, available: Sequence[str]) -> str | float | No
 
 
 def rows_by_id(frame: pd.DataFrame, ids: str, wanted: NDArray[np.object_], where: str) -> pd.DataFrame:
-    """Rows of another file in the order of people's ids.
+    """Rows of a different file in the order of people's ids.
 
     Parameters
     ----------
     frame
-        The other file.
+        The different file.
     ids
         Its column of ids.
     wanted
         Ids of the people.
     where
-        The other file, for messages.
+        Name of that file, for messages.
 
     Examples
     --------
@@ -147,19 +147,19 @@ def rows_by_id(frame: pd.DataFrame, ids: str, wanted: NDArray[np.object_], where
     >>> rows_by_id(found, "id", np.array(["1", "2"], dtype=object), "b.csv")["x"].tolist()
     [0.1, 0.5]
     """
-    own = pd.Index(as_ids(frame[ids], len(frame), ids))  # refuses an id that comes twice
+    own = pd.Index(as_ids(frame[ids], len(frame), ids))  # rejects a repeated id
     place = own.get_indexer(pd.Index(wanted))
     n_absent = int((place < 0).sum())
     if n_absent:
         raise InvalidInputError(
             f"{where} has no row for {n_absent} of {len(wanted)} applicants, such as the id "
-            f"{wanted[place < 0][0]!r}; pass attributions of everyone."
+            f"{wanted[place < 0][0]!r}; pass attributions for everyone."
         )
     return frame.iloc[place].reset_index(drop=True)
 
 
 def rows_in_order(frame: pd.DataFrame, n: int, kept: NDArray[np.int64], where: str) -> pd.DataFrame:
-    """Rows of another file that belong, in order, to the `n` rows of the applicants' file, of which some are kept."""
+    """Rows of a different file that match, in order, the `n` rows of the applicants' file, some of which are kept."""
     if len(frame) != n:
         raise InvalidInputError(
             f"{where} has {len(frame)} rows for {n} rows of the applicants' file; pass one for each, or name a column "

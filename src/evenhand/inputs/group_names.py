@@ -1,4 +1,4 @@
-"""Groups that cannot be meant: the same one written in several ways, or a number for every person."""
+"""Implausible groups: the same one written in several ways, or a number for every person."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 4
 
 
 def check_group_names(counts: Mapping[str, int], name: str) -> None:
-    """Refuse groups that are too many, differ in capitals and spaces only, or have names that cannot be written.
+    """Reject groups that are too many, differ only in capitals and spaces, or have invalid names.
 
     Parameters
     ----------
@@ -28,36 +28,36 @@ def check_group_names(counts: Mapping[str, int], name: str) -> None:
     Raises
     ------
     InvalidInputError
-        If the groups cannot be meant.
+        If the groups are implausible.
 
     Examples
     --------
     >>> check_group_names({"Black": 90, "BLACK": 2, "White": 80}, "race")
     Traceback (most recent call last):
     ...
-    evenhand.exceptions.InvalidInputError: `race` has groups that differ in typing only: 'Black' (90),
+    evenhand.exceptions.InvalidInputError: `race` has groups that differ only in typing: 'Black' (90),
     'BLACK' (2); write each group in one way.
     """
     if len(counts) > MOST_GROUPS:
         shown = ", ".join(repr(group) for group in list(counts)[:_SHOWN])
         raise InvalidInputError(
-            f"`{name}` has {len(counts):,} groups, such as {shown}; people are compared between at most {MOST_GROUPS}. "
-            "Put a number such as age into classes first (for example under 25, 25 to 61, 62 and over), and join rare "
-            "groups."
+            f"`{name}` has {len(counts):,} groups, such as {shown}; at most {MOST_GROUPS} can be compared. "
+            "Put a number such as age into ranges first (for example under 25, 25 to 61, 62 and over), and combine "
+            "rare groups."
         )
     unwritable = [group for group in counts if "\0" in group or not is_writable(group)]
     if unwritable:
-        raise InvalidInputError(f"`{name}` has group names with characters that are no text: {unwritable[:_SHOWN]}.")
+        raise InvalidInputError(f"`{name}` has group names with invalid characters: {unwritable[:_SHOWN]}.")
     alike = alike_names(counts)
     if alike:
         shown = ", ".join(f"{group!r} ({counts[group]:,})" for group in alike[0])
         raise InvalidInputError(
-            f"`{name}` has groups that differ in typing only: {shown}; write each group in one way."
+            f"`{name}` has groups that differ only in typing: {shown}; write each group in one way."
         )
 
 
 def is_writable(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair, which no encoding knows."""
+    """Whether a text has no lone surrogate, which cannot be encoded."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Groups that are known as probabilities, such as those of surname and address: checked, and drawn from."""
+"""Group probabilities, such as those estimated from surname and address: checked, and drawn from."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ __all__ = ["FEWEST_EXPECTED", "TOLERANCE", "GroupProbabilities", "PersonProbabil
 Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-3
-"""How far from 1 the probabilities of a row may sum, as rounded ones do; they are then rescaled to sum to 1."""
+"""How far the probabilities of a row may be from a sum of 1, because of rounding; they are then rescaled."""
 
 FEWEST_EXPECTED = 20.0
-"""A group in which fewer people than this are expected is refused: some draws would leave too few to compare."""
+"""A group with fewer expected people is rejected: some draws would have too few to compare."""
 
 
 @dataclass(frozen=True, eq=False)
 class GroupProbabilities:
     """The protected attribute as a probability for each group; `sensitive_features=` of `audit`.
 
-    Groups are drawn from the probabilities, an audit is made of each draw, and the audits are pooled. The draws know of
-    a person what the probabilities know: see `docs/group-probabilities.md` for what that assumes.
+    Groups are drawn from the probabilities, each draw is audited, and the audits are pooled. The draws know about a
+    person only what the probabilities know: see `docs/group-probabilities.md` for what that assumes.
 
     Attributes
     ----------
     probabilities
-        A table with a row for each person and a column for each group, named after it.
+        A table with one row per person and one column per group, named after it.
     n_draws
-        How often groups are drawn.
+        How many times groups are drawn.
     threshold
-        For comparison alone: people are also put into their most likely group where its probability is at least this,
-        and left out where it is not.
+        For comparison only: people are also assigned to their most likely group if its probability is at least this,
+        and left out otherwise.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class GroupProbabilities:
     >>> GroupProbabilities(pd.DataFrame({"white": [0.9, 0.2], "black": [0.1, 0.9]}))
     Traceback (most recent call last):
     ...
-    evenhand.exceptions.InvalidInputError: The group probabilities of each row must sum to 1 within 0.001, and those of
+    evenhand.exceptions.InvalidInputError: The group probabilities of each row must sum to 1 within 0.001, but those of
     1 of 2 rows do not (the farthest, row 1, sums to 1.1); divide each row by its sum, or correct it.
     """
 
@@ -64,7 +64,7 @@ class GroupProbabilities:
     def __post_init__(self) -> None:
         if not isinstance(self.n_draws, Integral) or isinstance(self.n_draws, bool) or self.n_draws < 2:
             raise InvalidInputError(
-                f"`n_draws` (--draws) must be a whole number of at least 2, since the spread over draws is a part of "
+                f"`n_draws` (--draws) must be a whole number of at least 2, because the spread over draws is part of "
                 f"the result, got {self.n_draws!r}."
             )
         if not isinstance(self.threshold, Real) or isinstance(self.threshold, bool) or not 0.5 <= self.threshold <= 1:
@@ -87,7 +87,7 @@ class GroupProbabilities:
         return len(self.probabilities)
 
     def rows(self, chosen: NDArray[np.int64]) -> GroupProbabilities:
-        """Those of some rows."""
+        """The probabilities of some rows."""
         return replace(self, probabilities=self.probabilities.iloc[chosen])
 
     def in_row_order(self, X: Any, n: int, name: str) -> pd.DataFrame:  # noqa: ANN401 - any table
@@ -98,7 +98,7 @@ class GroupProbabilities:
         return table
 
     def of_people(self, table: pd.DataFrame, keys: NDArray[np.uint64]) -> PersonProbabilities:
-        """The probabilities of people; `keys` say who each of them is."""
+        """The probabilities of people; `keys` identify them."""
         return PersonProbabilities(self.names, table.to_numpy(), keys, int(self.n_draws), float(self.threshold))
 
 
@@ -111,7 +111,7 @@ class PersonProbabilities:
     names, values
         The groups, and the probability of each, of shape (n, G); rows sum to 1.
     keys
-        A hash of who each row is: equal for rows that are one person.
+        A hash that identifies the person of each row: equal for rows of one person.
     n_draws, threshold
         As in `GroupProbabilities`.
     """
@@ -136,28 +136,28 @@ class PersonProbabilities:
         share = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
         upto = np.cumsum(self.values, axis=1)[:, :-1]
         codes = (share[:, None] >= upto).sum(axis=1)
-        # Rounding may leave a sum just below 1: no one is drawn into a group that they cannot be in.
+        # Rounding may leave a sum just below 1: no one is drawn into an impossible group.
         likely = self.values.argmax(axis=1)
         is_possible = self.values[np.arange(len(codes)), codes] > 0
         return Groups(np.where(is_possible, codes, likely).astype(np.int64), self.names)
 
     @property
     def thresholded(self) -> NDArray[np.int64]:
-        """The most likely group of each person, -1 where its probability is below the threshold."""
+        """The most likely group of each person, -1 if its probability is below the threshold."""
         return np.where(self.values.max(axis=1) >= self.threshold, self.values.argmax(axis=1), -1)
 
 
 def _checked(given: Any) -> pd.DataFrame:  # noqa: ANN401 - any table
-    """Probabilities that sum to 1 in each row, groups in order of their names; the index of pandas is kept."""
+    """Probabilities that sum to 1 in each row, groups sorted by name; the pandas index is kept."""
     table = as_table(given, "group probabilities")
     if table.shape[1] < 2:
         raise InvalidInputError(
-            f"Group probabilities need a column for every group, got {list(table.columns)} alone; add the other "
+            f"Group probabilities need a column for every group, got only {list(table.columns)}; add the other "
             "groups, so that rows sum to 1."
         )
     text = text_columns(table)
     if text:
-        raise InvalidInputError(f"Group probabilities must be numbers, and the columns {text} are not; correct them.")
+        raise InvalidInputError(f"Group probabilities must be numbers, but the columns {text} are not; correct them.")
     values = table.to_numpy(dtype=np.float64, na_value=np.nan)
     _check_values(values)
     expected = pd.Series(values.sum(axis=0), index=table.columns)
@@ -166,8 +166,8 @@ def _checked(given: Any) -> pd.DataFrame:  # noqa: ANN401 - any table
     if len(few):
         shown = ", ".join(f"{name!r} ({n:.1f})" for name, n in few.items())
         raise InvalidInputError(
-            f"Nobody is likely enough to be in some groups: at least {FEWEST_EXPECTED:g} people are needed by the sum "
-            f"of their probabilities, got {shown} of {len(values):,} people; add the column to that of a similar "
+            f"Too few people are likely to be in some groups: the probabilities must sum to at least "
+            f"{FEWEST_EXPECTED:g} people, got {shown} of {len(values):,} people; add the column to that of a similar "
             "group, or leave it out and rescale the rest."
         )
     index = given.index if isinstance(given, pd.DataFrame) else table.index
@@ -186,7 +186,7 @@ def _check_values(values: Floats) -> None:
     negative = (values < 0).any(axis=1)
     if negative.any():
         raise InvalidInputError(
-            f"Group probabilities must be at least 0, and {int(negative.sum()):,} of {n:,} rows have a negative one "
+            f"Group probabilities must be at least 0, but {int(negative.sum()):,} of {n:,} rows have a negative one "
             f"(the lowest is {values.min():g}); correct them."
         )
     apart = np.abs(values.sum(axis=1) - 1)
@@ -194,7 +194,7 @@ def _check_values(values: Floats) -> None:
     if wrong.any():
         worst = int(np.nan_to_num(apart, nan=np.inf).argmax())
         raise InvalidInputError(
-            f"The group probabilities of each row must sum to 1 within {TOLERANCE:g}, and those of "
+            f"The group probabilities of each row must sum to 1 within {TOLERANCE:g}, but those of "
             f"{int(wrong.sum()):,} of {n:,} rows do not (the farthest, row {worst}, sums to "
             f"{values[worst].sum():.4g}); divide each row by its sum, or correct it."
         )

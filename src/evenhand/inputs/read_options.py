@@ -1,6 +1,6 @@
-"""How the cells of a file are to be read, where the file does not tell by itself.
+"""How to read the cells of a file if the file does not say.
 
-Nothing heavy is imported, so that the command line can show its help at once.
+This module imports nothing heavy, so that the command line shows its help at once.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ THOUSANDS = (",", ".", " ", "'")
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """What a file does not say of itself.
+    """What a file does not specify.
 
     Attributes
     ----------
     encoding
-        Of a CSV file; None for UTF-8.
+        Encoding of a CSV file; None for UTF-8.
     decimal, thousands
-        Marks in numbers written as text; None for what the file tells.
+        Marks in numbers written as text; None to infer them from the file.
     missing
-        Words for a missing value, besides those that are known.
+        Words for a missing value, in addition to the usual ones.
     sheet
-        Of an Excel workbook; None for the only one that has cells.
+        Sheet of an Excel workbook; None for the only one with cells.
 
     Examples
     --------
@@ -47,15 +47,15 @@ class ReadOptions:
     )
     decimal: str | None = field(
         default=None,
-        metadata={"help": "Decimal mark of numbers written as text, . or ,: by default what the file shows."},
+        metadata={"help": "Decimal mark of numbers written as text, . or ,; by default inferred from the file."},
     )
     thousands: str | None = field(
-        default=None, metadata={"help": "Mark between thousands of numbers written as text: , . ' or a space."}
+        default=None, metadata={"help": "Thousands separator of numbers written as text: , . ' or a space."}
     )
     missing: tuple[str, ...] = field(
-        default=(), metadata={"help": "Words for a missing value, besides NA, #N/A, a dot and the like: a,b."}
+        default=(), metadata={"help": "Words for a missing value, in addition to NA, #N/A, a dot and the like: a,b."}
     )
-    sheet: str | None = field(default=None, metadata={"help": "Sheet of an Excel file, where several have cells."})
+    sheet: str | None = field(default=None, metadata={"help": "Sheet of an Excel file, if several have cells."})
 
     def __post_init__(self) -> None:
         for name, known in (("decimal", DECIMALS), ("thousands", THOUSANDS)):

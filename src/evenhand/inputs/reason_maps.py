@@ -1,4 +1,4 @@
-"""Which reason each feature, or each code of a lender's file, stands for: read from a mapping, a table or a file."""
+"""The reason of each feature, or the meaning of each code in a lender's file, from a mapping, a table or a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evenhand.inputs.validation import as_table, category_text, check_columns
 __all__ = ["REST", "ReasonMap", "given_reasons", "read_reason_map"]
 
 REST = "*"
-"""Stands for every feature or code that a map does not name."""
+"""Matches every feature or code that a map does not name."""
 
 _WHAT = "`reason_map` (--reason-map)"
 _MOST_NAMED = 12
@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ReasonMap:
-    """The reasons that features stand for.
+    """The reasons of features.
 
     Attributes
     ----------
@@ -48,12 +48,12 @@ class ReasonMap:
 
     @classmethod
     def of(cls, given: Any, features: Sequence[str]) -> ReasonMap:  # noqa: ANN401 - see `read_reason_map`
-        """A map of all features; without one each feature is its own reason.
+        """A map of all features; without one, each feature is its own reason.
 
         Raises
         ------
         InvalidInputError
-            If it names a column that is not there, or leaves a feature out, or names one twice.
+            If it names an unknown column, omits a feature, or names one twice.
 
         Examples
         --------
@@ -71,7 +71,7 @@ class ReasonMap:
         if left and rest is None:
             raise InvalidInputError(
                 f"{_WHAT} has no reason for {len(left)} of {len(features)} features: {_few(left)}. Give each of them "
-                f"one, or '{REST}' the reason of all that are not named."
+                f"one, or use '{REST}' for all that are not named."
             )
         names = tuple(dict.fromkeys([*reason_of.values(), *([rest] if left and rest is not None else [])]))
         return cls(tuple(features), names, tuple(names.index(reason_of.get(f, rest or "")) for f in features))
@@ -81,7 +81,7 @@ class ReasonMap:
         return {feature: self.names[code] for feature, code in zip(self.features, self.of_feature, strict=True)}
 
     def members(self, reason: str) -> list[str]:
-        """The features that stand for a reason."""
+        """The features with a given reason."""
         code = self.names.index(reason)
         return [feature for feature, own in zip(self.features, self.of_feature, strict=True) if own == code]
 
@@ -94,14 +94,14 @@ class ReasonMap:
 
 
 def read_reason_map(given: Any) -> dict[str, str] | None:  # noqa: ANN401 - what a user gives
-    """What features or codes stand for, by name and in order; None without a map.
+    """The meaning of features or codes, by name and in order; None without a map.
 
     Parameters
     ----------
     given
         A mapping of features to reasons, or of reasons to lists of features; a table whose first column has features
         and whose second has reasons; or a path of such a table, or of a TOML file with a table ``[reasons]``.
-        ``"*"`` stands for all features that are not named.
+        ``"*"`` matches all features that are not named.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def _checked(lines: list[tuple[str, str]]) -> dict[str, str]:
     items = [item for item, _ in named]
     repeated = sorted({item for item in items if items.count(item) > 1})
     if repeated:
-        raise InvalidInputError(f"{_WHAT} gives more than one reason to {_few(repeated)}; leave one.")
+        raise InvalidInputError(f"{_WHAT} gives more than one reason to {_few(repeated)}; keep only one.")
     return dict(named)
 
 
@@ -187,13 +187,13 @@ def given_reasons(values: Any, reason_map: Any = None) -> tuple[tuple[str, ...],
     Parameters
     ----------
     values
-        A column for each place, such as r1 to r4; a missing or empty cell has no reason.
+        One column per rank, such as r1 to r4; a missing or empty cell has no reason.
     reason_map
-        What the codes stand for, as `read_reason_map` takes it; None where the codes are the reasons.
+        The meaning of the codes, in the form of `read_reason_map`; None if the codes are the reasons.
 
     Returns
     -------
-    The reasons, in the order of the map or else of the alphabet, and codes of shape (n, k), -1 for none.
+    The reasons, in the order of the map or else alphabetical, and codes of shape (n, k), -1 for none.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def given_reasons(values: Any, reason_map: Any = None) -> tuple[tuple[str, ...],
             shown = ", ".join(f"{code!r} ({n:,})" for code, n in list(unknown.items())[:_MOST_NAMED])
             raise InvalidInputError(
                 f"{_WHAT} has no entry for {len(unknown)} codes that occur (code, times): {shown}. Add them, or "
-                f"'{REST}' for all that are not named."
+                f"use '{REST}' for all that are not named."
             )
         names = tuple(dict.fromkeys(plain.values()))
     codes = np.array([names.index(reason_of[str(code)]) if code else -1 for code in found], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Which column of a table plays which part, and its rows as labels, groups and features."""
+"""The roles of a table's columns, and its rows as labels, groups and features."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from evenhand.inputs.validation import (
 __all__ = ["MISSING", "Columns", "Rows"]
 
 MISSING = "(missing)"
-"""The value that stands for none."""
+"""The value for a missing one."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a file play which part.
+    """The roles of a file's columns.
 
     Attributes
     ----------
     label, group, features, by
-        Column of the outcome, empty where there is none; of the protected attribute; those the model takes; those to
-        split metrics by.
+        Column of the outcome, empty if there is none; of the protected attribute; inputs of the model; columns to split
+        metrics by.
     positive_label
-        Value of the label that is the favorable outcome; None where it is 0 or 1.
+        Value of the label that is the favorable outcome; None if it is 0 or 1.
     drop_missing
-        Whether rows without a label or a group are left out, and counted, rather than refused.
+        Whether rows without a label or a group are left out and counted, rather than rejected.
     favorable
-        ``"low"`` where 1 is the unfavorable outcome to the model: the label is then 0 for the favorable value.
+        ``"low"`` if 1 is the unfavorable outcome for the model: the label is then 0 for the favorable value.
     decisions, ids, clusters, sample_weight
-        Columns of the decisions made, of people's own ids, of what says which rows are the same applicant or
-        household, and of how many people each row stands for; None where there are none.
+        Columns of the actual decisions, of ids, of what identifies the rows of the same applicant or household, and of
+        how many people each row stands for; None if there are none.
     outcomes
-        Columns of further outcomes, numbers where someone has one.
+        Columns of additional outcomes, numeric if present.
     probabilities
         Columns with the probability of each group, in place of `group`.
     """
@@ -93,7 +93,7 @@ class Columns:
         outcomes: Sequence[str] = (),
         probabilities: Sequence[str] = (),
     ) -> Columns:
-        """Check names against the columns that there are; features are by default all that play no other part."""
+        """Check names against the existing columns; by default, features are all columns without a different role."""
         if label:
             (label,) = check_columns([label], available, "`label` (--label)")
         probable = check_columns(probabilities, available, "--group-probabilities") if probabilities else []
@@ -127,7 +127,7 @@ class Columns:
 
     @property
     def needed(self) -> list[str]:
-        """Every column that is read, each once."""
+        """Every column that is read, once."""
         parts = (self.features, self._label, self._of_group, self.by, self._named, self.outcomes)
         return list(dict.fromkeys(name for part in parts for name in part))
 
@@ -150,7 +150,7 @@ class Columns:
         Raises
         ------
         InvalidInputError
-            If a label or a group is missing or cannot be used; the message begins with `where`.
+            If a label or a group is missing or invalid; the message begins with `where`.
         """
         kept = np.arange(len(table))
         exclusions: dict[str, int] = {}
@@ -212,24 +212,24 @@ class Columns:
 
 
 def _check_apart(financial: Sequence[str], label: str, groups: Sequence[str], dropped: Sequence[str]) -> None:
-    """Refuse financial features that are the label or the group, or are left out."""
+    """Reject financial features that are the label, the group, or dropped."""
     for name in financial:
         for part, names, what in (
             ("is the label", [label], "people are compared within one label anyway"),
             ("is the group", groups, "people of different groups would never be comparable"),
-            ("is left out by `drop` (--drop)", dropped, "people are compared on inputs of the model"),
+            ("is removed by `drop` (--drop)", dropped, "people are compared on inputs of the model"),
         ):
             if name in names:
                 raise InvalidInputError(
-                    f"The financial feature {name!r} {part}: {what}. Take it out of `financial_features` (--financial)."
+                    f"The financial feature {name!r} {part}: {what}. Remove it from `financial_features` (--financial)."
                 )
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A part of a file, checked; `table` and `groups` are None where no row is left.
+    """A checked part of a file; `table` and `groups` are None if no row is left.
 
-    Where groups are known as `probabilities`, the groups are the most likely ones.
+    If groups are known as `probabilities`, the groups are the most likely ones.
     """
 
     table: pd.DataFrame | None
@@ -249,7 +249,7 @@ class Rows:
         return len(self.labels)
 
     def drawn(self, rows: NDArray[np.int64], why_not: str) -> Rows:
-        """Some of the rows; the others are counted as left out, for the reason given."""
+        """Keep some of the rows; the others are counted as left out, for the given reason."""
         assert self.table is not None
         assert self.groups is not None
         return Rows(
@@ -282,7 +282,7 @@ def _without_missing(
 
 
 def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
-    """Values as text; a missing value is a value of its own."""
+    """Values as text; a missing value is a separate value."""
     encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
     if hasattr(encoded, "chunks"):
         encoded = encoded.chunk(0)

@@ -1,4 +1,4 @@
-"""Seeds of everything drawn at random. Nothing heavy is imported: options are checked with it."""
+"""Seeds of all random draws. This module imports nothing heavy: options are checked with it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from evenhand.exceptions import InvalidInputError
 
 __all__ = ["check_seed"]
 
-_MOST = 2**31 - 1  # numpy takes twice as much; folds and draws add to the seed
+_MOST = 2**31 - 1  # numpy accepts twice as much; folds and draws add to the seed
 
 
 def check_seed(value: object, name: str = "`random_state` (--random-state)") -> int:
-    """A seed that every generator takes.
+    """A seed that every generator accepts.
 
     Examples
     --------

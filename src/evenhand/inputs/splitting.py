@@ -1,7 +1,7 @@
-"""Parts of the people, balanced over the (label, group) cells.
+"""Split people into parts that are balanced over the (label, group) cells.
 
-Not by scikit-learn's `StratifiedKFold` and `train_test_split`: they deal people out otherwise, and every documented
-number is of these parts.
+scikit-learn's `StratifiedKFold` and `train_test_split` would assign people differently, and all documented numbers
+depend on these parts.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def split_people(y: Ints, group: Ints, share: float, random_state: int) -> tuple
 
 
 def sample_people(y: Ints, group: Ints, n: int, random_state: int) -> Ints:
-    """Rows of at most n people, in order, with the shares of the (label, group) cells and someone of each.
+    """Rows of at most n people, in order, with the shares of the (label, group) cells and someone from each.
 
     Parameters
     ----------
     y, group
         Labels 0 or 1 and group codes, of shape (n,).
     n
-        Most people to draw.
+        Largest number of people to draw.
     random_state
         Seed.
 
@@ -70,7 +70,7 @@ def stratified_folds(y: Ints, group: Ints, n_folds: int, random_state: int) -> l
     Raises
     ------
     InvalidInputError
-        If there are fewer than two folds, or more than people in some cell.
+        If there are fewer than two folds, or more folds than people in some cell.
 
     Examples
     --------
@@ -83,17 +83,17 @@ def stratified_folds(y: Ints, group: Ints, n_folds: int, random_state: int) -> l
     smallest = int(counts[counts > 0].min())
     if not 2 <= n_folds <= smallest:
         raise InvalidInputError(
-            f"`n_folds` must be at least 2 and at most {smallest}, the people in the smallest (label, group) cell; "
-            f"got {n_folds}."
+            f"`n_folds` must be at least 2 and at most {smallest}, the number of people in the smallest (label, group) "
+            f"cell; got {n_folds}."
         )
-    # Each cell starts with another fold, so that what is left over of the cells does not pile up in one.
+    # Each cell starts with a different fold, so that remainders do not pile up in one.
     starts = np.r_[0, np.cumsum(counts)][cell]
     fold = (starts + rank) % n_folds
     return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_folds)]
 
 
 def _rank_within_cell(y: Ints, group: Ints, random_state: int) -> tuple[Ints, Ints]:
-    """Cell of each person, and their place in a random order of it."""
+    """The cell of each person, and their place in a random order of it."""
     cell = y * (int(group.max()) + 1) + group
     order = np.random.default_rng(check_seed(random_state)).permutation(len(y))
     by_cell = order[np.argsort(cell[order], kind="stable")]

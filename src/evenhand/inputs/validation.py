@@ -1,4 +1,4 @@
-"""User tables, labels and groups turned into checked arrays, once, at the edge."""
+"""Validate user tables, labels and groups once, at the edge, and turn them into arrays."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Groups:
 
 
 def as_table(X: Any, name: str = "X") -> pd.DataFrame:  # noqa: ANN401 - any dataframe or array
-    """A pandas table with string column names from pandas, polars, pyarrow, or a two-dimensional array.
+    """A pandas table with string column names, from pandas, polars, pyarrow, or a two-dimensional array.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def as_table(X: Any, name: str = "X") -> pd.DataFrame:  # noqa: ANN401 - any dat
 
 
 def _with_usable_kinds(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """The table with decimals as numbers; columns that hold no numbers, texts, dates or yes and no are refused."""
+    """The table with decimals as numbers; columns that are not numbers, text, dates or booleans are rejected."""
     decimals, bad = [], {}
     for column, values in table.items():
         kind = _odd_kind(values)
@@ -117,13 +117,13 @@ def _with_usable_kinds(table: pd.DataFrame, name: str) -> pd.DataFrame:
     if bad:
         shown = ", ".join(f"{column!r} ({kind})" for column, kind in bad.items())
         raise InvalidInputError(
-            f"`{name}` has columns that hold neither numbers, text, dates nor yes and no: {shown}; leave them out."
+            f"`{name}` has columns that hold neither numbers, text, dates nor booleans: {shown}; leave them out."
         )
     return table.astype(dict.fromkeys(decimals, "float64")) if decimals else table
 
 
 def _odd_kind(values: pd.Series[Any]) -> str:
-    """The kind of a column that is not used as it is; empty for any other."""
+    """The kind of a column that cannot be used directly; empty otherwise."""
     if isinstance(values.dtype, pd.ArrowDtype):
         kind = values.dtype.pyarrow_dtype
         is_odd = pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
@@ -140,21 +140,21 @@ def _odd_kind(values: pd.Series[Any]) -> str:
 
 
 def _check_writable(texts: Iterable[str], what: str) -> None:
-    """Refuse halves of surrogate pairs, which no encoding knows."""
+    """Reject lone surrogates, which cannot be encoded."""
     bad = [text for text in texts if not is_writable(text)]
     if bad:
-        raise InvalidInputError(f"{what} with characters that are no text: {bad[:3]}; write them anew.")
+        raise InvalidInputError(f"{what} with invalid characters: {bad[:3]}; write them again.")
 
 
 def as_matrix(
     table: pd.DataFrame, name: str = "X", *, dtype: DTypeLike = np.float32, allow_missing: bool = False
 ) -> NDArray[np.floating]:
-    """Columns in order as a matrix, for a model that takes the table as it is.
+    """Columns in order as a matrix, for a model that takes the table unchanged.
 
     Raises
     ------
     InvalidInputError
-        If a column is not numeric, or holds infinite values, or missing ones that the model does not take.
+        If a column is not numeric, or has infinite values, or missing ones that the model does not accept.
     """
     text = text_columns(table)
     if text:
@@ -173,14 +173,14 @@ def as_matrix(
 
 
 def _not_a_number(column: pd.Series[Any]) -> str:
-    """A value of a column that is no number."""
+    """A value of a column that is not a number."""
     present = column.dropna()
     strange = present[pd.to_numeric(present.astype(str), errors="coerce").isna()]
     return str(next(iter(strange if len(strange) else present), ""))
 
 
 def as_labels(y: Any, n: int, name: str = "y", *, is_part: bool = False) -> NDArray[np.int64]:  # noqa: ANN401
-    """Labels 0 and 1 of n people, both present unless they are a part of the people.
+    """Labels 0 and 1 of n people; both must occur unless these are only a part of the people.
 
     Examples
     --------
@@ -226,7 +226,7 @@ def as_decisions(decisions: Any, n: int, name: str = "decisions") -> NDArray[np.
 
 
 def as_ids(ids: Any, n: int, name: str = "ids") -> NDArray[np.object_]:  # noqa: ANN401
-    """The user's own names of n people, as text.
+    """The user's ids of n people, as text.
 
     Examples
     --------
@@ -243,7 +243,7 @@ def as_ids(ids: Any, n: int, name: str = "ids") -> NDArray[np.object_]:  # noqa:
     repeated = pd.Series(names)[pd.Series(names).duplicated()]
     if len(repeated):
         raise InvalidInputError(
-            f"`{name}` must tell people apart, and {repeated.nunique()} values occur more than once, such as "
+            f"`{name}` must be unique, but {repeated.nunique()} values occur more than once, such as "
             f"{repeated.iloc[0]!r}."
         )
     return names
@@ -256,7 +256,7 @@ def as_groups(
     *,
     is_part: bool = False,
 ) -> Groups:
-    """Group codes and names; several columns become their intersection. A part of the people may be of one group.
+    """Group codes and names; several columns become their intersection. A part of the people may have only one group.
 
     Examples
     --------
@@ -278,7 +278,7 @@ def as_groups(
         if missing:
             raise InvalidInputError(
                 f"`{name}` has {missing} missing values{f' in {label!r}' if len(columns) > 1 else ''}; "
-                "drop those people (on the command line: --drop-missing), or give them a group of their own such as "
+                "drop those people (on the command line: --drop-missing), or give them a separate group such as "
                 "'unknown'."
             )
     parts = [_category_texts(values) for values in columns.values()]
@@ -296,7 +296,7 @@ def as_groups(
 
 
 def as_clusters(clusters: Any, n: int, name: str = "clusters") -> NDArray[np.uint64]:  # noqa: ANN401 - any column
-    """A hash for each applicant or household, of shape (n,), equal for equal values; 0 where the value is missing.
+    """A hash for each applicant or household, of shape (n,), equal for equal values; 0 if the value is missing.
 
     Examples
     --------
@@ -344,7 +344,7 @@ def as_weights(sample_weight: Any, n: int, name: str = "sample_weight") -> NDArr
 
 
 def as_splits(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401 - any column or table, or columns by name
-    """Columns to split by as text, one value for each of `n` people; a missing value is a value, too.
+    """Columns to split by as text, one value for each of `n` people; a missing value counts as a value.
 
     Examples
     --------
@@ -372,12 +372,12 @@ def is_number_column(values: pd.Series[Any]) -> bool:
 
 
 def text_columns(table: pd.DataFrame) -> list[str]:
-    """Columns that hold neither numbers nor yes and no, which count as the numbers 1 and 0."""
+    """Columns that hold neither numbers nor booleans, which count as the numbers 1 and 0."""
     return [c for c in table.columns if not (is_number_column(table[c]) or table[c].dtype == bool)]
 
 
 def check_columns(wanted: Iterable[str], available: Sequence[str], what: str) -> list[str]:
-    """`wanted` as a list, each name among `available`, none twice; spaces around a name need not be given.
+    """`wanted` as a list, each name in `available`, none repeated; outer spaces may be omitted.
 
     Examples
     --------
@@ -400,13 +400,13 @@ def check_columns(wanted: Iterable[str], available: Sequence[str], what: str) ->
 
 
 def _with_outer_spaces(name: str, available: Sequence[str]) -> str:
-    """The one column that has this name but for outer spaces, where none has it as it is."""
+    """The one column that has this name except for outer spaces, if none has it exactly."""
     alike = [column for column in available if column.strip() == name.strip()]
     return alike[0] if name not in available and len(alike) == 1 else name
 
 
 def did_you_mean(name: str, options: Sequence[str]) -> str:
-    """A suggestion to end an error message with.
+    """A suggestion for the end of an error message.
 
     Examples
     --------
@@ -421,7 +421,7 @@ def did_you_mean(name: str, options: Sequence[str]) -> str:
 
 
 def _refuse_probabilities(values: Any, name: str) -> None:  # noqa: ANN401
-    """Refuse group membership given as probabilities, which matching and attribution cannot use."""
+    """Reject group membership given as probabilities, which matching and attribution cannot use."""
     if not _is_two_dimensional(values) or values.shape[1] < 2:
         return
     table = as_table(values, name)
@@ -430,19 +430,19 @@ def _refuse_probabilities(values: Any, name: str) -> None:  # noqa: ANN401
     shares = table.to_numpy(dtype=float)
     if ((shares >= 0) & (shares <= 1)).all() and np.allclose(shares.sum(axis=1), 1) and (shares % 1 != 0).any():
         raise InvalidInputError(
-            f"`{name}` holds probabilities of {table.shape[1]} groups, where one group each was expected. To audit "
-            "with probabilities, pass `evenhand.GroupProbabilities(...)` of them to `evenhand.audit`."
+            f"`{name}` holds probabilities of {table.shape[1]} groups, but one group per person was expected. To audit "
+            "with probabilities, pass them as `evenhand.GroupProbabilities(...)` to `evenhand.audit`."
         )
 
 
 def category_text(value: Any) -> str:  # noqa: ANN401 - one cell of a column
-    """A value as the name of a group or label; 1.0 read from a file with missing values elsewhere is 1."""
+    """A value as the name of a group or label; 1.0 from a file with missing values elsewhere becomes 1."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _category_texts(values: pd.Series[Any]) -> pd.Series[Any]:
-    """The text of every value; of a column of one type, each distinct value is put into words once."""
-    if values.dtype == object:  # 1 and True are equal there, and different words
+    """The text of every value; in a column of one type, each distinct value is converted once."""
+    if values.dtype == object:  # 1 and True are equal there, but different words
         return pd.Series(list(map(category_text, values)), dtype=object)
     codes, distinct = pd.factorize(values)
     texts = np.array([category_text(value) for value in distinct.astype(object)], dtype=object)
@@ -476,7 +476,7 @@ def _as_column(values: Any, name: str) -> pd.Series[Any]:  # noqa: ANN401
     if isinstance(values, (list, tuple, np.ndarray)):
         try:
             return pd.Series(values)
-        except UnicodeEncodeError:  # halves of surrogate pairs, which are refused by name where names are read
+        except UnicodeEncodeError:  # lone surrogates, which are rejected by name where names are read
             return pd.Series(values, dtype=object)
     if isinstance(values, pa.Array):
         values = pa.chunked_array([values])

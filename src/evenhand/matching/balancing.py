@@ -1,4 +1,4 @@
-"""Triples from neighbors: a candidate of the other group and one of the own that are as far away, on any device."""
+"""Form triples from neighbors: equally distant candidates of the other group and of the same group, on any device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["N_NEAR", "N_NEIGHBORS", "Asking", "IndexedRows", "Neighbors", "balan
 Ints = NDArray[np.int64]
 
 N_NEAR = 4
-"""Most near triples of a person with a group, and of all of them unless told otherwise."""
+"""Largest number of near triples of a person with a group, and the default for all triples."""
 
 N_NEIGHBORS = 16
 """Candidates of each kind for a near triple."""
@@ -27,7 +27,7 @@ _PEOPLE_AT_ONCE = 16_384
 
 @dataclass(frozen=True, eq=False)
 class Neighbors:
-    """Distances and reference rows of neighbors, of shape (n, k); inf and -1 for none."""
+    """Distances and reference rows of neighbors, of shape (n, k); inf and -1 if there are none."""
 
     distance: Tensor
     row: Tensor
@@ -38,7 +38,7 @@ class Neighbors:
         return self.row[:, 0] < 0
 
     def with_few(self, few: Neighbors | None, part: slice, k: int) -> Neighbors:
-        """Some people's k nearest neighbors with the k nearest of a few merged in, each once."""
+        """Some people's k nearest neighbors merged with the k nearest of a few, each once."""
         own_distance, own_row = self.distance[part, :k], self.row[part, :k]
         if few is None:
             return Neighbors(own_distance, own_row)
@@ -52,16 +52,16 @@ class Neighbors:
 
 @dataclass(frozen=True, eq=False)
 class Asking:
-    """People who look for neighbors of their label.
+    """People who search for neighbors with their label.
 
     Attributes
     ----------
     points
-        Where they ask from, of shape (n, n_coordinates), on the device of the index.
+        Query points, of shape (n, n_coordinates), on the device of the index.
     labels
-        Theirs, of shape (n,).
+        Their labels, of shape (n,).
     units
-        The row that stands for each in the reference, -1 for none, on the device of the index.
+        The row that represents each in the reference, -1 if there is none, on the device of the index.
     """
 
     points: Tensor
@@ -83,7 +83,7 @@ class IndexedRows:
     index
         Their neighbors.
     rows, units
-        Row of the reference that each is, and the row that stands for the same person, on the device of the index.
+        Row of each in the reference, and the row that represents the same person, on the device of the index.
     """
 
     index: NeighborIndex
@@ -92,13 +92,13 @@ class IndexedRows:
 
     @classmethod
     def of(cls, index: NeighborIndex, rows: Ints, units: Ints) -> IndexedRows:
-        """Put rows, and what stands for them, beside their index."""
+        """Place rows, and the rows that represent them, next to their index."""
         return cls(index, *(torch.as_tensor(codes, device=index.device) for codes in (rows, units)))
 
     def nearest(self, asking: Asking, group: int, k: int) -> Neighbors:
         """The k nearest people of `group`; no one is their own neighbor.
 
-        One more is asked for than is wanted, and twice as many again by those who meet themselves too often.
+        One more neighbor than wanted is requested, and twice as many again for those who find themselves too often.
         """
         n, device = len(asking.labels), self.index.device
         distance = asking.points.new_full((n, k), torch.inf)
@@ -134,11 +134,11 @@ def balanced_triples(
     Parameters
     ----------
     other, own
-        Neighbors of the other group and of the own, each with those among a random few, if any.
+        Neighbors in the other group and in the person's group, each with those among a random few, if any.
     n_neighbors, n_pairs, tolerance
         As in `placebo_pairs`.
     slack, limit
-        Added to what the distances may differ by; largest distance.
+        Allowance for the difference of the distances; largest distance.
     """
     n = len(other[0].row)
     found = []
@@ -154,7 +154,7 @@ def balanced_triples(
 
 
 def _ranked(near: Tensor, wide: Tensor, n_people: int, n_pairs: int) -> Tensor:
-    """Person, rank, other row and own row of each triple: near ones, and as many of the rest as are asked for."""
+    """Person, rank, other row and own row of each triple: near ones, and as many of the rest as requested."""
     place = _place(near[:, 0], n_people)
     is_kept = place < min(N_NEAR, n_pairs)
     near, place = near[is_kept], place[is_kept]
@@ -179,8 +179,7 @@ def _place(who: Tensor, n_people: int) -> Tensor:
 def _balanced(other: Neighbors, own: Neighbors, tolerance: float, slack: float, limit: float) -> Tensor:
     """Person, other row and own row of each triple, nearest first, of shape (n_triples, 3).
 
-    On the line of a person's sorted distances, a candidate of each kind that are nearest to each other
-    stand side by side.
+    On the line of a person's sorted distances, a candidate of each kind that are nearest to each other are adjacent.
     """
     distance, order = torch.cat([other.distance, own.distance], dim=1).sort(dim=1, stable=True)
     row = torch.cat([other.row, own.row], dim=1).gather(1, order)
@@ -201,14 +200,14 @@ def _balanced(other: Neighbors, own: Neighbors, tolerance: float, slack: float, 
 
 
 def _gap_before(distance: Tensor, is_other: Tensor) -> Tensor:
-    """How far back on the line the last candidate of the other kind stands; inf if there is none."""
+    """Distance back on the line to the last candidate of the other kind; inf if there is none."""
     last_other = distance.masked_fill(~is_other, -torch.inf).cummax(1).values
     last_own = distance.masked_fill(is_other, -torch.inf).cummax(1).values
     return distance - last_own.where(is_other, last_other)
 
 
 def _gap_after(distance: Tensor, is_other: Tensor) -> Tensor:
-    """How far ahead on the line the next candidate of the other kind stands; inf if there is none."""
+    """Distance ahead on the line to the next candidate of the other kind; inf if there is none."""
     return _gap_before(-distance.flip(1), is_other.flip(1)).flip(1)
 
 

@@ -1,4 +1,4 @@
-"""The people of one label and group, gathered by distinct point and searched by a tree or by products."""
+"""The people of one label and group, grouped by distinct point and searched by a tree or by products."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 MAX_TREE_DIMENSIONS = 12
-"""Up to this many coordinates the tree is the faster engine (`benchmarks/bench_matching.py` measures it)."""
+"""Up to this many coordinates, the tree is faster (`benchmarks/bench_matching.py` measures it)."""
 
 MIN_TREE_POINTS = 512
-"""With fewer distinct points than this the matrix product is faster in any dimension."""
+"""With fewer distinct points, the matrix product is faster in any dimension."""
 
 _LEAF_SIZE = 24
 _TREE_BLOCK = 4096
@@ -35,16 +35,16 @@ _MAX_CANDIDATES = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """The people of one label and group, gathered by distinct point.
+    """The people of one label and group, grouped by distinct point.
 
     Attributes
     ----------
     points
-        The distinct points, neighbors in space close together.
+        The distinct points, with spatial neighbors close together.
     candidates
         The same points with the people at each, on the device where they are ranked.
     tree
-        Of the points; None where products search them.
+        Tree of the points; None if products search them.
     """
 
     points: Floats
@@ -53,11 +53,11 @@ class Cell:
 
     @classmethod
     def build(cls, coordinates: Floats, rows: Ints, engine: str, device: str | None = None) -> Cell:
-        """Gather the people at `coordinates`, who are rows of the reference; see `NeighborIndex.build`."""
+        """Group the people at `coordinates`, who are rows of the reference; see `NeighborIndex.build`."""
         order, starts = _distinct(coordinates)
         points, sizes = coordinates[order[starts]], np.diff(starts, append=len(order))
-        # Neighbors in space that are neighbors in memory make the tree about 1.7 times as fast, and strips of them tell
-        # more about where the nearest are.
+        # Spatial neighbors that are adjacent in memory make the tree about 1.7 times as fast, and strips of them are
+        # more informative about where the nearest are.
         near = _spatial_order(points)
         offsets = np.concatenate([[0], np.cumsum(sizes[near])])
         people = order[np.repeat(starts[near] - offsets[:-1], sizes[near]) + np.arange(len(order))]
@@ -80,7 +80,7 @@ class Cell:
         return rows
 
     def nearest(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Distances and rows of the k nearest people, asking once for each distinct query on a CPU."""
+        """Distances and rows of the k nearest people, querying each distinct point once on a CPU."""
         if queries.device.type != "cpu":
             return self.search(queries, k)
         order, starts = _distinct(queries.numpy())
@@ -92,14 +92,14 @@ class Cell:
         return distance[which], row[which]
 
     def search(self, queries: Tensor, k: int, *, is_ordered: bool = False) -> tuple[Tensor, Tensor]:
-        """Distances and rows of the k nearest people; `is_ordered` says that queries lie in spatial order."""
+        """Distances and rows of the k nearest people; `is_ordered` says that queries are in spatial order."""
         if self.tree is None:
             return self._by_products(queries, k)
         order = np.arange(len(queries)) if is_ordered else _spatial_order(queries.numpy())
         return self._by_tree(self.tree, queries, torch.from_numpy(order), k)
 
     def _by_products(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Look at all points; on a CPU, blocks of queries are shared out over the cores."""
+        """Examine all points; on a CPU, blocks of queries are distributed over the cores."""
         if queries.device.type != "cpu":
             return product_search(self.candidates, queries, k)
         with one_blas_thread():
@@ -109,7 +109,7 @@ class Cell:
         return distance, row
 
     def _by_tree(self, tree: cKDTree, queries: Tensor, pending: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Ask the tree for a few points, and for twice as many wherever ties leave the answer open."""
+        """Query the tree for a few points, and for twice as many whenever ties leave the answer open."""
         distance = torch.empty((len(queries), k), dtype=torch.float64)
         row = torch.empty((len(queries), k), dtype=torch.int64)
         n_points = len(self.points)
@@ -127,7 +127,7 @@ class Cell:
             pending = torch.cat(in_parallel(search, pending.split(size)))
             width *= 2
         if len(pending):
-            # Ties with a good part of the cell: looking at all of it once is cheaper than asking on.
+            # Ties with a large part of the cell: examining all of it once is cheaper than more queries.
             distance[pending], row[pending] = self._by_products(queries[pending], k)
         return distance, row
 
@@ -140,15 +140,15 @@ def in_parallel(task: Callable[[Any], Any], blocks: Sequence[Any]) -> list[Any]:
 
 
 def _tree_fits(points: Floats, engine: str, device: str | None) -> bool:
-    """Say whether the tree is to be used for these points."""
+    """Whether to use the tree for these points."""
     if engine != "auto":
         return engine == "tree"
-    is_here = device is None  # a GPU looks at all points sooner than cores walk a tree
+    is_here = device is None  # a GPU examines all points faster than cores walk a tree
     return is_here and len(points) >= MIN_TREE_POINTS and _effective_dimensions(points) <= MAX_TREE_DIMENSIONS
 
 
 def _effective_dimensions(points: Floats) -> float:
-    """Return how many dimensions the points fill as far as a tree is concerned.
+    """Return how many dimensions the points effectively have for a tree.
 
     Constant coordinates do not count. A one-hot block, however long, is as hard to search as about two numbers
     (measured); in each row one of its two-valued coordinates is at its upper value.
@@ -166,14 +166,14 @@ def _tree(points: Floats, *, is_compact: bool) -> cKDTree:
 
 
 def _spatial_order(points: Floats) -> Ints:
-    """Return an order of the points in which neighbors in space stand close together."""
+    """Return an order of the points in which spatial neighbors are close together."""
     if len(points) < MIN_TREE_POINTS:
         return np.arange(len(points))
     return np.array(_tree(points, is_compact=False).indices, dtype=np.int64)
 
 
 def _distinct(points: Floats) -> tuple[Ints, Ints]:
-    """Return an order that gathers equal rows, row numbers ascending, and where each distinct row starts."""
+    """Return an order that groups equal rows, row numbers ascending, and where each distinct row starts."""
     code = _row_hash(points)
     order = np.argsort(code, kind="stable")
     change = np.diff(code[order]) != 0

@@ -1,4 +1,4 @@
-"""How good a matching is: who was matched, how closely, to how few people, and how alike the groups became."""
+"""The quality of a matching: who was matched, how closely, reuse of matches, and balance of the groups."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Floats: TypeAlias = NDArray[np.float64]
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
-# Of a coordinate's size: what is nearer is the same. A value of 1e20 leaves the others of its column no more than their
-# first digits, and a ratio of last digits depends on the order in which they are added up.
+# Relative to a coordinate's size: smaller differences count as equal. A value of 1e20 leaves the others of its column
+# only their first digits, and a ratio of last digits depends on the order of summation.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many people of one group have a match in another.
+    """How many people of one group have a match in another group.
 
     Attributes
     ----------
@@ -58,18 +58,18 @@ class Coverage:
 
 @dataclass(frozen=True)
 class MatchReuse:
-    """How often the same reference person serves as a match. Metrics are NaN when there is no match at all.
+    """How often the same reference person is used as a match. Metrics are NaN if there are no matches.
 
     Attributes
     ----------
     n_distinct
         Number of reference people who are anyone's match.
     max, mean
-        Most and average times that one of them is used.
+        Largest and average number of times that one of them is used.
     distinct_share
-        `n_distinct` as a share of matched rows: 1 when no one is used twice.
+        `n_distinct` as a share of matched rows: 1 if no one is used twice.
     effective_n
-        Kish's effective number of matches, (Σ w)² / Σ w² with w the times each is used.
+        Kish's effective number of matches, (Σ w)² / Σ w² with w the number of uses.
     """
 
     n_distinct: int
@@ -81,7 +81,7 @@ class MatchReuse:
 
 @dataclass(frozen=True)
 class FeatureBalance:
-    """Standardized mean difference of one feature between a group and another, before and after matching.
+    """Standardized mean difference of one feature between two groups, before and after matching.
 
     Attributes
     ----------
@@ -90,11 +90,11 @@ class FeatureBalance:
     group, other_group
         Names of the two groups.
     before
-        Mean of the group's people minus mean of the other group's reference people, over the pooled standard
+        Mean of the group's people minus mean of the other group's reference people, divided by the pooled standard
         deviation of the two, sqrt((s1² + s2²) / 2).
     after
-        The same over matched people and their matches, a match counting as often as it is used, and over the
-        same standard deviation, so that the two can be compared.
+        The same for matched people and their matches, with matches counted as often as they are used, and with the same
+        standard deviation, so that the two can be compared.
     """
 
     feature: str
@@ -119,15 +119,15 @@ class MatchDiagnostics:
     unmatched
         Rows without a match, by reason.
     distance_quantiles
-        Quantiles of the distance of matched rows; NaN when there are none.
+        Quantiles of the distance of matched rows; NaN if there are none.
     twin_share
         Share of matched rows at distance 0.
     reuse
-        How often matches are used again.
+        How often matches are reused.
     balance
-        A row for each feature coordinate, group and other group: what a Love plot shows.
+        One row per feature coordinate, group and other group: the content of a Love plot.
     constant_features
-        Features that count for nothing because everyone in the reference is alike on them.
+        Features without effect because everyone in the reference has the same value.
     """
 
     n_persons: int
@@ -144,12 +144,12 @@ class MatchDiagnostics:
 
     @property
     def worst_balance(self) -> float:
-        """Largest absolute standardized mean difference after matching; NaN when none can be estimated."""
+        """Largest absolute standardized mean difference after matching; NaN if none can be estimated."""
         known = [abs(row.after) for row in self.balance if np.isfinite(row.after)]
         return max(known, default=float("nan"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the diagnostics as plain values for JSON: NaN becomes None, and a quantile's key its text."""
+        """Return the diagnostics as plain values for JSON: NaN becomes None, and the keys of quantiles become text."""
         plain = asdict(self)
         plain["distance_quantiles"] = {f"{q:g}": d for q, d in self.distance_quantiles.items()}
         plain["worst_balance"] = self.worst_balance
@@ -163,15 +163,14 @@ def match_diagnostics(pairs: Pairs, F: object, F_ref: object = None) -> MatchDia
     Parameters
     ----------
     pairs
-        What `match_pairs` returned.
+        Output of `match_pairs`.
     F, F_ref
-        The financial features it was given for the people and for the reference; `F_ref` is None when they were
-        the same people.
+        The financial features of the people and of the reference; `F_ref` is None if they were the same people.
 
     Raises
     ------
     InvalidInputError
-        If `F` or `F_ref` has another number of people than were matched.
+        If `F` or `F_ref` has a different number of people than were matched.
 
     Examples
     --------
@@ -185,7 +184,7 @@ def match_diagnostics(pairs: Pairs, F: object, F_ref: object = None) -> MatchDia
     points_ref = points if F_ref is None else _points(pairs, F_ref, len(pairs.reference_group), "F_ref")
     if len(points_ref) != len(pairs.reference_group):
         raise InvalidInputError(
-            f"`F_ref` is needed: the people were matched in a reference of {len(pairs.reference_group)} others."
+            f"`F_ref` is required: the people were matched in a reference of {len(pairs.reference_group)} others."
         )
     return MatchSums.of(pairs, points, points_ref).diagnostics(
         distance_quantiles(pairs.distance[pairs.is_matched]),
@@ -198,7 +197,7 @@ def match_diagnostics(pairs: Pairs, F: object, F_ref: object = None) -> MatchDia
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Weight of rows, their mean and sum of squared deviations, of shape (n_coordinates,); those of parts join."""
+    """Weight of rows, their mean and sum of squared deviations, of shape (n_coordinates,); parts can be joined."""
 
     n: float
     mean: Floats
@@ -224,18 +223,18 @@ class Moments:
 
     @property
     def means(self) -> Floats:
-        """The mean; NaN of no one."""
+        """The mean; NaN if there is no one."""
         return self.mean if self.n else np.full(len(self.mean), np.nan)
 
     @property
     def variances(self) -> Floats:
-        """The variance; NaN of no one."""
+        """The variance; NaN if there is no one."""
         return self.squares / self.n if self.n else np.full(len(self.mean), np.nan)
 
 
 @dataclass(frozen=True, eq=False)
 class MatchSums:
-    """What the quality of a matching is computed from; the sums of parts of the people add up.
+    """The sums behind the quality of a matching; those of parts of the people can be added.
 
     Attributes
     ----------
@@ -269,7 +268,7 @@ class MatchSums:
     ) -> MatchSums:
         """Sums of a matching; `points_ref` are the reference's coordinates, by default those of the people.
 
-        People's means are weighted by `weight`, as are those of their matches; numbers of pairs are not.
+        The means of people and of their matches are weighted by `weight`; numbers of pairs are not.
         """
         reference = points if points_ref is None else points_ref
         n_groups, matched = len(pairs.group_names), pairs.is_matched
@@ -319,7 +318,7 @@ class MatchSums:
         space: MatchingSpace,
         weight_ref: Floats | None = None,
     ) -> MatchDiagnostics:
-        """The quality of the matching, given what cannot be added up: quantiles, and the reference itself."""
+        """The quality of the matching, given what cannot be summed: quantiles, and the reference itself."""
         n_pairs, n_matched = int(self.n_pairs.sum()), int(self.n_matched.sum())
         return MatchDiagnostics(
             n_persons=self.n_persons,
@@ -370,7 +369,7 @@ def _points(pairs: Pairs, F: object, n: int, name: str) -> Floats:
 
 
 def distance_quantiles(distance: Floats) -> dict[float, float]:
-    """Return the quantiles of distances that are reported; NaN when there are none."""
+    """Return the reported quantiles of distances; NaN if there are none."""
     values = np.quantile(distance, QUANTILES) if len(distance) else np.full(len(QUANTILES), np.nan)
     return dict(zip(QUANTILES, values.tolist(), strict=True))
 
@@ -385,7 +384,7 @@ def _reuse(times_used: NDArray[np.int64]) -> MatchReuse:
 
 
 def _standardized(difference: Floats, pooled: Floats, rounding: Floats) -> Floats:
-    """Return difference / pooled: 0 where nothing differs, NaN where constants differ, but for rounding."""
+    """Return difference / pooled: 0 if nothing differs, NaN if constants differ, up to rounding."""
     ratio = np.full(len(difference), np.nan)
     np.divide(difference, pooled, out=ratio, where=pooled > rounding)
     return np.where((np.abs(difference) <= rounding) & ~(pooled > rounding), 0.0, ratio)

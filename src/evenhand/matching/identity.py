@@ -1,4 +1,4 @@
-"""Who is the same person: applicants who apply twice, households, and rows that repeat another in every input."""
+"""Identify the same person: applicants who apply twice, households, and rows that repeat another one in every input."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Ints: TypeAlias = NDArray[np.int64]
 Keys: TypeAlias = NDArray[np.uint64]
 
 MOST_COPIES = 4
-"""Rows alike in every input are taken for one person up to this number; more of them are people who look alike."""
+"""Up to this many rows with equal inputs are taken for one person; if there are more, they are different people."""
 
 
 @dataclass(frozen=True, eq=False)
 class Identity:
-    """Who each row is, as hashes, so that nothing depends on the order of rows.
+    """Who each row is, as hashes, so that nothing depends on the row order.
 
     Attributes
     ----------
     person
         Equal for rows that are, or may be, the same person, of shape (n,).
     content
-        Of all that the model sees, the label and the group: what breaks ties among people with the same finances.
+        Hash of all of the model's inputs, the label and the group: breaks ties among people with the same finances.
     is_given
-        Whether the user said who is who. Otherwise rows alike in every input are taken for the same person.
+        Whether the user gave the identities. Otherwise rows with equal inputs are taken for the same person.
     """
 
     person: Keys
@@ -46,7 +46,7 @@ class Identity:
 
     @classmethod
     def of(cls, inputs: NDArray[np.floating], labels: ArrayLike, groups: ArrayLike, person: Keys | None) -> Identity:
-        """Of rows of model inputs; `person` holds a hash of who each row is, None for not known.
+        """Identities of rows of model inputs; `person` holds a hash of who each row is, None if unknown.
 
         Examples
         --------
@@ -60,7 +60,7 @@ class Identity:
 
     @classmethod
     def by_number(cls, n: int) -> Identity:
-        """Every row another person, known by its place."""
+        """Every row is a different person, identified by its place."""
         keys = person_hash(np.arange(n))
         return cls(keys, keys, True)
 
@@ -68,7 +68,7 @@ class Identity:
         return len(self.person)
 
     def rows(self, chosen: Ints) -> Identity:
-        """Of some of the rows."""
+        """Select some of the rows."""
         return Identity(self.person[chosen], self.content[chosen], self.is_given)
 
     def first_rows(self) -> Ints:
@@ -78,7 +78,7 @@ class Identity:
         return rows if self.is_given else np.where(count[code] <= MOST_COPIES, rows, np.arange(len(rows)))
 
     def halves(self, cells: Ints) -> Ints:
-        """0 or 1 for each row, so that each cell falls into two parts as large as each other; by content, not by order.
+        """0 or 1 for each row, so that each cell is split into two equal halves; by content, not by order.
 
         Rows of the same person in a cell are in the same half.
         """
@@ -94,7 +94,7 @@ class Identity:
         return half
 
     def distinct_content(self) -> Keys:
-        """The content with a number mixed in for rows of the same content, so that no two are equal."""
+        """The content, made unique by mixing in a number for rows with the same content."""
         order = np.argsort(self.content, kind="stable")
         ordered = self.content[order]
         start = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(order) else np.zeros(0, dtype=np.int64)
@@ -110,9 +110,9 @@ class KnownPeople:
     Attributes
     ----------
     unit
-        For each row of the reference the first row of the same person, of shape (n_reference,).
+        For each row of the reference, the first row of the same person, of shape (n_reference,).
     keys, rows
-        Identities, sorted, and the first row of each; those that many people share are left out.
+        Identities, sorted, and the first row of each; those shared by many people are left out.
     """
 
     unit: Ints
@@ -121,7 +121,7 @@ class KnownPeople:
 
     @classmethod
     def of(cls, reference: Identity) -> KnownPeople:
-        """Of the rows of a reference."""
+        """Build it from the rows of a reference."""
         unit = reference.first_rows()
         keys, first, count = np.unique(reference.person, return_index=True, return_counts=True)
         known = np.ones(len(keys), dtype=np.bool_) if reference.is_given else count <= MOST_COPIES

@@ -1,8 +1,8 @@
-"""Exact nearest neighbors inside each (label, group) cell, the same whatever the engine and the machine.
+"""Exact nearest neighbors inside each (label, group) cell, the same for every engine and machine.
 
 Two engines find the nearest points: a k-d tree in few dimensions, a blocked matrix product in many and on a GPU. Both
-only propose candidates; distances are then computed once more by one shared formula, and one shared rule orders them,
-so that the answer never depends on the engine, on the block size, on the number of cores or on the device.
+only propose candidates; distances are then recomputed with one formula, and one rule orders them, so that the answer
+never depends on the engine, the block size, the number of cores or the device.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Ints: TypeAlias = NDArray[np.int64]
 class NeighborIndex:
     """Reference people, indexed by (label, group) cell for exact nearest-neighbor queries.
 
-    Distances are Euclidean. Distances within a relative `TIE_TOLERANCE` of the smallest not yet ranked are one
-    tie and are reported as equal; tied points go by their lowest row, and people at one point in row order.
+    Distances are Euclidean. Distances within a relative `TIE_TOLERANCE` of the smallest unranked one are a tie and are
+    reported as equal; tied points are ordered by their lowest row, and people at one point by row.
 
-    Memory beyond the reference itself, a copy of its distinct points and the answer: one copy of the distinct
-    query points of a cell, and some 20 MB for each core.
+    Memory in addition to the reference, a copy of its distinct points and the answer: one copy of the distinct
+    query points of a cell, and about 20 MB per core.
 
     Attributes
     ----------
@@ -75,11 +75,11 @@ class NeighborIndex:
         labels, groups
             Integer codes, of shape (n_reference,).
         engine
-            How neighbors are found. It changes the time taken, never the answer; `"auto"` takes the tree
-            for up to 12 coordinates that vary (a one-hot block counting as two) and the matrix product beyond, for
-            a small cell, or on a device.
+            How neighbors are found. It affects the time, never the answer; `"auto"` uses the tree for up to 12 varying
+            coordinates (a one-hot block counts as two) and the matrix product beyond, for a small cell, or on a
+            device.
         device
-            Where neighbors are found, such as ``"cuda"``; None for the CPU. It never changes the answer either.
+            Where neighbors are found, such as ``"cuda"``; None for the CPU. It never affects the answer.
 
         Raises
         ------
@@ -109,29 +109,29 @@ class NeighborIndex:
         points
             Finite coordinates, of shape (n, n_coordinates).
         labels, groups
-            The cell in which each point looks for neighbors, of shape (n,): `groups` is the group of the
-            neighbors, not of the person asking.
+            The cell in which each point searches for neighbors, of shape (n,): `groups` is the group of the
+            neighbors, not of the person.
         k
             How many people to return. People at the same point each count.
         exclude_self_rows
-            The reference row that each query is, -1 for none, of shape (n,). A person is then never their
-            own neighbor.
+            The reference row of each query, -1 if there is none, of shape (n,). A person is then never their own
+            neighbor.
 
         Returns
         -------
         distance, row
-            Both of shape (n, k); inf and -1 where the cell has fewer than `k` (other) people.
+            Both of shape (n, k); inf and -1 if the cell has fewer than `k` (other) people.
 
         Raises
         ------
         InvalidInputError
-            If shapes disagree, a coordinate is not finite, `k` is below 1, or a row to exclude lies elsewhere
-            than the point that asks.
+            If shapes disagree, a coordinate is not finite, `k` is below 1, or a row to exclude is not at the query
+            point.
         """
         queries = _as_points(points, "points")
         if queries.shape[1] != self.coordinates.shape[1]:
             raise InvalidInputError(
-                f"`points` has {queries.shape[1]} coordinates and the reference has {self.coordinates.shape[1]}."
+                f"`points` has {queries.shape[1]} coordinates, but the reference has {self.coordinates.shape[1]}."
             )
         _check_k(k)
         codes = _as_codes(labels, groups, len(queries))
@@ -142,7 +142,7 @@ class NeighborIndex:
         return (distance, row) if own_rows is None else _without_own(distance, row, own_rows)
 
     def nearest(self, queries: Tensor, codes: Ints, k: int) -> tuple[Tensor, Tensor]:
-        """What `query` answers for checked points and cells, as tensors on the device of the index.
+        """The answer of `query` for checked points and cells, as tensors on the device of the index.
 
         Parameters
         ----------
@@ -164,8 +164,8 @@ class NeighborIndex:
     def query_members(self, group: int, k: int = 1, *, of: Collection[int] | None = None) -> tuple[Floats, Ints]:
         """Return distances and rows of every reference person's `k` nearest of the same label in one group.
 
-        The answer is that of `query` for the reference itself, a person never being their own neighbor. It
-        comes sooner, because the reference is already in order.
+        The answer equals that of `query` for the reference itself, where no one is their own neighbor. It is faster,
+        because the reference is already sorted.
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ class NeighborIndex:
         n_elsewhere = int((self.coordinates[own[named]] != queries[named]).any(axis=1).sum())
         if n_elsewhere:
             raise InvalidInputError(
-                f"`exclude_self_rows` names rows with other coordinates than the point that asks, {n_elsewhere} times."
+                f"`exclude_self_rows` names rows with different coordinates from the query point, {n_elsewhere} times."
             )
         return own
 
@@ -239,7 +239,7 @@ def _rows_by_cell(codes: Ints) -> Iterator[tuple[tuple[int, int], Ints]]:
 
 
 def _without_own(distance: Floats, row: Ints, own_rows: Ints) -> tuple[Floats, Ints]:
-    """Return neighbors with the person struck out, or the last one where the person is not among them."""
+    """Return neighbors without the person, or without the last one if the person is not among them."""
     k = row.shape[1] - 1
     is_own = (row == own_rows[:, None]) & (row >= 0)
     struck = np.where(is_own.any(axis=1), is_own.argmax(axis=1), k)

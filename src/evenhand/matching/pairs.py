@@ -1,4 +1,4 @@
-"""Counterfactual matching: each person with the nearest real person of every other group and the same label."""
+"""Counterfactual matching: each person with the nearest real person of every other group with the same label."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Pairs:
     person
         Row of the person among the matched people, of shape (n_pairs,).
     match
-        Row of the match in the reference, -1 where unmatched.
+        Row of the match in the reference, -1 if unmatched.
     distance
-        Distance in standardized financial features, inf where unmatched; 0 is a financial twin.
+        Distance in standardized financial features, inf if unmatched; 0 is a financial twin.
     other_group
         Group code of the match.
     group
@@ -92,31 +92,31 @@ def match_pairs(
 
     .. math:: i^* = \arg\min_{i:\, a_i \ne a,\, y_i = y} \lVert x_F^{std} - (x_i)_F^{std} \rVert_2
 
-    Features are standardized on the reference. The search is exact; of several people at the same distance
-    (up to rounding) the lowest row is taken.
+    Features are standardized on the reference. The search is exact; if several people are at the same distance (up to
+    rounding), the lowest row is taken.
 
     Parameters
     ----------
     F
         Financial features of shape (n, k): a numeric array or a table; see `MatchingSpace`.
     y
-        Labels of shape (n,), any discrete values. None compares people whatever their label.
+        Labels of shape (n,), any discrete values. None compares people regardless of their label.
     group
-        Group of each person, any values that can be hashed; codes follow their sorted order.
+        Group of each person, any hashable values; codes follow their sorted order.
     reference
         `(F, y, group)` of the people to match in; None for the same people.
     max_distance
-        A match farther than this is none; 0 admits only financial twins, None sets no limit.
+        A match farther than this does not count; 0 allows only financial twins, None sets no limit.
     missing
-        `"error"` refuses missing features, `"indicator"` makes being missing a feature.
+        `"error"` rejects missing features, `"indicator"` makes missingness a feature.
 
     Raises
     ------
     InvalidInputError
-        If lengths disagree, a label or group is missing, the reference has fewer than two groups or lacks one
-        of the people's groups, features cannot be placed, or `max_distance` is negative.
+        If lengths disagree, a label or group is missing, the reference has fewer than two groups or lacks one of the
+        people's groups, features cannot be used, or `max_distance` is negative.
     InvalidTypeError
-        If a feature is neither number nor category, or `reference` is not three things.
+        If a feature is neither a number nor a category, or `reference` does not have three parts.
 
     Examples
     --------
@@ -134,14 +134,14 @@ def match_pairs(
 
 @dataclass(frozen=True, eq=False)
 class MatchReference:
-    """People to match in, standardized and indexed once for any number of people who are matched.
+    """People to match in, standardized and indexed once for any number of matched people.
 
     Attributes
     ----------
     space
         Coordinates learned from them.
     points
-        Theirs, of shape (n_reference, n_coordinates).
+        Their coordinates, of shape (n_reference, n_coordinates).
     labels, groups
         Codes into the two tuples of names.
     """
@@ -187,7 +187,7 @@ class MatchReference:
         return self._pairs(codes, *found, max_distance)
 
     def match_members(self, max_distance: float | None = None) -> Pairs:
-        """Match the people of the reference among themselves."""
+        """Match the people of the reference with each other."""
         _check_max_distance(max_distance)
         found = _nearest_by_group(self.index, None, self.groups, len(self.group_names))
         return self._pairs(self.groups, *found, max_distance)
@@ -220,7 +220,7 @@ def _nearest_by_group(
 ) -> tuple[Floats, Ints]:
     """Return distance and reference row for every (person, other group), in the order of the result.
 
-    `asking` holds the points and labels of people outside the reference; None stands for the reference itself.
+    `asking` holds the points and labels of people outside the reference; None means the reference itself.
     """
     distance = np.full((len(codes), n_groups - 1), np.inf)
     match = np.full((len(codes), n_groups - 1), -1, dtype=np.int64)
@@ -260,13 +260,13 @@ def _group_codes(group: ArrayLike, known: tuple[Any, ...], n: int) -> Ints:
     if unseen:
         n_unseen = int(np.isin(codes, [names.index(name) for name in unseen]).sum())
         raise InvalidInputError(
-            f"{n_unseen} people are in groups that the reference lacks, {unseen}; it has {list(known)}."
+            f"{n_unseen} people are in groups that the reference does not have, {unseen}; it has {list(known)}."
         )
     return _codes_in(known, names, codes)
 
 
 def _codes_in(known: tuple[Any, ...], names: tuple[Any, ...], codes: Ints) -> Ints:
-    """Return codes of `names` as codes of `known`, -1 for a name that is not known."""
+    """Return codes of `names` as codes of `known`, -1 for an unknown name."""
     place = {name: code for code, name in enumerate(known)}
     return np.array([place.get(name, -1) for name in names], dtype=np.int64)[codes]
 
@@ -279,11 +279,11 @@ def _encode(values: object, name: str, whose: str, n: int) -> tuple[tuple[Any, .
     try:
         codes, found = pd.factorize(array if array.dtype.kind in "biuf" else array.astype(object))
     except TypeError as error:
-        raise InvalidTypeError(f"`{name}` must hold values that can be hashed; {error}.") from error
+        raise InvalidTypeError(f"`{name}` must hold hashable values; {error}.") from error
     n_missing = int((codes < 0).sum())
     if n_missing:
         raise InvalidInputError(
-            f"`{name}` is missing for {n_missing} of {n} people of the {whose}; drop them or name their value."
+            f"`{name}` is missing for {n_missing} of {n} people of the {whose}; drop them or give them a value."
         )
     distinct = found.tolist()
     keys = [(type(v).__name__, v if isinstance(v, str | int | float) else repr(v)) for v in distinct]
@@ -301,5 +301,5 @@ def _as_vector(values: object, name: str, whose: str, n: int) -> NDArray[Any]:
     if array.ndim != 1:
         raise InvalidInputError(f"`{name}` must be one-dimensional; got shape {array.shape}.")
     if len(array) != n:
-        raise InvalidInputError(f"`{name}` has {len(array)} values and F has {n} rows ({whose}).")
+        raise InvalidInputError(f"`{name}` has {len(array)} values, but F has {n} rows ({whose}).")
     return array

@@ -1,7 +1,7 @@
-"""Placebo pairs: what the CEC score is when the group plays no part.
+"""Placebo pairs: the CEC score when the group plays no role.
 
-Each person is compared with people of another group and, at the same distance, with people of their own group.
-Whatever the two kinds of pairs have in common - unlike finances, a model that bends - cancels in the difference.
+Each person is compared with people of a different group and, at the same distance, with people of the same group.
+Whatever the two kinds of pairs have in common - unequal finances, a nonlinear model - cancels in the difference.
 """
 
 from __future__ import annotations
@@ -49,35 +49,35 @@ NO_ONE_IN_OWN_GROUP = "no one else of that label in the own group"
 NO_PLACEBO_AT_DISTANCE = "no one of the own group at the distance of anyone in the other"
 _REASONS = ("", NO_ONE_IN_OTHER_GROUP, NO_ONE_IN_OWN_GROUP, NO_PLACEBO_AT_DISTANCE)
 
-# Far below any difference between people, in standard deviations: it only decides among people at one point.
+# Far smaller than any difference between people, in standard deviations: it only decides among people at one point.
 _JITTER = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
 class PlaceboPairs:
-    """Triples: a person, someone of another group and, as far away, someone of their own.
+    """Triples: a person, someone of a different group and, equally distant, someone of the same group.
 
-    A person has up to `n_pairs` triples with each other group. Rows are in order of person, then of other group,
-    then of rank.
+    A person has up to `n_pairs` triples with each other group. Rows are sorted by person, then by other group, then by
+    rank.
 
     Attributes
     ----------
     person
         Row of the person among the audited people, of shape (n_triples,).
     other, own
-        Rows in the reference of the one from the other group and of the placebo from the person's own.
+        Rows in the reference of the match from the other group and of the placebo from the person's group.
     other_distance, own_distance
         Their distances from the person.
     other_group
         Group code of `other`.
     rank
-        Place of each triple among those of its person with its group. Near triples, up to `N_NEAR` from the
+        Rank of each triple among those of its person with its group. Near triples, up to `N_NEAR` from the
         `N_NEIGHBORS` nearest candidates, have ranks from 1, nearest first; the rest from `N_NEAR` + 1.
     reason
-        Why a person has no triple with a group, of shape (n_people, n_groups): an index into `reasons`, 0 for
-        one who has, -1 for the person's own group.
+        Why a person has no triple with a group, of shape (n_people, n_groups): an index into `reasons`, 0 if there is
+        one, -1 for the person's group.
     unit
-        For each row of the reference the row that stands for the same person, of shape (n_reference,).
+        For each row of the reference, the row that represents the same person, of shape (n_reference,).
     person_unit
         That row for each audited person, -1 for someone outside the reference, of shape (n_people,).
     is_same_people
@@ -116,7 +116,7 @@ class PlaceboPairs:
 
     @property
     def common_support(self) -> float:
-        """Share of (person, other group) that has a triple; NaN if there is no one."""
+        """Share of (person, other group) that have a triple; NaN if there is no one."""
         return float((self.reason == 0).sum() / self.n_asked) if self.n_asked else float("nan")
 
     @property
@@ -125,7 +125,7 @@ class PlaceboPairs:
         return {text: int((self.reason == code).sum()) for code, text in enumerate(_REASONS) if code}
 
     def where(self, is_kept: Bools) -> PlaceboPairs:
-        """Those of the triples that are kept."""
+        """Keep some of the triples."""
         names = ("person", "other", "own", "other_distance", "own_distance", "other_group", "rank")
         return self if is_kept.all() else replace(self, **{name: getattr(self, name)[is_kept] for name in names})
 
@@ -134,11 +134,13 @@ class PlaceboPairs:
 
         Returns
         -------
-        ndarray of shape (n_people, n_groups); NaN where a person has no triple with that group.
+        ndarray of shape (n_people, n_groups); NaN if a person has no triple with that group.
         """
         per_triple = np.asarray(values, dtype=np.float64)
         if per_triple.shape != self.person.shape:
-            raise InvalidInputError(f"`values` must hold one per triple ({len(self)}), got shape {per_triple.shape}.")
+            raise InvalidInputError(
+                f"`values` must have one value per triple ({len(self)}), got shape {per_triple.shape}."
+            )
         cell = self.person * self.reason.shape[1] + self.other_group
         count = np.bincount(cell, minlength=self.reason.size)
         total = np.bincount(cell, per_triple, minlength=self.reason.size)
@@ -161,18 +163,17 @@ def placebo_pairs(
 ) -> PlaceboPairs:
     """Distance-balanced triples of each person with every other group.
 
-    Candidates are a person's nearest neighbors of the same label in the other group and in their own. Where one
-    of the two groups has over twice as many people, neighbors among a random few of it, as many as the
-    smaller has, are candidates too: else a large group would have no one as far away as a small group's
-    nearest. A candidate of one kind and a candidate of the other become a triple when each is the
-    nearest *in distance* to the other and the two distances agree within `tolerance`; the `n_pairs`
-    nearest triples are kept. Among people at one and the same point the choice is random. No one is compared with
-    themselves, nor with another row of the same person.
+    Candidates are a person's nearest neighbors with the same label in the other group and in the person's group. If
+    one of the two groups has more than twice as many people, neighbors among a random few of it, as many as the smaller
+    has, are candidates too; otherwise a large group would have no one as far away as a small group's nearest. A
+    candidate of one kind and one of the other become a triple if each is the nearest *in distance* to the other and the
+    two distances agree within `tolerance`; the `n_pairs` nearest triples are kept. Among people at exactly the same
+    point, the choice is random. No one is compared with themselves, or with another row of the same person.
 
     Parameters
     ----------
     points
-        Standardized financial features, as `MatchingSpace.transform` gives them, of shape (n, k).
+        Standardized financial features, as returned by `MatchingSpace.transform`, of shape (n, k).
     labels, groups
         Integer codes, of shape (n,); groups are 0..G-1.
     reference
@@ -180,7 +181,7 @@ def placebo_pairs(
     n_neighbors
         Number of candidates of each kind.
     n_pairs
-        Most triples of a person with a group.
+        Largest number of triples of a person with a group.
     tolerance
         Largest relative difference of the two distances.
     max_distance
@@ -191,7 +192,7 @@ def placebo_pairs(
     Raises
     ------
     InvalidInputError
-        If shapes disagree, a group code is negative, or a number is out of its range.
+        If shapes disagree, a group code is negative, or a number is out of range.
 
     Examples
     --------
@@ -217,9 +218,9 @@ def placebo_pairs(
 
 @dataclass(frozen=True, eq=False)
 class PlaceboReference:
-    """People to compare with, indexed once for any number of people who are compared.
+    """People to compare with, indexed once for any number of compared people.
 
-    What a person is compared with depends on the reference and on the person alone, never on the others who are
+    What a person is compared with depends only on the reference and the person, never on the other people who are
     compared at the same time.
 
     Attributes
@@ -227,16 +228,16 @@ class PlaceboReference:
     pool
         The reference.
     jittered
-        The reference with no two people at quite the same point.
+        The reference with no two people at exactly the same point.
     known
         Which of its rows are the same person.
     index
         The jittered points of the reference.
     few
-        By (large group, small group) where the one has far more people: those of random rows of the large, as many of
-        each label as the small has.
+        By (large group, small group), if the one has far more people: random rows of the large, as many of each label
+        as the small has.
     seed
-        Of where people outside the reference ask from.
+        Seed of the query points of people outside the reference.
     """
 
     pool: _People
@@ -264,8 +265,8 @@ class PlaceboReference:
         points, labels, groups, random_state
             As in `placebo_pairs`.
         identity
-            Who each row is; by default every row is another person. With it, what a person is compared with does not
-            depend on the order of the rows.
+            Who each row is; by default, every row is a different person. With it, what a person is compared with does
+            not depend on the row order.
         device
             As in `NeighborIndex.build`.
         """
@@ -278,7 +279,7 @@ class PlaceboReference:
         known = KnownPeople.of(who)
 
         def indexed(rows: Ints) -> IndexedRows:
-            # By content, so that what little is tied in spite of the jitter does not go by the order of rows.
+            # By content, so that the few ties left by the jitter do not depend on the row order.
             rows = rows[np.argsort(content[rows])]
             people = (jittered.points[rows], pool.labels[rows], pool.groups[rows])
             return IndexedRows.of(NeighborIndex.build(*people, device=device), rows, known.unit[rows])
@@ -306,14 +307,14 @@ class PlaceboReference:
         Parameters
         ----------
         points, labels, groups
-            Of the people compared.
+            Of the compared people.
         reference_row
-            The row of the reference that each of them is, -1 for none: no one is their own placebo. None for people
-            who are all outside it.
+            The row of each of them in the reference, -1 if not in it: no one is their own placebo. None if no one is in
+            it.
         identity
-            Who each of them is; by default everyone is another person, and no one of the reference but the
-            `reference_row`. People who have the same finances ask from points a hair apart, so that they are not all
-            compared with the same few.
+            Who each of them is; by default, everyone is a different person, and no one of the reference except the
+            `reference_row`. People with the same finances query from slightly different points, so that they are not
+            all compared with the same few.
         n_neighbors, n_pairs, tolerance, max_distance
             As in `placebo_pairs`.
         """
@@ -321,11 +322,11 @@ class PlaceboReference:
         people, pool = _People.of(points, labels, groups, "people"), self.pool
         if people.points.shape[1] != pool.points.shape[1]:
             raise InvalidInputError(
-                f"`points` has {people.points.shape[1]} columns and the reference has {pool.points.shape[1]}."
+                f"`points` has {people.points.shape[1]} columns, but the reference has {pool.points.shape[1]}."
             )
         rows = np.full(len(people.groups), -1) if reference_row is None else np.asarray(reference_row, dtype=np.int64)
         identified = Identity.by_number(len(rows)) if identity is None else identity
-        # Someone of the reference asks from where the reference has them.
+        # Someone in the reference queries from their point in the reference.
         asked = people.points + _jitter_of(identified.content, people.points.shape[1], self.seed)
         asked[rows >= 0] = self.jittered.points[rows[rows >= 0]]
         unit = np.full(len(rows), -1) if identity is None else self.known.find(identity)
@@ -370,7 +371,7 @@ class PlaceboReference:
     def _between_groups(
         self, everyone: Asking, groups: Ints, n_groups: int, k: int
     ) -> Iterator[tuple[Ints, int, tuple[Neighbors, Neighbors | None], tuple[Neighbors, Neighbors | None]]]:
-        """Yield people of a group, another group, and their neighbors there and in their own; all and among few."""
+        """Yield people of a group, another group, and their neighbors there and in their group; all and among few."""
 
         def among_few(sides: tuple[int, int], asking: Asking) -> Neighbors | None:
             return self.few[sides].nearest(asking, sides[0], k) if sides in self.few else None
@@ -398,7 +399,7 @@ class PlaceboReference:
 
 
 def _jitter_of(content: Keys, dimensions: int, seed: int) -> Floats:
-    """A step for each person, of shape (n, dimensions), from their content and the seed alone."""
+    """A displacement for each person, of shape (n, dimensions), from their content and the seed alone."""
     columns = [mixed_hash(content, np.full(len(content), seed + column)) for column in range(1, dimensions + 1)]
     uniform = np.stack(columns, axis=1).astype(np.float64) / 2.0**64 if columns else np.zeros((len(content), 0))
     steps: Floats = _JITTER * np.sqrt(12.0) * (uniform - 0.5)
@@ -406,7 +407,7 @@ def _jitter_of(content: Keys, dimensions: int, seed: int) -> Floats:
 
 
 def _few(pool: _People, rank: Keys, large: int, small: int) -> Ints:
-    """Random reference rows of `large`, as many of each label as `small` has, where it has far fewer."""
+    """Random reference rows of `large`, as many of each label as `small` has, if it has far fewer."""
     chosen = [np.zeros(0, dtype=np.int64)]
     for label in np.unique(pool.labels):
         is_label = pool.labels == label
@@ -439,7 +440,7 @@ class _People:
         return cls(coordinates, *codes)
 
     def moved(self, steps: Floats) -> _People:
-        """The same people, each a step away."""
+        """The same people, each slightly displaced."""
         return _People(self.points + steps, self.labels, self.groups)
 
 

@@ -1,8 +1,8 @@
-"""Which of a cell's points are nearest, and who is there: one formula and one rule, on any device.
+"""Rank a cell's points by distance, and list the people there: one formula and one rule, on any device.
 
-A search proposes candidates. Their distances are taken by one formula in one order of summation, and one rule orders
-ties, so that the answer never depends on who proposed them, nor on where it was computed: every step is exact in
-float64 arithmetic, to the last bit the same on a CPU and on a GPU.
+A search proposes candidates. Their distances are computed with one formula in one order of summation, and one rule
+orders ties, so that the answer depends neither on how they were found nor on where it was computed: every step is exact
+in float64 arithmetic, to the last bit the same on a CPU and on a GPU.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Candidates:
 
     @classmethod
     def of(cls, points: Tensor, offsets: Tensor, people: Tensor) -> Candidates:
-        """Of points of shape (n_points, n_coordinates), on the device of the tensors."""
+        """Build it from points of shape (n_points, n_coordinates), on the device of the tensors."""
         return cls(points.T.contiguous(), offsets, people, offsets.diff(), people[offsets[:-1]])
 
     @property
@@ -53,7 +53,7 @@ class Candidates:
 
     @property
     def device(self) -> torch.device:
-        """Where points are ranked."""
+        """The device on which points are ranked."""
         return self.columns.device
 
     def distances(self, queries: Tensor, who: Tensor | slice, points: Tensor) -> Tensor:
@@ -69,10 +69,10 @@ class Candidates:
         return _rooted(total)
 
     def rank(self, distance: Tensor, points: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Distances and rows of k people, and whether the candidates sufficed to know them.
+        """Distances and rows of k people, and whether the candidates were sufficient.
 
-        `distance` and `points` are of shape (n, width), padded with inf. Candidates suffice when every point that could
-        tie with the last person returned is known to be among them.
+        `distance` and `points` are of shape (n, width), padded with inf. Candidates are sufficient if every point that
+        could tie with the last person returned is known to be among them.
         """
         if k == 1:
             nearest = distance.amin(1, keepdim=True)
@@ -87,7 +87,7 @@ class Candidates:
         return *self._people(tie, points, size, k), suffices
 
     def _order_ties(self, tie: Tensor, points: Tensor, size: Tensor) -> None:
-        """Put tied points in the order of their lowest rows, in place."""
+        """Sort tied points by their lowest rows, in place."""
         tied = ((tie[:, 1:] == tie[:, :-1]) & (size[:, 1:] > 0)).any(1).nonzero().squeeze(1)
         if not len(tied):
             return
@@ -98,7 +98,7 @@ class Candidates:
         size[tied] = size[tied].gather(1, order)
 
     def _people(self, tie: Tensor, points: Tensor, size: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The first k people of ranked points, with their distances; inf and -1 where there are fewer."""
+        """The first k people of ranked points, with their distances; inf and -1 if there are fewer."""
         upto = size.cumsum(1)
         slot = torch.arange(k, device=self.device).expand(len(points), k).contiguous()
         place = torch.searchsorted(upto, slot, right=True)
@@ -110,9 +110,9 @@ class Candidates:
 
 
 def _rooted(squares: Tensor) -> Tensor:
-    """Square roots, in place, rounded as IEEE 754 has it.
+    """Square roots, in place, rounded according to IEEE 754.
 
-    NumPy and GPUs round so; torch, on a CPU, asks a library that misses the last bit of one in a hundred.
+    NumPy and GPUs round this way; torch on a CPU uses a library that is off in the last bit once in a hundred.
     """
     if squares.device.type != "cpu":
         return squares.sqrt_()
@@ -125,7 +125,7 @@ def _tie_distances(distance: Tensor) -> Tensor:
     is_first = torch.ones_like(distance, dtype=torch.bool)
     is_first[:, 1:] = distance[:, 1:] > distance[:, :-1] * (1 + TIE_TOLERANCE)
     tie = distance.masked_fill(~is_first, -torch.inf).cummax(1).values
-    # Where each is tied with the one before and not with the first, a new tie begins in between.
+    # If each is tied with the previous one but not with the first, a new tie starts in between.
     drifting = (distance > tie * (1 + TIE_TOLERANCE)).any(1).nonzero().squeeze(1)
     if len(drifting):
         tie[drifting] = _ties_of_drifting(distance[drifting])

@@ -16,16 +16,16 @@ __all__ = ["product_search", "query_block"]
 _BLOCK = {"cpu": 256, "cuda": 4096}
 _TILE = {"cpu": 2048, "cuda": 32_768}
 _LONGEST_STRIP = {"cpu": 64, "cuda": 32}
-_MOST_CANDIDATES = {"cpu": 1 << 18, "cuda": 1 << 23}  # compared exactly at once: bounds memory
+_MOST_CANDIDATES = {"cpu": 1 << 18, "cuda": 1 << 23}  # number of exact comparisons at once: bounds memory
 
 
 def query_block(device: torch.device) -> int:
-    """How many queries are best asked at once."""
+    """The best number of queries at once."""
     return _of(_BLOCK, device)
 
 
 def product_search(candidates: Candidates, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Distances and rows of the k nearest people of each query, of shape (n, k), as `Candidates.rank` has them.
+    """Distances and rows of the k nearest people of each query, of shape (n, k), as in `Candidates.rank`.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def product_search(candidates: Candidates, queries: Tensor, k: int) -> tuple[Ten
     queries
         Coordinates, of shape (n, n_coordinates), on the device of the candidates.
     k
-        How many people are wanted.
+        Number of people wanted.
     """
     strips = _Strips.of(candidates, k)
     with device_turn(queries.device.type):
@@ -44,7 +44,7 @@ def product_search(candidates: Candidates, queries: Tensor, k: int) -> tuple[Ten
 
 
 def _searched(strips: _Strips, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """A block of queries, in parts that have no more candidates than fit."""
+    """A block of queries, in parts whose candidates fit in memory."""
     hit, limit = strips.screen(queries, k)
     effort = (hit.sum(1) * strips.length).cumsum(0) // _of(_MOST_CANDIDATES, queries.device)
     cuts = (effort.diff().nonzero().squeeze(1) + 1).cpu()
@@ -65,7 +65,7 @@ def _ranked(strips: _Strips, queries: Tensor, hit: Tensor, limit: Tensor, k: int
     found = candidates.distances(queries, who, points)
     near = found * found <= (limit + _squared_norms(queries))[who]
     found, points = _rectangle(who[near], points[near], found[near], len(queries))
-    # The few nearest of them nearly always suffice, and ties are told column by column.
+    # The few nearest are almost always sufficient, and ties are found column by column.
     width = min(found.shape[1], 2 * k + 16)
     nearest, order = found.topk(width, dim=1, largest=False)
     distance, row, suffices = candidates.rank(nearest, points.gather(1, order), k)
@@ -79,9 +79,9 @@ def _ranked(strips: _Strips, queries: Tensor, hit: Tensor, limit: Tensor, k: int
 class _Strips:
     """Points in strips of equal length, with -2x and |x|² ready for one product with (q, 1).
 
-    The product gives |x - q|² - |q|², up to rounding. The minimum of each strip is all that is kept of it: the k-th
-    lowest of the minima bounds the k-th nearest distance from above, so every strip whose minimum lies beyond it (plus
-    the rounding and the tie tolerance) holds none of the k nearest.
+    The product gives |x - q|² - |q|², up to rounding. Only the minimum of each strip is kept: the k-th lowest of the
+    minima bounds the k-th nearest distance from above, so a strip whose minimum is beyond it (plus the rounding and the
+    tie tolerance) has none of the k nearest.
     """
 
     candidates: Candidates
@@ -114,7 +114,7 @@ class _Strips:
         return lowest <= limit.unsqueeze(1), limit
 
     def _limit(self, queries: Tensor, kth: Tensor) -> Tensor:
-        """What no square of the k nearest distances, less the query's norm, exceeds; `kth` up to rounding."""
+        """An upper bound of the squares of the k nearest distances minus the query's norm; `kth` up to rounding."""
         square = _squared_norms(queries)
         epsilon = torch.finfo(torch.float64).eps
         rounding = 8 * epsilon * (queries.shape[1] + 4) * (square.sqrt() + self.radius).square()

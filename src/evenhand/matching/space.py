@@ -21,7 +21,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Level: TypeAlias = str | bool | int | float | None
 Missing: TypeAlias = Literal["error", "indicator"]
 
-_MOST_LEVELS = 50  # beyond, a category that nearly everyone has to themselves is refused
+_MOST_LEVELS = 50  # beyond this, a category with almost as many values as people is rejected
 _FARTHEST = 1e150  # squares of larger coordinates would overflow
 
 
@@ -34,10 +34,10 @@ class NumericColumn:
     name
         The column's name.
     mean, std
-        Of the reference's values that are not missing; `std` is 0 for a constant column, whose coordinate is 0.
+        Of the reference's non-missing values; `std` is 0 for a constant column, whose coordinate is 0.
     missing_share
-        Share of the reference without a value. Where it is positive, the column has a second coordinate that
-        tells a missing value from a present one, scaled like a category of two levels.
+        Share of the reference without a value. If it is positive, the column has a second coordinate that marks
+        missing values, scaled like a category of two levels.
     """
 
     name: str
@@ -71,15 +71,15 @@ class NumericColumn:
 class CategoricalColumn:
     r"""A category, one-hot and scaled by :math:`1/\sqrt{\sum_c p_c(1-p_c)}`.
 
-    With that scale two people drawn from the reference differ by 2 in expected squared distance, as they do in
-    a z-scored number. A level that the reference lacks is the zero vector.
+    With that scale, two people drawn from the reference differ by 2 in expected squared distance, as they do in a
+    z-scored number. A level that the reference does not have is the zero vector.
 
     Attributes
     ----------
     name
         The column's name.
     levels
-        The reference's levels; None stands for a missing value, where that is a level.
+        The reference's levels; None means a missing value, if that is a level.
     shares
         Share of the reference at each level.
     """
@@ -100,7 +100,7 @@ class CategoricalColumn:
 
     @property
     def scale(self) -> float:
-        """The value of the coordinate of a person's own level; 0 for a constant column."""
+        """The value of the coordinate of a person's level; 0 for a constant column."""
         spread = sum(p * (1 - p) for p in self.shares)
         return 0.0 if self.is_constant else float(1 / np.sqrt(spread))
 
@@ -133,11 +133,11 @@ class MatchingSpace:
     Attributes
     ----------
     columns
-        What was learned of each financial feature, in order.
+        What was learned about each financial feature, in order.
     missing
-        `"error"`: a missing value is refused. `"indicator"`: a missing number is filled with the mean and
-        marked by a coordinate of its own, and a missing category is a level. A value that is missing only
-        in people outside the reference is treated as average, as is a level that the reference lacks.
+        `"error"`: a missing value is rejected. `"indicator"`: a missing number is filled with the mean and marked in
+        an extra coordinate, and a missing category is a level. A value that is missing only for people outside the
+        reference is treated as average, as is a level that the reference does not have.
     is_named
         Whether the reference had column names, which later tables must then repeat in the same order.
 
@@ -163,9 +163,9 @@ class MatchingSpace:
         ----------
         F_ref
             Financial features of shape (n, k): a numeric array, or a table whose numeric columns are z-scored and
-            whose text, categorical and boolean columns are one-hot. Any frame that narwhals reads will do.
+            whose text, categorical and boolean columns are one-hot encoded. Any frame that narwhals reads is accepted.
         missing
-            What becomes of missing values; see the class.
+            How missing values are handled; see the class.
 
         Raises
         ------
@@ -192,14 +192,14 @@ class MatchingSpace:
         Raises
         ------
         InvalidInputError
-            If the columns are not the reference's, in its order, or a value cannot be placed.
+            If the columns are not the reference's, in its order, or a value cannot be used.
         InvalidTypeError
             If a column holds categories where the reference had numbers, or the reverse.
         """
         names, values, is_named = _read(F)
         self._check_columns(names, values, is_named)
         _refuse_unusable(names, values, self.missing)
-        # _check_columns has made each column meet values of its own kind
+        # _check_columns has ensured that each column gets values of its kind
         blocks = [column.coordinates(v) for column, v in zip(self.columns, cast(Any, values), strict=True)]
         coordinates = np.ascontiguousarray(np.hstack(blocks))
         for column, block in zip(self.columns, blocks, strict=True):
@@ -223,11 +223,11 @@ class MatchingSpace:
 
     @property
     def constant(self) -> tuple[str, ...]:
-        """The features on which everyone in the reference is alike, and which therefore count for nothing."""
+        """The features on which everyone in the reference is equal, and which therefore have no effect."""
         return tuple(column.name for column in self.columns if column.is_constant)
 
     def _check_columns(self, names: Sequence[str], values: Sequence[_Values], is_named: bool) -> None:
-        """Refuse a table whose columns are not the reference's."""
+        """Reject a table whose columns are not the reference's."""
         if self.is_named and is_named and tuple(names) != self.names:
             absent = [name for name in self.names if name not in names]
             extra = [name for name in names if name not in self.names]
@@ -237,24 +237,24 @@ class MatchingSpace:
                     f"absent: {absent}, unexpected: {extra}."
                 )
             raise InvalidInputError(
-                f"The financial features stand in another order than in the reference: "
+                f"The financial features are in a different order than in the reference: "
                 f"expected {list(self.names)}, got {list(names)}."
             )
         if len(values) != len(self.columns):
             raise InvalidInputError(
-                f"The reference has {len(self.columns)} financial features and this table has {len(values)}."
+                f"The reference has {len(self.columns)} financial features, but this table has {len(values)}."
             )
         for column, v in zip(self.columns, values, strict=True):
             if isinstance(column, CategoricalColumn) != isinstance(v, _Levels):
                 kinds = ("numbers", "categories")
                 was = isinstance(column, CategoricalColumn)
                 raise InvalidTypeError(
-                    f"{column.name!r} held {kinds[was]} in the reference and holds {kinds[not was]} here."
+                    f"{column.name!r} held {kinds[was]} in the reference, but holds {kinds[not was]} here."
                 )
 
 
 def _learn(name: str, values: _Values) -> _Column:
-    """Return what the reference says of one column."""
+    """Return what the reference says about one column."""
     if isinstance(values, _Levels):
         return _learn_categorical(name, values)
     present = values[~np.isnan(values)]
@@ -280,7 +280,7 @@ def _learn_categorical(name: str, values: _Levels) -> CategoricalColumn:
     if n_levels > max(_MOST_LEVELS, n / 2):
         raise InvalidInputError(
             f"{name!r} is text with {n_levels:,} different values in {n:,} people (such as {values.levels[0]!r}), so "
-            "that hardly two are alike; turn it into numbers, or leave it out of the financial features."
+            "hardly two are alike; turn it into numbers, or leave it out of the financial features."
         )
     by_level: dict[Level, int] = dict(zip((None, *values.levels), counts.tolist(), strict=True))
     present = [level for level, count in by_level.items() if count]
@@ -289,7 +289,7 @@ def _learn_categorical(name: str, values: _Levels) -> CategoricalColumn:
 
 
 def _refuse_unusable(names: Sequence[str], values: Sequence[_Values], missing: Missing) -> None:
-    """Refuse infinite values, and missing ones unless they are to be marked."""
+    """Reject infinite values, and missing ones unless they are to be marked."""
     infinite = {n: int(np.isinf(v).sum()) for n, v in zip(names, values, strict=True) if not isinstance(v, _Levels)}
     if any(infinite.values()):
         raise InvalidInputError(f"Financial features have infinite values: {_counts(infinite)}.")
@@ -322,12 +322,12 @@ def _read(F: object) -> tuple[list[str], list[_Values], bool]:
     names = [str(name) for name in frame.columns]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InvalidInputError(f"Financial features must have different names; these come twice: {twice}.")
+        raise InvalidInputError(f"Financial features must have different names; these are repeated: {twice}.")
     return names, [_read_series(name, frame.iloc[:, j]) for j, name in enumerate(names)], True
 
 
 def _as_pandas(F: object) -> pd.DataFrame | None:
-    """Return a table as pandas, or None for what is no table."""
+    """Return a table as pandas, or None if it is not a table."""
     if isinstance(F, np.ndarray | list | tuple):
         return None
     if isinstance(F, pd.DataFrame):
@@ -343,7 +343,7 @@ def _as_array(F: object) -> Floats:
         raise InvalidInputError(f"Financial features must be of shape (n, k); got shape {array.shape}.")
     if array.dtype.kind not in "biuf":
         raise InvalidTypeError(
-            f"An array of financial features must hold numbers, and this one has dtype {array.dtype}. "
+            f"An array of financial features must hold numbers, but this one has dtype {array.dtype}. "
             f"Pass a DataFrame to match on categories."
         )
     return array.astype(np.float64, copy=False)
@@ -368,6 +368,6 @@ def _read_series(name: str, series: pd.Series[Any]) -> _Values:
 
 
 def _plain(value: object) -> Level:
-    """Return a level as a value that JSON keeps."""
+    """Return a level as a value that JSON preserves."""
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, str | bool | int | float) else str(value)

@@ -1,4 +1,4 @@
-"""p-values against null scores, and adjusted for their number."""
+"""p-values from null scores, and adjustment for multiple tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Ints: TypeAlias = NDArray[np.int64]
 def holm(p_values: ArrayLike) -> Floats:
     """p-values adjusted for their number (Holm 1979); the chance of any false alarm is controlled.
 
-    NaN, for a triple that could not be made, stays NaN and is not counted.
+    NaN, for a triple that could not be formed, stays NaN and is not counted.
 
     Examples
     --------
@@ -34,9 +34,9 @@ def holm(p_values: ArrayLike) -> Floats:
 
 
 def benjamini_hochberg(p_values: ArrayLike, counts: ArrayLike | None = None) -> Floats:
-    """p-values adjusted for their number (Benjamini and Hochberg 1995); the false-discovery rate is controlled.
+    """p-values adjusted for their number (Benjamini and Hochberg 1995); the false discovery rate is controlled.
 
-    Those at most q have an expected share of false discoveries of at most q. NaN stays NaN and is not counted.
+    Those of at most q have an expected share of false discoveries of at most q. NaN stays NaN and is not counted.
 
     Parameters
     ----------
@@ -62,11 +62,11 @@ def _step_adjusted(
     *,
     is_step_down: bool,
 ) -> Floats:
-    # Not statsmodels' `multipletests`: it knows neither counts nor missing values, and its Holm takes 50 ms a call.
+    # Not statsmodels' `multipletests`: it supports neither counts nor missing values, and its Holm takes 50 ms a call.
     p = vector(p_values, "p_values")
     known = np.isfinite(p)
     if ((p[known] < 0) | (p[known] > 1)).any():
-        raise InvalidInputError("`p_values` must lie between 0 and 1.")
+        raise InvalidInputError("`p_values` must be between 0 and 1.")
     order = np.argsort(p[known], kind="stable")
     times = np.ones(len(order)) if counts is None else np.asarray(counts, dtype=np.float64)[known][order]
     ranks = np.cumsum(times)
@@ -83,8 +83,8 @@ def _step_adjusted(
 class NullScores:
     """Scores under the null hypothesis, by stratum; those of parts of the people can be joined.
 
-    Where a stratum has more than `most`, those of the people with the lowest hashes are kept: a random sample, and the
-    same whatever the parts.
+    If a stratum has more than `most`, those of the people with the lowest hashes are kept: a random sample that does
+    not depend on the parts.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class NullScores:
         return np.array([len(values) for values in self.values], dtype=np.int64)
 
     def n_at_least(self, score: Floats, stratum: Ints) -> Ints:
-        """How many null scores of its stratum are at least as large as each score; -1 where that cannot be said."""
+        """How many null scores of its stratum are at least as large as each score; -1 if unknown."""
         found = np.full(score.shape, -1, dtype=np.int64)
         for code in np.unique(stratum):
             null = self.values[code]
@@ -140,7 +140,7 @@ class NullScores:
         return found
 
     def p_values(self, n_at_least: Ints, stratum: Ints) -> Floats:
-        """Share of null scores, the score itself included, that are at least as large; NaN where there are none."""
+        """Share of null scores, including the score itself, that are at least as large; NaN if there are none."""
         p = (1 + n_at_least) / (1 + self.sizes[stratum])
         return np.where(n_at_least >= 0, p, np.nan)
 
@@ -170,7 +170,7 @@ class NullScores:
 
 
 def _lowest_hashes(values: Floats, hashes: NDArray[np.uint64], most: int) -> tuple[Floats, NDArray[np.uint64]]:
-    """At most so many scores, in ascending order."""
+    """At most this many scores, in ascending order."""
     if len(values) > most:
         chosen = np.sort(np.lexsort((values, hashes))[:most])
         values, hashes = values[chosen], hashes[chosen]

@@ -1,4 +1,4 @@
-"""The CEC score, the two parts it is made of, and each feature's share in it.
+"""The CEC score, its two parts, and each feature's share in it.
 
 Every formula is written once, in torch: training averages the square, the audit takes its root.
 """
@@ -24,16 +24,16 @@ __all__ = [
     "unit_vectors",
 ]
 
-_EPSILON = 1e-8  # the paper's, added to the norm
+_EPSILON = 1e-8  # from the paper, added to the norm
 
-# An attribution shorter than this has no direction worth comparing: logits differ from the baseline's by less
+# An attribution shorter than this has no meaningful direction: logits differ from the baseline's by less
 # than a hundred-thousandth. Such pairs are scored by the formula like any other, and counted.
 NEGLIGIBLE_NORM = 1e-5
 
 
 def unit_vectors(attributions: Tensor) -> Tensor:
     """Attributions over their length plus 1e-8, of the same shape; a zero vector stays zero."""
-    # The floor keeps the gradient of the norm finite at zero and is far below the 1e-8 beside it.
+    # The floor keeps the gradient of the norm finite at zero and is far below the 1e-8 next to it.
     norm = attributions.square().sum(-1, keepdim=True).clamp_min(1e-30).sqrt()
     return attributions / (norm + _EPSILON)
 
@@ -61,8 +61,8 @@ def cec_scores(ig: ArrayLike | Tensor, ig_match: ArrayLike | Tensor) -> NDArray[
 
     Returns
     -------
-    Scores of shape (n,) in [0, 1]: 0 for parallel vectors, 1 for opposed ones. A zero vector against another
-    scores 0.5, two zero vectors 0. Tensors in, tensor out; otherwise a float64 array.
+    Scores of shape (n,) in [0, 1]: 0 for parallel vectors, 1 for opposed ones. A zero vector and a nonzero one score
+    0.5, two zero vectors 0. A tensor if the inputs are tensors; otherwise a float64 array.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def feature_contributions(attributions: Tensor, match_attributions: Tensor) -> T
 
 @dataclass(frozen=True, eq=False)
 class PairScores:
-    """What is measured on each pair, each metric when it is asked for; all have shape (..., n) but `contributions`.
+    """The metrics of each pair, computed on demand; all have shape (..., n) except `contributions`.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class PairScores:
     def input_gap(self) -> Tensor:
         """Half the distance between the unit vectors of (x - b) * g(x) and (x' - b) * g(x).
 
-        Other inputs, the same weights.
+        Different inputs, the same weights.
         """
         return cec_scores(self.own, self.moved)
 
@@ -136,7 +136,7 @@ class PairScores:
     def reasoning_gap(self) -> Tensor:
         """Half the distance between (z - b) * g(x) and (z - b) * g(x'), averaged over z = x and z = x'.
 
-        The same inputs, other weights: exactly 0 for a linear model.
+        The same inputs, different weights: exactly 0 for a linear model.
         """
         return (cec_scores(self.moved, self.other) + cec_scores(self.own, self.swapped)) / 2
 

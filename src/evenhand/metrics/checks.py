@@ -1,4 +1,4 @@
-"""What is measured, as it is given -> checked arrays and numbers."""
+"""Validate the inputs of metrics: turn them into checked arrays and numbers."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def group_codes(group: ArrayLike, n: int, names: Sequence[str] | None) -> tuple[
     codes = np.asarray(group)
     if codes.ndim != 1:
         raise InvalidInputError(
-            f"`group` must hold one code for each of {n} people, got shape {codes.shape}; group membership as "
-            "probabilities is not defined here."
+            f"`group` must hold one code for each of {n} people, got shape {codes.shape}; group probabilities "
+            "are not supported here."
         )
     if len(codes) != n:
         raise InvalidInputError(f"`group` has {len(codes)} values for {n} people; give one per person.")
@@ -69,7 +69,7 @@ def group_codes(group: ArrayLike, n: int, names: Sequence[str] | None) -> tuple[
         raise InvalidInputError(
             f"`group` must hold integer codes from 0, got {codes.dtype} values"
             f"{f' from {codes.min()}' if codes.dtype.kind == 'i' else ''}; "
-            "turn names into codes first, for example with `evenhand.inputs.validation.as_groups`."
+            "convert names to codes first, for example with `evenhand.inputs.validation.as_groups`."
         )
     n_codes = int(codes.max(initial=-1)) + 1
     readable = tuple(str(code) for code in range(n_codes)) if names is None else tuple(names)
@@ -79,19 +79,19 @@ def group_codes(group: ArrayLike, n: int, names: Sequence[str] | None) -> tuple[
 
 
 def check_same_length(arrays: dict[str, NDArray[Any]]) -> None:
-    """Refuse arrays, by name, that are not of the same people."""
+    """Reject arrays, by name, that do not have the same number of people."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
-        raise InvalidInputError(f"Arrays must have one value per person each, got lengths {lengths}.")
+        raise InvalidInputError(f"Arrays must all have one value per person, got lengths {lengths}.")
 
 
 def check_at_least(value: int, least: int, name: str, why: str = "") -> None:
-    """Refuse a number that is too small; `why` says what the least is for."""
+    """Reject a number that is too small; `why` says what the minimum is for."""
     if value < least:
         raise InvalidInputError(f"`{name}` must be at least {least}{why and f' {why}'}, got {value}.")
 
 
 def check_open_fraction(value: float, name: str) -> None:
-    """Refuse what is not strictly between 0 and 1."""
+    """Reject anything not strictly between 0 and 1."""
     if not 0 < value < 1:
         raise InvalidInputError(f"`{name}` must be a number between 0 and 1, got {value!r}.")

@@ -1,9 +1,9 @@
-"""Many excesses at once from triples that are kept in parts, with the standard errors of `excess`.
+"""Estimate many excesses at once from triples in parts, with the standard errors of `excess`.
 
-The parts may lie on disk. Three passes are made over them: for the regressions, for what concerns each person, and for
-what concerns every two people of the reference. The first two go by part, where all triples of a person are; the
-third goes by ranges of the reference, as two of its people may meet in triples of any part. Memory grows with the
-reference and not with the number of triples.
+The parts may be on disk. Three passes are made over them: for the regressions, for sums over each person, and for
+sums over every two people of the reference. The first two go by part, which holds all triples of a person; the third
+goes by ranges of the reference, because two of its people may meet in triples of any part. Memory grows with the
+reference, not with the number of triples.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MOST_SUMS = 5_000_000  # of the reference's people times estimates held at once
 
 
 class Part(Protocol):
-    """Some triples: a person, someone of another group and a placebo, the last two rows of the reference."""
+    """Some triples: a person, someone of a different group and a placebo, the last two rows of the reference."""
 
     @property
     def unit(self) -> NDArray[np.signedinteger]:
@@ -69,7 +69,7 @@ P_contra = TypeVar("P_contra", bound=Part, contravariant=True)
 
 
 class Parts(Protocol[P_co]):
-    """Triples in parts, to be gone through as often as needed."""
+    """Triples in parts that can be iterated over repeatedly."""
 
     @property
     def n_reference(self) -> int:
@@ -77,13 +77,13 @@ class Parts(Protocol[P_co]):
 
     @property
     def n_left_out(self) -> int:
-        """Triples that could not be used and are in no part."""
+        """Triples that could not be used and are not in any part."""
 
     def parts(self) -> Iterator[P_co]:
         """Parts; all triples of a person are in one."""
 
     def ranges(self) -> Iterator[tuple[P_co, int, int]]:
-        """Triples in which a couple of the reference has its lower row in a range, with the range's two ends."""
+        """Triples whose two reference rows have the lower one in a range, with the range's two ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,13 +95,13 @@ class Selection:
     rows
         The triples; None for all.
     share
-        Weight of each triple: that of the person over the number of the person's selected triples, in all parts.
+        Weight of each triple: that of the person divided by the number of the person's selected triples, in all parts.
     control
         Controls of each, of shape (n, q).
     difference
-        What is averaged, of shape (n, n_columns).
+        Values to average, of shape (n, n_columns).
     n_people
-        Number of people, where people do not all weigh 1.
+        Number of people, if people do not all have weight 1.
     """
 
     rows: Ints | None
@@ -160,7 +160,7 @@ class InMemory(Generic[P]):
         yield self.part
 
     def ranges(self) -> Iterator[tuple[P, int, int]]:
-        """The part, whole."""
+        """The whole part."""
         yield self.part, 0, self.n_reference
 
 
@@ -178,7 +178,7 @@ def estimate_excesses(
 ) -> list[tuple[ExcessEstimate, ...]]:
     """The excess of each column of each question.
 
-    The estimates are those of `excess_columns` for all triples at once, up to rounding.
+    The estimates equal those of `excess_columns` for all triples at once, up to rounding.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def estimate_excesses(
     n_threads
         Parts worked on at the same time; the estimates are the same to the last bit for any number.
     device
-        Where sums are taken; None for the CPU. Estimates of one device are those of another up to rounding.
+        Device on which sums are taken; None for the CPU. Estimates of different devices agree up to rounding.
     """
     if not questions:
         return []

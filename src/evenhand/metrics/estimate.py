@@ -15,7 +15,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Plain:
-    """A result that can be had as plain data."""
+    """A result that can be converted to plain data."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain fields, nested."""
@@ -24,7 +24,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Estimate(Plain):
-    """A metric with its confidence interval; NaN with the reason in `note` where there is none."""
+    """A metric with its confidence interval; NaN with the reason in `note` if there is none."""
 
     value: float
     low: float
@@ -33,19 +33,19 @@ class Estimate(Plain):
 
 
 def not_estimable(reason: str) -> Estimate:
-    """No metric, and why."""
+    """No metric, with the reason."""
     return Estimate(math.nan, math.nan, math.nan, reason)
 
 
 def normal_quantile(confidence: float) -> float:
-    """How many standard errors a two-sided interval reaches to either side."""
+    """How many standard errors a two-sided interval extends to each side."""
     return float(special.ndtri(0.5 + confidence / 2))
 
 
 def p_two_sided(value: float, standard_error: float, df: float = math.inf) -> float:
-    """Two-sided p-value of an estimate by Student's t, of 0; NaN where a number is missing.
+    """Two-sided p-value of an estimate for the null of 0, by Student's t; NaN if a number is missing.
 
-    An estimate without error is 0, but for rounding, or it is not: the p-value is 1 or 0.
+    For an estimate without error, the p-value is 1 if it is 0 up to rounding, and 0 otherwise.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def size_found(standard_error: float, df: float, level: float, *, sides: int, po
     standard_error, df
         Of the estimate, by Student's t.
     level, sides
-        Of the test: its level, divided by the number of tests that it is adjusted for, and 1 or 2.
+        The level of the test, divided by the number of tests it is adjusted for, and 1 or 2 sides.
     power
         The share of cases.
 

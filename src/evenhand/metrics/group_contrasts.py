@@ -1,16 +1,16 @@
-r"""Differences of a mean between groups that are known as probabilities, by three estimators of which each has a bias.
+r"""Differences in means between groups known as probabilities, by three estimators with different biases.
 
 With :math:`p_g` the probability of group g and y an outcome, such as a decision or a score:
 
-- *weighting* takes :math:`\sum p_g y / \sum p_g` for the mean of the group. Its error is
-  :math:`-E[\mathrm{Cov}(1_g, y \mid \text{proxies})] / P(g)` (Chen, Kallus, Mao, Svacha and Udell 2019): none where the
-  outcome depends on the group through the proxies alone, and toward no difference where, among people with the same
-  proxies, the group fares worse as it does overall. What is drawn from the probabilities shares that error.
-- *thresholding* takes the most likely group of those for whom it is likely enough, and leaves the others out. Beside
-  the error of weighting it has that of people who are surely of a group not being like the rest of it.
-- *the group alone* fits :math:`E[y \mid p] = \sum_g p_g \mu_g` by least squares: without error where the outcome
-  depends on the group and, given the group, not on the proxies, which is what McCartan, Fisher, Goldin, Ho and Imai
-  (2025) assume of surnames.
+- *weighting* takes :math:`\sum p_g y / \sum p_g` as the mean of the group. Its error is
+:math:`-E[\mathrm{Cov}(1_g, y \mid \text{proxies})] / P(g)` (Chen, Kallus, Mao, Svacha and Udell 2019): zero if the
+outcome depends on the group only through the proxies, and toward no difference if, among people with the same
+proxies, the group fares worse as it does overall. Draws from the probabilities share that error.
+- *thresholding* takes the most likely group of people for whom it is likely enough, and leaves the others out. In
+addition to the error of weighting, people who are surely in a group may differ from the rest of it.
+- *the group alone* fits :math:`E[y \mid p] = \sum_g p_g \mu_g` by least squares: it has no error if the outcome
+depends on the group and, given the group, not on the proxies, which McCartan, Fisher, Goldin, Ho and Imai (2025)
+assume for surnames.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Ints: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class GroupContrast(Plain):
-    """A mean of a group, and of the reference group, by each estimator; NaN where no one is left."""
+    """A mean of a group, and of the reference group, by each estimator; NaN if no one is left."""
 
     thresholding: tuple[float, float]
     weighting: tuple[float, float]
@@ -44,25 +44,25 @@ class GroupContrast(Plain):
 
     @property
     def ratios(self) -> dict[str, float]:
-        """Group over reference, by estimator; NaN where the mean of the reference is not above 0."""
+        """Group over reference, by estimator; NaN if the mean of the reference is not above 0."""
         return {name: means[0] / means[1] if means[1] > 0 else float("nan") for name, means in vars(self).items()}
 
 
 def group_contrasts(
     values: NDArray[np.floating] | Ints, probabilities: Floats, thresholded: Ints, reference: int
 ) -> dict[int, GroupContrast]:
-    """Means of each group beside those of the reference group.
+    """Means of each group next to those of the reference group.
 
     Parameters
     ----------
     values
         The outcome of each person, of shape (n,).
     probabilities
-        Of each group, of shape (n, G); rows sum to 1.
+        Probability of each group, of shape (n, G); rows sum to 1.
     thresholded
-        The group that each person is put into, -1 for those left out.
+        The group assigned to each person, -1 for those left out.
     reference
-        The group that others are held against.
+        The group that the others are compared with.
 
     Examples
     --------

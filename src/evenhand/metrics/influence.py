@@ -1,9 +1,9 @@
-"""How much people move an estimate: what two estimates of the same people have in common.
+"""How much people influence an estimate, and so what two estimates of the same people have in common.
 
-An estimate's error is a sum over rows (pairs or triples) of a residual times a weight. Added up over the rows that
-contain a person, it is that person's influence. People are put into a fixed number of buckets by who they are, so that
-the influences of millions take no more room than those of a thousand; the correlation of two estimates is that of
-their sums by bucket. People who share a bucket by chance add noise to it and no bias.
+An estimate's error is a sum over rows (pairs or triples) of a residual times a weight. Summed over the rows that
+contain a person, it is that person's influence. People are assigned to a fixed number of buckets by who they are, so
+the influences of millions take no more space than those of a thousand; the correlation of two estimates is that of
+their sums by bucket. People who share a bucket by chance add noise, but no bias.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ def excess_influence(
     device: torch.device | None = None,
     n_threads: int = 1,
 ) -> list[Floats]:
-    """Influences of people on excesses, for each question of shape (N_BUCKETS, n_columns); no column without people.
+    """Influences of people on excesses, for each question of shape (N_BUCKETS, n_columns); no columns without people.
 
     Parameters
     ----------
     questions
-        What is averaged, and how many of its columns, from the first, are wanted.
+        What is averaged, and how many of its first columns are wanted.
     parts
-        The triples, gone through twice.
+        The triples, which are iterated over twice.
     reference_buckets
         Bucket of each person of the reference.
     device
@@ -137,8 +137,8 @@ def standard_error_of_difference(
 
     .. math:: (s_1 - s_2)^2 + 2 s_1 s_2 (1 - r)
 
-    is its square, with r the correlation of the influences, taken about 0, where they have their mean. It is 0 for two
-    estimates that are one and the same, and the sum of the variances where nothing is in common.
+    is its square, with r the correlation of the influences about 0, which is their mean. It is 0 for two identical
+    estimates, and the sum of the variances if nothing is in common.
 
     Parameters
     ----------

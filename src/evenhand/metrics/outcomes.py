@@ -1,4 +1,4 @@
-"""What the model decides: utility, and differences between groups in decisions and errors."""
+"""The model's decisions: utility, and differences between groups in decisions and errors."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = [
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
-# Decisions this one-sided are reported as (almost) constant.
+# Decisions more one-sided than this are reported as (almost) constant.
 _CONSTANT_SHARE = 0.01
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A number, or NaN with the reason why there is none."""
+    """A number, or NaN with the reason."""
 
     value: float
     note: str = ""
@@ -38,7 +38,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class GroupOutcome:
-    """Decisions and errors of one group; a rate over no one is NaN. Counts are of people of the sample."""
+    """Decisions and errors of one group; a rate over no one is NaN. Counts are people of the sample."""
 
     group: str
     n: int
@@ -50,7 +50,7 @@ class GroupOutcome:
 
 
 def f1(y: Ints, decision: Ints, frequency: ArrayLike | RowWeights | None = None) -> float:
-    """Harmonic mean of precision and recall; NaN when no one is positive in label or decision.
+    """Harmonic mean of precision and recall; NaN if no one is positive in label or decision.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def group_outcomes(
 
 
 def equalized_odds_gap(outcomes: list[GroupOutcome]) -> Metric:
-    """Larger of the spreads, over groups, of the true and the false positive rate.
+    """The larger of the differences between groups in the true and the false positive rate.
 
     For two groups this is max(|TPR_0 - TPR_1|, |FPR_0 - FPR_1|).
     """
@@ -103,7 +103,7 @@ def equalized_odds_gap(outcomes: list[GroupOutcome]) -> Metric:
 
 
 def statistical_parity_gap(outcomes: list[GroupOutcome]) -> Metric:
-    """Spread, over groups, of the share that is approved."""
+    """Difference between groups in the share approved."""
     absent = [o.group for o in outcomes if o.n == 0]
     if absent:
         return Metric(float("nan"), f"not estimable: no one in {', '.join(absent)}")

@@ -1,19 +1,19 @@
-r"""Estimates of several draws of the groups, pooled.
+r"""Pool estimates over several draws of the groups.
 
-Each draw gives an estimate :math:`\hat\theta_m` with the variance :math:`U_m` that it would have were its groups known.
-The pooled estimate is their mean. Rubin's rules (1987) take its variance to be :math:`T = \bar U + (1 + 1/M) B`, with B
-the variance between draws, and the degrees of freedom of Barnard and Rubin (1999).
+Each draw gives an estimate :math:`\hat\theta_m` with the variance :math:`U_m` that it would have if its groups were
+known. The pooled estimate is their mean. By Rubin's rules (1987), its variance is :math:`T = \bar U + (1 + 1/M) B`,
+with B the variance between draws, and the degrees of freedom are those of Barnard and Rubin (1999).
 
-T is meant for values that were filled in by a model fitted to the same data. Here the probabilities are given, and do
-not depend on the people whose groups are drawn. Then an estimate with drawn groups has the variance U, of which B is
-due to the draw, so that the mean over all draws has
+T is meant for values imputed by a model fitted to the same data. Here the probabilities are given, and do not depend
+on the people whose groups are drawn. Then an estimate with drawn groups has the variance U, of which B is due to the
+draw, so that the mean over all draws has
 
 .. math:: \mathrm{Var}\, E[\hat\theta_m \mid \text{data}] = U - B,
 
 and T is too large by 2 B (Meng 1994 and Robins and Wang 2000 discuss when that happens). The difference of two
-estimated variances can be negative. The variance of the mean is estimated without taking a difference: with
-:math:`s_m` the influences of people on the estimate of a draw, scaled to the squared length :math:`U_m`, it is the
-squared length of their mean over draws. That is U where all draws are alike, and tends to U - B + B / M in general.
+estimated variances can be negative. So the variance of the mean is estimated without a difference: with :math:`s_m`
+the influences of people on the estimate of a draw, scaled to the squared length :math:`U_m`, it is the squared length
+of their mean over draws. That is U if all draws are equal, and tends to U - B + B / M in general.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class DrawnEstimate:
     Attributes
     ----------
     value, low, high
-        With its 95 % interval; of ratios, on the scale of logarithms.
+        With its 95% interval; for ratios, on the logarithmic scale.
     standard_error, df
         As if the groups of the draw were known.
     influence
-        Of people, or of buckets of them, the same in all draws, up to a factor; None where they are not known.
+        Influences of people, or of buckets of people, the same in all draws, up to a factor; None if unknown.
     is_tested
-        Whether enough people stand behind it for a test.
+        Whether there are enough people for a test.
     """
 
     value: float
@@ -68,7 +68,7 @@ class RubinPool:
     within, between, total
         Variances.
     df
-        Of Barnard and Rubin; those of complete data where draws do not differ.
+        Degrees of freedom of Barnard and Rubin; those of complete data if draws do not differ.
     missing_information
         The share of the total variance that is due to the draws, (1 + 1/M) B / T.
     """
@@ -83,22 +83,22 @@ class RubinPool:
 
 @dataclass(frozen=True)
 class Pooled(Plain):
-    """A metric pooled over draws; NaN with the reason in `note` where there is none.
+    """A metric pooled over draws; NaN with the reason in `note` if there is none.
 
     Attributes
     ----------
     value, low, high
-        Mean over draws, with a 95 % interval.
+        Mean over draws, with a 95% interval.
     standard_error, df
-        Of the interval: see the module. Where influences are not known, Rubin's.
+        For the interval: see the module. If influences are unknown, those of Rubin's rules.
     p_value
-        Two-sided, of 0; NaN where it is not tested in most draws.
+        Two-sided, for 0; NaN if it is not tested in most draws.
     within_sd, between_sd
         Standard error as if groups were known, and standard deviation over draws.
     missing_information
         See `RubinPool`.
     rubin_low, rubin_high
-        The 95 % interval of Rubin's rules, which is wider.
+        The 95% interval of Rubin's rules, which is wider.
     """
 
     value: float
@@ -116,7 +116,7 @@ class Pooled(Plain):
 
 
 def rubin(values: Sequence[float], variances: Sequence[float], df: float = math.inf) -> RubinPool:
-    """Estimates of draws and their variances, combined; `df` are the degrees of freedom were nothing missing.
+    """Combine estimates of draws and their variances; `df` are the degrees of freedom if nothing were missing.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def rubin(values: Sequence[float], variances: Sequence[float], df: float = math.
     (2.0, 1.0, 1.0, 2.333)
     """
     estimates, n = np.asarray(values, dtype=np.float64), len(values)
-    value = float(estimates[0] + (estimates - estimates[0]).mean())  # exact where all are the same
+    value = float(estimates[0] + (estimates - estimates[0]).mean())  # exact if all are the same
     within, between = float(np.mean(variances)), float(np.square(estimates - value).sum() / (n - 1))
     added = (1 + 1 / n) * between
     total = within + added
@@ -134,13 +134,13 @@ def rubin(values: Sequence[float], variances: Sequence[float], df: float = math.
     share = added / total
     of_draws = (n - 1) / share**2
     observed = math.inf if math.isinf(df) else (df + 1) / (df + 3) * df * (1 - share)
-    if observed == 0:  # nothing but the draws varies
+    if observed == 0:  # only the draws vary
         return RubinPool(value, within, between, total, of_draws, share)
     return RubinPool(value, within, between, total, 1 / (1 / of_draws + 1 / observed), share)
 
 
 def pooled_influence(draws: Sequence[DrawnEstimate]) -> Floats | None:
-    """Influences on the mean of the draws, whose squared length is its variance; None where any are not known."""
+    """Influences on the mean of the draws, whose squared length is its variance; None if any are unknown."""
     total: Floats | None = None
     for draw in draws:
         if draw.influence is None or math.isnan(draw.standard_error):
@@ -157,8 +157,8 @@ def pooled_influence(draws: Sequence[DrawnEstimate]) -> Floats | None:
 def pool(draws: Sequence[DrawnEstimate]) -> Pooled:
     """Pool the estimates of at least two draws.
 
-    Both ends of the interval are as far from the estimate as those of a draw are, in the root of the mean square, but
-    for the ratio of the standard errors: an interval that is not symmetric stays so.
+    Each end of the interval is as far from the estimate as the root mean square over the draws, scaled by the ratio of
+    the standard errors: an interval that is not symmetric stays so.
 
     Examples
     --------
@@ -202,7 +202,7 @@ def pool(draws: Sequence[DrawnEstimate]) -> Pooled:
 
 
 def p_one_sided(pooled: Pooled) -> float:
-    """One-sided p-value of a pooled excess, of none; NaN where there is no estimate."""
+    """One-sided p-value of a pooled excess, for no excess; NaN if there is no estimate."""
     if math.isnan(pooled.value):
         return math.nan
     if pooled.standard_error == 0:

@@ -1,7 +1,7 @@
 """How well each feature alone, and all of them together, predict group membership.
 
-A feature that predicts the group can stand in for it. The screen says how well it could, and nothing of whether the
-model uses it so or whether there are good reasons to.
+A feature that predicts the group can stand in for it. The screen says how well it could, but not whether the model
+uses it in that way or whether there are good reasons to.
 """
 
 from __future__ import annotations
@@ -31,34 +31,35 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 PERFECT_PROXY = 0.9
-"""A feature with a higher area under the ROC curve all but names the group."""
+"""A feature with a larger area under the ROC curve nearly identifies the group."""
 
-# A value seen on few people says little: this many imaginary people with the overall shares are added to each value.
+# A value seen on few people is uncertain: this many pseudo-people with the overall shares are added to each value.
 _PRIOR_PEOPLE = 10.0
-# The most values a category may have in scikit-learn's boosted trees; rarer ones are joined.
+# The largest number of values of a category in scikit-learn's boosted trees; rarer ones are combined.
 _MOST_CATEGORIES = 250
 _NAN = float("nan")
 
 
 @dataclass(frozen=True)
 class ProxyStrength(Plain):
-    """How well a feature, or all features, tell the groups apart.
+    """How well a feature, or all features, predict the group.
 
     Attributes
     ----------
     feature
         Name of the column, or "all features".
     auc
-        Mean over groups of the area under the ROC curve of that group against everyone else: 0.5 nothing, 1 all.
+        Mean over groups of the area under the ROC curve of that group against everyone else: 0.5 is chance, 1 is
+        perfect.
     low, high
-        Interval with Hanley and McNeil's standard error, widened where the prediction was learned from other folds;
-        for more than two groups it is the mean of the groups' intervals, too wide rather than too narrow.
+        Interval with Hanley and McNeil's standard error, widened if the prediction was learned from other folds; for
+        more than two groups, the mean of the groups' intervals, which is too wide rather than too narrow.
     auc_by_group
-        The same for each group; NaN for a group too small to hold people out of.
+        The same for each group; NaN for a group too small to hold people out.
     n_values
-        Number of distinct values, missing not counted; of columns for all features.
+        Number of distinct values, not counting missing ones; for all features, the number of columns.
     n_missing
-        People without a value; they count as a value of their own.
+        People without a value; they count as a separate value.
     kind
         "number", "category" or "all".
     """
@@ -101,11 +102,11 @@ def proxy_screen(
 ) -> ProxyScreen:
     """How well each feature alone, and all features together, predict the group.
 
-    Alone, a number (or a category of two values) predicts by its rank, in whichever direction tells more. A category
-    predicts by the share of each group among the other folds' people with the same value; so does a number, cut at
-    about n^(1/3) quantiles, where its relation to the group is clearly not a straight line and this tells more.
-    Together, the features predict through gradient-boosted trees. Areas of learned predictions are computed within
-    each fold and averaged, since what was learned from different folds is not comparable.
+    Alone, a number (or a category of two values) predicts by its rank, in the better direction. A category predicts by
+    the share of each group among the other folds' people with the same value. So does a number, split at about n^(1/3)
+    quantiles, if its relation to the group is clearly not linear and this predicts better. Together, the features
+    predict through gradient-boosted trees. Areas of learned predictions are computed within each fold and averaged,
+    because predictions from different folds are not comparable.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ def proxy_screen(
     InvalidTypeError
         If `X` is not a pandas table.
     InvalidInputError
-        If an argument cannot be used, or fewer than two groups have people enough to hold some out.
+        If an argument is invalid, or fewer than two groups are large enough to hold people out.
 
     Examples
     --------
@@ -183,7 +184,7 @@ def _strengths(table: pd.DataFrame, setting: _Setting) -> tuple[ProxyStrength, .
 
 @dataclass(frozen=True)
 class _Setting:
-    """Who is predicted, and how people are held out."""
+    """What is predicted, and how people are held out."""
 
     codes: Ints
     names: tuple[str, ...]
@@ -202,7 +203,7 @@ def _setting(
     confidence: float,
     random_state: int,
 ) -> tuple[_Setting, pd.DataFrame, list[str]]:
-    """What is predicted, the people who are used, and the names of groups too small to be judged."""
+    """The target, the people who are used, and the names of groups that are too small."""
     if not isinstance(X, pd.DataFrame):
         raise InvalidTypeError(
             f"`X` must be a pandas table, got {type(X).__name__}; convert it first, for example with "
@@ -218,13 +219,13 @@ def _setting(
     chosen = np.sort(rng.permutation(len(codes))[:max_people])
     table, codes = X.iloc[chosen], codes[chosen]
     counts = np.bincount(codes, minlength=len(readable))
-    # Two in each fold, so that each fold's area is of more than one person.
+    # Two in each fold, so that each fold's area is based on more than one person.
     judged = np.flatnonzero(counts >= 2 * n_folds)
     if len(judged) < 2:
         sizes = dict(zip(readable, counts.tolist(), strict=True))
         raise InvalidInputError(
             f"At least two groups of {2 * n_folds} people are needed for {n_folds} folds, got {sizes}; "
-            "use fewer folds, or join groups."
+            "use fewer folds, or combine groups."
         )
     fold = _folds(codes, n_folds, rng)
     small = [readable[code] for code in range(len(readable)) if code not in judged]
@@ -232,7 +233,7 @@ def _setting(
 
 
 def _folds(codes: Ints, n_folds: int, rng: np.random.Generator) -> Ints:
-    """Fold of each person: every group is dealt out evenly, in random order."""
+    """Fold of each person: every group is distributed evenly, in random order."""
     order = np.lexsort((rng.random(len(codes)), codes))
     fold = np.empty(len(codes), dtype=np.int64)
     fold[order] = np.arange(len(codes)) % n_folds
@@ -244,7 +245,7 @@ def _folds(codes: Ints, n_folds: int, rng: np.random.Generator) -> Ints:
 
 @dataclass(frozen=True)
 class _Values:
-    """A column as codes (missing is a value of its own) and, where it has an order, as numbers."""
+    """A column as codes (missing is a separate value) and, if it has an order, as numbers."""
 
     codes: Ints
     ordered: Floats | None
@@ -257,16 +258,16 @@ def _feature_strength(column: pd.Series[Any], name: str, setting: _Setting) -> P
     values = _as_values(column)
     if len(np.unique(values.codes)) == 1:
         areas = [Estimate(0.5, 0.5, 0.5)] * len(setting.judged)
-        return _strength(name, values, areas, setting, "constant: it says nothing about the group")
+        return _strength(name, values, areas, setting, "constant: it carries no information about the group")
     shares = _out_of_fold_shares(values.codes, setting)
-    # Of two groups, each against the rest is the same question.
+    # With two groups, each against the rest is the same question.
     asked = setting.judged[:1] if len(setting.names) == 2 else setting.judged
     areas = [_feature_area(values, setting.codes == code, shares[:, code], setting) for code in asked]
     return _strength(name, values, areas * (len(setting.judged) // len(asked)), setting)
 
 
 def _feature_area(values: _Values, is_member: NDArray[np.bool_], share: Floats, setting: _Setting) -> Estimate:
-    """The area by rank where the column has an order; by learned shares where it has none, or they tell more."""
+    """The area by rank if the column has an order; by learned shares if it has none, or if they predict better."""
     if values.ordered is None:
         return _learned_area(is_member, share, setting)
     by_rank = _rank_area(is_member, values.ordered, setting.confidence)
@@ -286,7 +287,7 @@ def _as_values(column: pd.Series[Any]) -> _Values:
     is_missing = np.isnan(numbers)
     present = np.sort(numbers[~is_missing])
     n_bins = int(np.ceil(len(numbers) ** (1 / 3)))
-    # A number at a cut belongs above it, so a value held by many has a bin of its own.
+    # A number at a cut belongs above it, so a frequent value has a separate bin.
     edges = np.unique(present[(np.arange(1, n_bins) * len(present)) // n_bins]) if len(present) else present
     bins = np.where(is_missing, 0, np.searchsorted(edges, numbers, side="right") + 1)
     middle = present[len(present) // 2] if len(present) else 0.0
@@ -294,7 +295,7 @@ def _as_values(column: pd.Series[Any]) -> _Values:
 
 
 def _departs_from_trend(values: _Values, is_member: NDArray[np.bool_]) -> bool:
-    """Whether shares by bin differ by more than a straight line in the ranks explains, at one in a thousand."""
+    """Whether shares by bin differ by more than a linear trend in the ranks explains, at the level 0.001."""
     assert values.ordered is not None
     people = np.bincount(values.codes)
     members = np.bincount(values.codes, weights=is_member, minlength=len(people))[people > 0]
@@ -330,7 +331,7 @@ def _out_of_fold_shares(values: Ints, setting: _Setting) -> Floats:
 def _joint_strength(table: pd.DataFrame, setting: _Setting, n_trees: int, random_state: int) -> ProxyStrength:
     """Boosted trees over all columns, cross-validated on the same folds."""
     matrix, is_category = _tree_matrix(table)
-    # Trees this small gain nothing from threads, and threads that wait for a busy core cost many times the work.
+    # Trees this small gain nothing from threads, and threads waiting for a busy core are costly.
     with threadpool_limits(limits=1):
         shares = _held_out_shares(matrix, is_category, setting, n_trees, random_state)
     n_missing = int(table.isna().any(axis=1).sum())
@@ -346,7 +347,7 @@ def _held_out_shares(
     shares = np.zeros((len(matrix), len(setting.names)))
     for fold in range(setting.n_folds):
         held_out = setting.fold == fold
-        # The trees refuse a column without values; with no column left everyone stays tied.
+        # The trees reject a column without values; with no column left, everyone is tied.
         has_values = ~np.isnan(matrix[~held_out]).all(axis=0)
         if not has_values.any():
             continue
@@ -364,13 +365,13 @@ def _held_out_shares(
 
 
 def _tree_matrix(table: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
-    """Numbers as they are, categories as codes from the most common; NaN is missing."""
+    """Numbers unchanged, categories as codes from the most common; NaN is missing."""
     columns = []
     is_category = np.asarray([not is_number_column(table[column]) for column in table.columns])
     for column, category in zip(table.columns, is_category, strict=True):
         if not category:
             numbers = table[column].to_numpy(dtype=np.float64, na_value=np.nan)
-            # Trees see only the order, and refuse what float32 cannot hold.
+            # Trees only see the order, and reject what float32 cannot hold.
             columns.append(np.clip(numbers, -1e30, 1e30))
             continue
         codes, _ = pd.factorize(table[column].astype(str).where(table[column].notna()), sort=True)
@@ -406,7 +407,7 @@ def _strength(
 
 
 def _rank_area(is_member: NDArray[np.bool_], numbers: Floats, confidence: float) -> Estimate:
-    """Area by rank in whichever direction it is above one half; nothing is learned but that direction."""
+    """Area by rank in the direction in which it is above one half; only that direction is learned."""
     area = auc(is_member.astype(np.int64), numbers)
     folded = max(area, 1 - area)
     half = normal_quantile(confidence) * _area_error(folded, is_member)
@@ -415,7 +416,7 @@ def _rank_area(is_member: NDArray[np.bool_], numbers: Floats, confidence: float)
 
 def _learned_area(is_member: NDArray[np.bool_], share: Floats, setting: _Setting) -> Estimate:
     """Mean over folds of the area of shares learned on the other folds."""
-    # Rounded, so that shares equal but for the order of additions stay tied.
+    # Rounded, so that shares that differ only in the order of additions stay tied.
     rounded = np.round(share, 12)
     labels = is_member.astype(np.int64)
     folds = [setting.fold == fold for fold in range(setting.n_folds)]

@@ -1,7 +1,7 @@
-r"""Principal reasons of declined people: which they are, how often each is given, how alike those of two people are.
+r"""Principal reasons of declined people: what they are, how often each is given, how alike those of two people are.
 
-Reasons are codes, places in a list of reasons, of shape (n, k): a row for each person, the foremost first, and -1
-after the last. Whether they come from attributions or from a lender's file makes no difference here.
+Reasons are codes, places in a list of reasons, of shape (n, k): one row per person, the most important first, and -1
+after the last. It does not matter here whether they come from attributions or from a lender's file.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ Ints: TypeAlias = NDArray[np.int64]
 Place: TypeAlias = Literal["first", "any"]
 
 NO_REASON = -1
-"""The code of a place that no reason is in."""
+"""The code for no reason."""
 
 PERSISTENCE = 0.8
-"""Of `rank_overlap`: the first reason then has 40 % of the weight, the first four have 81 %."""
+"""Persistence of `rank_overlap`: the first reason then has 40% of the weight, the first four have 81%."""
 
 
 def principal_reasons(pulls: NDArray[np.floating], n_reasons: int) -> Ints:
-    """The reasons that pull each score down the most, of shape (n, n_reasons), the strongest first.
+    """The reasons that lower each score the most, of shape (n, n_reasons), the strongest first.
 
-    Only what pulls down is a reason; of equally strong ones the first in the list goes first. Pulls are compared to
-    the sixth decimal, because attributions are computed in single precision.
+    Only what lowers the score is a reason; among equally strong ones, the first in the list comes first. They are
+    compared to the sixth decimal, because attributions are computed in single precision.
 
     Parameters
     ----------
     pulls
         What each reason adds to each person's score, of shape (n, R).
     n_reasons
-        Most reasons of a person.
+        Largest number of reasons of a person.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def principal_reasons(pulls: NDArray[np.floating], n_reasons: int) -> Ints:
 
 
 def pull_shares(pulls: NDArray[np.floating], codes: Ints) -> Floats:
-    """Each principal reason's share of all that pulls the person's score down, of shape (n, k); NaN without a reason.
+    """Each principal reason's share of everything that lowers the person's score, of shape (n, k); NaN if none.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def _taken(values: Floats, codes: Ints) -> Floats:
 
 
 def compacted(codes: Ints) -> Ints:
-    """Codes as a lender's file may have them, without gaps, and each reason of a person once, where it is foremost.
+    """Codes from a lender's file without gaps, with each reason of a person once, at its first place.
 
     Examples
     --------
@@ -110,14 +110,14 @@ def compacted(codes: Ints) -> Ints:
 
 
 def shared_share(first: Ints, second: Ints) -> Floats:
-    """Share of the principal reasons that the two of each pair have in common, of shape (n,).
+    """Share of the principal reasons that the two people of each pair have in common, of shape (n,).
 
-    It is the number in common over the number of the one who has more; NaN where neither has any.
+    The number in common divided by the larger number of reasons; NaN if neither person has any.
 
     Parameters
     ----------
     first, second
-        Codes of shape (n, k), no reason twice in a row.
+        Codes of shape (n, k), without repeats in a row.
 
     Examples
     --------
@@ -131,26 +131,26 @@ def shared_share(first: Ints, second: Ints) -> Floats:
 
 
 def rank_overlap(first: Ints, second: Ints, persistence: float = PERSISTENCE) -> Floats:
-    r"""Rank-biased overlap of the principal reasons of the two of each pair, of shape (n,), from 0 to 1.
+    r"""Rank-biased overlap of the principal reasons of the two people of each pair, of shape (n,), from 0 to 1.
 
-    Reasons in common count more the nearer to the top they are. At depth d the two lists agree by
+    Reasons in common count more the closer to the top they are. At depth d, the two lists agree by
 
     .. math:: A_d = \frac{1}{d} \left( X_d + X_s \frac{\max(d - s, 0)}{s} \right)
 
     where :math:`X_d` is the number of reasons among the first d of both, s the length of the shorter list and l that of
-    the longer; beyond l the agreement is taken to stay what it is. With persistence p (Webber, Moffat and Zobel 2010,
+    the longer; beyond l, the agreement is assumed to stay the same. With persistence p (Webber, Moffat and Zobel 2010,
     equation 32),
 
     .. math:: \mathrm{RBO} = \frac{1 - p}{p} \sum_{d=1}^{l} A_d \, p^d + A_l \, p^l.
 
-    It is 1 for equal lists, 0 for lists with nothing in common, NaN where both are empty.
+    It is 1 for equal lists, 0 for lists with nothing in common, and NaN if both are empty.
 
     Parameters
     ----------
     first, second
-        Codes of shape (n, k), no reason twice in a row, and no gaps.
+        Codes of shape (n, k), without repeats in a row and without gaps.
     persistence
-        How far down a reader is taken to go, between 0 and 1.
+        How far down a reader is assumed to go, between 0 and 1.
 
     Examples
     --------
@@ -185,14 +185,14 @@ def _at_depth(in_common: Ints, depth: Ints) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class ReasonCounts:
-    """How often reasons are given to declined people; counts of parts of the people add up.
+    """How often reasons are given to declined people; counts of parts of the people can be added.
 
     Attributes
     ----------
     n_people, n_without
-        Declined people of each group, and those of them without a reason, of shape (G,).
+        Declined people of each group, and how many of them have no reason, of shape (G,).
     first, any
-        How many have each reason as the first, and among all of theirs, of shape (R, G).
+        How many have each reason as the first one, and among all of theirs, of shape (R, G).
     """
 
     n_people: Ints
@@ -207,9 +207,9 @@ class ReasonCounts:
         Parameters
         ----------
         codes, groups
-            Of the declined, of shape (n, k) and (n,).
+            Reasons and groups of the declined people, of shape (n, k) and (n,).
         n_reasons, n_groups
-            Reasons and groups that there are.
+            Numbers of reasons and of groups.
 
         Examples
         --------
@@ -241,20 +241,20 @@ class ReasonCounts:
 
 @dataclass(frozen=True)
 class ReasonRate(Plain):
-    """How often a reason is given to the declined people of a group, beside the reference group.
+    """How often a reason is given to the declined people of a group, compared with the reference group.
 
     Attributes
     ----------
     place
         "first" for the first reason, "any" for any of a person's principal reasons.
     n_people, n
-        Declined people of the group, and those of them with the reason.
+        Declined people of the group, and how many of them have the reason.
     rate
         Their share, with Wilson's interval.
     difference
         Share in the group minus share in the reference group, with Newcombe's interval.
     p_value, test
-        Two-sided, of equal shares: of a z test, or of Fisher's exact test where an expected count is below 5.
+        Two-sided, for equal shares: from a z test, or from Fisher's exact test if an expected count is below 5.
     p_value_holm
         Adjusted for all reasons and groups of the place (Holm).
     """
@@ -275,7 +275,7 @@ class ReasonRate(Plain):
 def reason_rates(
     counts: ReasonCounts, reasons: Sequence[str], groups: Sequence[str], reference: str, confidence: float = 0.95
 ) -> tuple[ReasonRate, ...]:
-    """How often each reason that occurs is given to the declined people of each group.
+    """How often each reason is given to the declined people of each group.
 
     Parameters
     ----------
@@ -284,9 +284,9 @@ def reason_rates(
     reasons, groups
         Names of both, in the order of their codes.
     reference
-        The group that the others are held against.
+        The group that the others are compared with.
     confidence
-        Of the intervals.
+        Level of the intervals.
 
     Returns
     -------
@@ -339,7 +339,7 @@ def _rates_of(
             )
 
 
-_NO_ONE = "not estimable: no one of the group is declined"
+_NO_ONE = "not estimable: no one in the group is declined"
 
 
 def _contrast(n: int, n_people: int, n0: int, n_reference: int, is_reference: bool, confidence: float) -> RateContrast:
@@ -348,5 +348,5 @@ def _contrast(n: int, n_people: int, n0: int, n_reference: int, is_reference: bo
     if not n_people:
         return no_contrast(_NO_ONE)
     if not n_reference:
-        return no_contrast("not estimable: no one of the reference group is declined")
+        return no_contrast("not estimable: no one in the reference group is declined")
     return contrast_counts(n, n_people, n0, n_reference, "auto", confidence)

@@ -46,7 +46,7 @@ def assign_regimes(
 
 
 def regime_shares(regimes: ArrayLike) -> dict[str, float]:
-    """Share of pairs in each regime; NaN for every regime when there is no pair.
+    """Share of pairs in each regime; NaN for every regime if there are no pairs.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""How far an outcome of a group differs from that of a reference group at equal controls: one regression.
+"""How far an outcome of a group differs from that of a reference group with controls held equal: one regression.
 
-A decision is regressed by a logit, whose average marginal effect of the group is given; any other outcome by ordinary
-least squares. Both are those of statsmodels.
+A decision is regressed with a logit, reported as the average marginal effect of the group; any other outcome with
+ordinary least squares. Both use statsmodels.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Bools: TypeAlias = NDArray[np.bool_]
 Method: TypeAlias = Literal["logit", "ols"]
 
 FEWEST_PEOPLE = 30
-"""People of either group below whom nothing is estimated."""
+"""Smallest number of people in each group for an estimate."""
 
 PEOPLE_PER_COLUMN = 10
-"""People, of the rarer decision in a logit, for each column of the regression below whom nothing is estimated."""
+"""Smallest number of people, with the rarer decision in a logit, per column of the regression."""
 
 _ROUNDING = 1e-10  # standard deviation of a constant, as a share of it
-_REDUNDANT = 1e-6  # what is left of a standardized column beside the others, as a share of it
-_EXACT = 1e-6  # what is left of an outcome, as a share of its standard deviation
+_REDUNDANT = 1e-6  # what remains of a standardized column next to the others, as a share of it
+_EXACT = 1e-6  # what remains of an outcome, as a share of its standard deviation
 _MOST_STEPS = 50
 _NAMED = 8  # columns named in a note
 _INFINITE = 15.0  # log-odds of a group that a logit does not bound
@@ -53,31 +53,31 @@ class Controls:
         return cls((), np.zeros((n, 0)))
 
     def rows(self, chosen: Bools) -> Controls:
-        """Of some of the people."""
+        """Select some of the people."""
         return Controls(self.names, self.values[chosen])
 
     def columns(self, chosen: Sequence[int] | NDArray[np.int64]) -> Controls:
-        """Some of the columns."""
+        """Select some of the columns."""
         return Controls(tuple(self.names[j] for j in chosen), self.values[:, list(chosen)])
 
 
 @dataclass(frozen=True)
 class GroupEffect(Plain):
-    """Outcome of a group minus that of the reference group at equal controls.
+    """Outcome of a group minus that of the reference group, with controls held equal.
 
     Attributes
     ----------
     value, low, high
-        The difference with its confidence interval: of a logit the average marginal effect, in shares of people; NaN
-        with the reason in `note` where there is none.
+        The difference with its confidence interval: for a logit, the average marginal effect, in shares of people; NaN
+        with the reason in `note` if there is none.
     standard_error, p_value
-        Its error, and the two-sided p-value of no difference.
+        Its error, and the two-sided p-value for no difference.
     n_people, n_group
-        People in the regression, and those of the group among them; None where that is not known.
+        People in the regression, and those of the group among them; None if unknown.
     n_controls
-        Columns that are held equal; None where it is not a regression.
+        Columns that are held equal; None if it is not a regression.
     note
-        Why a number is missing, what was left out, or what to mind.
+        Why a number is missing, what was left out, or a remark.
     """
 
     value: float
@@ -93,7 +93,7 @@ class GroupEffect(Plain):
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """People of two groups: outcome, who is of the group, controls, and who is the same person."""
+    """People of two groups: outcome, who is in the group, controls, and which rows are the same person."""
 
     outcome: Floats
     is_group: Bools
@@ -109,14 +109,14 @@ class _Sample:
 
     @property
     def errors(self) -> dict[str, Any]:
-        """As statsmodels is asked for standard errors; of a logit, HC1 is White's without a factor."""
+        """Name of the standard errors in statsmodels; for a logit, HC1 is White's without a factor."""
         if self.clusters is None:
             return {"cov_type": "HC1"}
         return {"cov_type": "cluster", "cov_kwds": {"groups": np.unique(self.clusters, return_inverse=True)[1]}}
 
 
 def is_binary(outcome: Floats) -> bool:
-    """Whether an outcome is a decision: zeros and ones, where it is known."""
+    """Whether an outcome is a decision: zeros and ones where it is known."""
     return bool(np.isin(outcome[np.isfinite(outcome)], (0.0, 1.0)).all())
 
 
@@ -131,19 +131,19 @@ def group_effect(
     clusters: NDArray[np.int64] | None = None,
     confidence: float = 0.95,
 ) -> GroupEffect:
-    """How far the outcome of a group differs from that of the reference group at equal controls.
+    """How far the outcome of a group differs from that of the reference group with controls held equal.
 
-    Errors are robust to unequal variances: HC1 of ordinary least squares, White's of the logit, and clustered of both
-    where people repeat. Intervals are Student's of ordinary least squares and normal of the logit, whose average
+    Errors are robust to unequal variances: HC1 for ordinary least squares, White's for the logit, and clustered for
+    both if people repeat. Intervals are Student's for ordinary least squares and normal for the logit, whose average
     marginal effect has the error of the delta method.
 
-    Controls that are linear combinations of those before them are left out and named. So are, in a logit, yes-or-no
-    controls with whose "yes" the decision is always the same, together with those people.
+    Controls that are linear combinations of preceding ones are left out and named. In a logit, so are yes-or-no
+    controls whose "yes" always comes with the same decision, together with those people.
 
     Parameters
     ----------
     outcome
-        Of shape (n,); people without one are left out.
+        Of shape (n,); people without an outcome are left out.
     is_group
         True for people of the group, False for those of the reference group.
     controls
@@ -153,9 +153,9 @@ def group_effect(
     group, reference
         Names of the two groups, for notes.
     clusters
-        A number for each person, equal for rows of the same; None where no one repeats.
+        A number for each person, equal for rows of the same person; None if no one repeats.
     confidence
-        Of the interval.
+        Level of the interval.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def group_effect(
     notes.append(note)
     reason = _unfit(sample, method, group, reference)
     if not reason and not is_told_apart:
-        reason = f"not estimable: the controls determine who is of {group!r}"
+        reason = f"not estimable: the controls determine who is in {group!r}"
     if not reason:
         found = (_logit if method == "logit" else _least_squares)(sample, confidence)
         if not isinstance(found, str):
@@ -204,22 +204,22 @@ def _effect(
 
 
 def _unfit(sample: _Sample, method: Method, group: str, reference: str) -> str:
-    """Why the people do not bear a regression; empty if they do."""
+    """Why there are too few people for a regression; empty if there are enough."""
     for name, chosen in ((group, sample.is_group), (reference, ~sample.is_group)):
         n = sample.n_distinct(chosen)
         if n < FEWEST_PEOPLE:
-            return f"not estimable: {n} people of {name!r}, where at least {FEWEST_PEOPLE} are needed"
+            return f"not estimable: {n} people in {name!r}, but at least {FEWEST_PEOPLE} are needed"
         values = sample.outcome[chosen]
         if (values == values[0]).all():
-            return f"not estimable: the outcome of everyone of {name!r} is {values[0]:g}"
+            return f"not estimable: the outcome of everyone in {name!r} is {values[0]:g}"
     n_columns = len(sample.controls.names) + 2
     n_people = len(sample.outcome)
     if method == "logit":
         n_people = int(min(sample.outcome.sum(), (1 - sample.outcome).sum()))
     if n_people < PEOPLE_PER_COLUMN * n_columns:
-        who = "people of the rarer decision" if method == "logit" else "people"
+        who = "people with the rarer decision" if method == "logit" else "people"
         return (
-            f"not estimable: {n_people:,} {who} for {n_columns} columns, where at least {PEOPLE_PER_COLUMN} for each "
+            f"not estimable: {n_people:,} {who} for {n_columns} columns, but at least {PEOPLE_PER_COLUMN} for each "
             "are needed"
         )
     return ""
@@ -229,9 +229,9 @@ def _unfit(sample: _Sample, method: Method, group: str, reference: str) -> str:
 
 
 def _without_certain(sample: _Sample) -> tuple[_Sample, str]:
-    """Without yes-or-no controls with whose rarer answer the decision is always the same, and without those people.
+    """Remove yes-or-no controls whose rarer answer always comes with the same decision, and those people.
 
-    Their coefficient would be infinite, and they say nothing about the group.
+    Their coefficient would be infinite, and they carry no information about the group.
     """
     left: list[str] = []
     n_before = len(sample.outcome)
@@ -252,7 +252,7 @@ def _without_certain(sample: _Sample) -> tuple[_Sample, str]:
 
 
 def _rarer_answer(values: Floats) -> Bools:
-    """Who has the rarer of the two values of each column; no one where a column has more values, or one."""
+    """Who has the rarer of the two values of each column; no one if a column does not have two values."""
     if not values.size:
         return np.zeros(values.shape, dtype=bool)
     low, high = values.min(axis=0), values.max(axis=0)
@@ -263,7 +263,7 @@ def _rarer_answer(values: Floats) -> Bools:
 
 
 def _independent(sample: _Sample) -> tuple[_Sample, bool, str]:
-    """Standardized controls without those that follow from the ones before; whether the group follows from none."""
+    """Standardized controls without those determined by others; whether they leave the group undetermined."""
     values = sample.controls.values
     if not len(values):
         return sample, True, ""
@@ -278,18 +278,18 @@ def _independent(sample: _Sample) -> tuple[_Sample, bool, str]:
     redundant = [sample.controls.names[j] for j in np.delete(moves, chosen)]
     names = tuple(sample.controls.names[moves[j]] for j in chosen)
     found = _Sample(sample.outcome, sample.is_group, Controls(names, standard[:, chosen]), sample.clusters)
-    note = f"left out, since other controls say the same: {_listed(redundant)}" if redundant else ""
+    note = f"left out, because other controls determine them: {_listed(redundant)}" if redundant else ""
     return found, is_told_apart, note
 
 
 def _independent_columns(columns: Floats) -> list[int]:
-    """Places of centered columns of unit variance that are no linear combinations of those before them."""
+    """Places of centered columns of unit variance that are not linear combinations of preceding ones."""
     triangle: Floats = np.asarray(np.linalg.qr(columns, mode="r")) / math.sqrt(len(columns))
     basis = np.zeros((len(triangle), 0))
     kept = []
     for place, column in enumerate(triangle.T):
         rest = column - basis @ (basis.T @ column)
-        rest -= basis @ (basis.T @ rest)  # once more, for what rounding left
+        rest -= basis @ (basis.T @ rest)  # again, to remove rounding errors
         size = float(np.linalg.norm(rest))
         if size > _REDUNDANT:
             basis = np.column_stack([basis, rest / size])
@@ -315,7 +315,7 @@ def _design(sample: _Sample) -> Floats:
 def _least_squares(sample: _Sample, confidence: float) -> _Numbers | str:
     """Value, interval, error, p-value and note of the group's coefficient."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about clusters that are fewer than columns
+        warnings.simplefilter("ignore")  # a warning that there are fewer clusters than columns
         fitted = OLS(sample.outcome, _design(sample)).fit(use_t=True, **sample.errors)
     value, spread = float(fitted.params[1]), float(sample.outcome.std())
     if float(np.abs(fitted.resid).max()) <= _EXACT * spread:
@@ -330,7 +330,7 @@ def _logit(sample: _Sample, confidence: float) -> _Numbers | str:
     """Value, interval, error, p-value and note of the average marginal effect of the group, or why there is none."""
     design = _design(sample)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # what they warn of is looked for below
+        warnings.simplefilter("ignore")  # the causes of their warnings are checked below
         try:
             fitted = Logit(sample.outcome, design).fit(maxiter=_MOST_STEPS, disp=False, **sample.errors)
         except np.linalg.LinAlgError:
@@ -343,7 +343,7 @@ def _logit(sample: _Sample, confidence: float) -> _Numbers | str:
             "not estimable: group and controls separate the decisions perfectly, as inputs do those of a linear score"
         )
     if abs(parameters[1]) > _INFINITE:
-        return "not estimable: at equal controls the decision follows from the group alone"
+        return "not estimable: with controls held equal, the decision follows from the group alone"
     if not fitted.mle_retvals["converged"]:
         return (
             f"not estimable: the logit did not converge in {_MOST_STEPS} steps; some controls together predict some "

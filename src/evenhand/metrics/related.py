@@ -1,8 +1,8 @@
-"""Related measures of whether a model explains its decisions alike across groups, under one signature.
+"""Related measures of whether a model explains its decisions alike across groups, with a common signature.
 
 They answer different questions from the CEC score and from each other; side by side they show where the answers agree.
-Each is written from its published definition. With more than two groups every pair of groups is compared and the pair
-that is least alike is reported, p-values multiplied by the number of pairs (Bonferroni).
+Each follows its published definition. With more than two groups, every pair of groups is compared and the least
+similar pair is reported, with p-values multiplied by the number of pairs (Bonferroni).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ ScoreFunction = Callable[[Floats], ArrayLike]
 HIGHER_IS_MORE_ALIKE = "higher is more alike"
 LOWER_IS_MORE_ALIKE = "lower is more alike"
 
-# A group with fewer people says nothing about how it is explained.
+# A smaller group is not informative.
 _LEAST_PEOPLE = 10
-# Distances held at once.
+# Number of distances in memory.
 _MOST_DISTANCES = 4_000_000
 _NAN = float("nan")
 
@@ -57,13 +57,13 @@ class ProceduralMetric(Plain):
     Attributes
     ----------
     value
-        The measure; NaN with the reason in `note` where it cannot be estimated.
+        The measure; NaN with the reason in `note` if it cannot be estimated.
     p_value
-        Of groups that are explained alike; None where the definition offers no test.
+        For groups that are explained alike; None if the definition has no test.
     direction
         "higher is more alike" or "lower is more alike".
     groups
-        The two groups that the value is about: the pair that is least alike.
+        The two groups of the value: the least similar pair.
     """
 
     name: str
@@ -87,26 +87,26 @@ def gpf_fae(
     n_people: int = 100,
     n_permutations: int = 999,
 ) -> ProceduralMetric:
-    r"""Group procedural fairness by feature attribution explanation: a p-value, 1 when pairs are explained alike.
+    r"""Group procedural fairness by feature attribution explanation: a p-value, near 1 if pairs are explained alike.
 
-    `n_people` are drawn, half from each group, and each is joined to the person of the other group nearest in X. The
+    `n_people` are drawn, half from each group, and each is paired with the nearest person of the other group in X. The
     attributions on the two sides are compared by the maximum mean discrepancy
 
     .. math:: w^\top K w, \quad K_{ij} = \exp(-\lVert e_i - e_j \rVert^2 / m)
 
     with w = 1/n on one side and -1/n on the other, and m the median squared distance across sides; the metric is the
     permutation p-value (Wang, Huang and Yao, arXiv 2404.01877). People are drawn at random, and X is standardized
-    before distances are taken. People who are joined are near each other, so the two sides are closer than two random
-    samples: when the model explains both alike the value is near 1 rather than uniform, and a small value is strong.
+    before distances are computed. Paired people are near each other, so the two sides are closer than two random
+    samples: if the model explains both alike, the value is near 1 rather than uniform, and a small value is strong.
 
     Parameters
     ----------
     attributions
-        Of shape (n, d).
+        Attributions of shape (n, d).
     scores, labels, score_function
-        Not used; here for the common signature.
+        Not used; part of the common signature.
     X
-        Features by which people are joined, of shape (n, k).
+        Features by which people are paired, of shape (n, k).
     n_people
         People drawn for each pair of groups; the cost grows with its square.
 
@@ -133,7 +133,7 @@ def gpf_fae(
         return _Pair(p_value, p_value)
 
     worst = _worst_pair("gpf_fae", people, contrast, HIGHER_IS_MORE_ALIKE)
-    # The value is a p-value itself, so it takes the same adjustment.
+    # The value is itself a p-value, so it needs the same adjustment.
     return worst if worst.p_value is None else replace(worst, value=worst.p_value)
 
 
@@ -151,21 +151,21 @@ def ref(
     top_share: float = 0.2,
     mask_value: ArrayLike = 0.0,
 ) -> ProceduralMetric:
-    """Ratio-based explanation fairness: 0 when groups are equally often among the best explained.
+    """Ratio-based explanation fairness: 0 if groups are equally often among the best explained.
 
     The quality of a person's explanation is how much the model's confidence max(p, 1 - p) drops when the `top_k`
     features of largest absolute attribution are set to `mask_value`. The metric is the difference between groups in
     the share of people who are in the top `top_share` of everyone by quality (Zhao, Wang and Derr, AAAI 2023). People
-    tied at the border share the remaining places. The p-value is of the difference when groups are dealt at random.
+    tied at the border share the remaining places. The p-value is for groups assigned at random.
 
     Parameters
     ----------
     scores
         Probabilities of shape (n,).
     labels, random_state
-        Not used; here for the common signature.
+        Not used; part of the common signature.
     X
-        What `score_function` takes, of shape (n, d), with columns in the order of `attributions`.
+        Input of `score_function`, of shape (n, d), with columns in the order of `attributions`.
     score_function
         The model: scores of shape (n,) for a matrix of shape (n, d).
     mask_value
@@ -210,11 +210,11 @@ def vef(
     mask_value: ArrayLike = 0.0,
     decision_threshold: float = 0.5,
 ) -> ProceduralMetric:
-    """Value-based explanation fairness: 0 when masking costs the best explained of each group the same accuracy.
+    """Value-based explanation fairness: 0 if masking costs the best explained of each group the same accuracy.
 
     In each group the `top_share` of people with the best explanations (see `ref`) are taken; the metric is the
     difference between groups in how much accuracy they lose when their `top_k` features are masked (Zhao, Wang and
-    Derr, AAAI 2023). The definition offers no test.
+    Derr, AAAI 2023). The definition has no test.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def vef(
     scores, X, score_function, mask_value
         As in `ref`.
     random_state
-        Not used; here for the common signature.
+        Not used; part of the common signature.
 
     Examples
     --------
@@ -269,16 +269,16 @@ def explanation_disparity_auc(
     inspector: Any = None,  # noqa: ANN401 - any scikit-learn classifier
     max_people: int = 20_000,
 ) -> ProceduralMetric:
-    """Area under the ROC curve with which an inspector tells groups apart by attributions alone; 0.5 it cannot.
+    """Area under the ROC curve with which an inspector predicts the group from attributions alone; 0.5 is chance.
 
-    The inspector learns the group from the attributions of one half of the people and is judged on the other half
-    (Mougan et al., arXiv 2303.08040). The p-value is the one-sided rank test of an area of one half. Groups whose
-    inputs differ have attributions that differ, under any model that uses those inputs.
+    The inspector learns the group from the attributions of one half of the people and is evaluated on the other half
+    (Mougan et al., arXiv 2303.08040). The p-value is that of the one-sided rank test for an area of one half. If groups
+    have different inputs, their attributions differ under any model that uses those inputs.
 
     Parameters
     ----------
     scores, labels, X, score_function
-        Not used; here for the common signature.
+        Not used; part of the common signature.
     inspector
         A scikit-learn classifier with `predict_proba`; by default gradient-boosted trees.
     max_people
@@ -297,7 +297,7 @@ def explanation_disparity_auc(
     rng = np.random.default_rng(random_state)
     chosen = np.sort(rng.permutation(len(people.codes))[:max_people])
     values, codes = people.attributions[chosen], people.codes[chosen]
-    # Every other person of each group, in random order.
+    # Every second person of each group, in random order.
     order = np.lexsort((rng.random(len(codes)), codes))
     held_out = np.empty(len(codes), dtype=bool)
     held_out[order] = np.arange(len(codes)) % 2 == 1
@@ -385,7 +385,7 @@ class _Pair:
 
 @dataclass(frozen=True)
 class _People:
-    """Checked arrays, a row per person."""
+    """Checked arrays, one row per person."""
 
     attributions: Floats
     scores: Floats | None
@@ -397,7 +397,7 @@ class _People:
 def _worst_pair(
     name: str, people: _People, contrast: Callable[[int, int], _Pair], direction: str, note: str = ""
 ) -> ProceduralMetric:
-    """The pair of groups that is least alike, with its p-value adjusted for the number of pairs."""
+    """The least similar pair of groups, with its p-value adjusted for the number of pairs."""
     sizes = np.bincount(people.codes, minlength=len(people.names))
     small = [group for group, size in zip(people.names, sizes, strict=True) if size < _LEAST_PEOPLE]
     judged = np.flatnonzero(sizes >= _LEAST_PEOPLE).tolist()
@@ -428,7 +428,7 @@ def _worst_pair(
 def _joined_people(
     X: Floats, people: _People, first: int, second: int, n_each: int, rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
-    """Rows on either side: people drawn from each group, and for each the nearest of the other group."""
+    """Rows on each side: people drawn from each group, and for each the nearest of the other group."""
     rows = [np.flatnonzero(people.codes == code) for code in (first, second)]
     drawn = [rng.permutation(members)[:n_each] for members in rows]
     nearest = [rows[1 - side][_nearest(X[drawn[side]], X[rows[1 - side]])] for side in (0, 1)]
@@ -436,7 +436,7 @@ def _joined_people(
 
 
 def _nearest(wanted: Floats, pool: Floats) -> Ints:
-    """Row of `pool` nearest to each row of `wanted`; few rows against many, where a tree costs more than it saves."""
+    """Row of `pool` nearest to each row of `wanted`; for few rows against many, where a tree does not pay off."""
     block = max(1, _MOST_DISTANCES // len(pool))
     parts = [cdist(wanted[start : start + block], pool).argmin(axis=1) for start in range(0, len(wanted), block)]
     return np.concatenate(parts).astype(np.int64)
@@ -454,7 +454,7 @@ def _mmd_p_value(first: Floats, second: Floats, n_permutations: int, rng: np.ran
     observed = float(weights @ kernel @ weights)
     permuted = rng.permuted(np.tile(weights, (n_permutations, 1)), axis=1)
     null = ((permuted @ kernel) * permuted).sum(axis=1)
-    # Equal but for rounding counts as at least as large.
+    # Equal up to rounding counts as at least as large.
     return float(1 + (null >= observed - 1e-12).sum()) / (n_permutations + 1)
 
 
@@ -474,7 +474,7 @@ def _explanation_quality(
     matrix = _matrix(X, n, name)
     if score_function is None:
         raise InvalidInputError(
-            f"`{name}` needs `score_function`, the model as a function from a matrix to scores, got None."
+            f"`{name}` needs `score_function`, the model as a function that maps a matrix to scores, got None."
         )
     if people.scores is None:
         raise InvalidInputError(f"`{name}` needs `scores`, a probability for each person, got None.")
@@ -489,7 +489,7 @@ def _explanation_quality(
         raise InvalidInputError(
             f"`mask_value` must be a number or one for each of {n_features} features, got shape {fill.shape}."
         )
-    # Stable, so that features of equal attribution are masked in column order.
+    # Stable, so that features with equal attributions are masked in column order.
     top = np.argsort(-np.abs(people.attributions), axis=1, kind="stable")[:, :top_k]
     hidden = np.zeros((n, n_features), dtype=bool)
     np.put_along_axis(hidden, top, True, axis=1)
@@ -502,10 +502,10 @@ def _confidence(scores: Floats) -> Floats:
 
 
 def _top_weights(quality: Floats, share: float) -> Floats:
-    """1 for people above the border of the top share, and an equal part of the places left for those at it."""
+    """1 for people above the border of the top share, and an equal part of the remaining places for those at it."""
     n_places = int(np.ceil(share * len(quality) - 1e-9))
     border = np.partition(quality, len(quality) - n_places)[len(quality) - n_places]
-    # Equal but for rounding is a tie.
+    # Equal up to rounding is a tie.
     is_above = quality > border + 1e-12
     at_border = ~is_above & (quality >= border - 1e-12)
     return np.where(is_above, 1.0, at_border * (n_places - is_above.sum()) / at_border.sum())
@@ -547,7 +547,7 @@ def _probabilities(scores: ArrayLike, n: int, what: str) -> Floats:
     if not ((values >= 0) & (values <= 1)).all():
         raise InvalidInputError(
             f"{what} must be probabilities in [0, 1], got values from {values.min():g} to {values.max():g}; "
-            "turn them into probabilities first."
+            "convert them to probabilities first."
         )
     return values
 

@@ -1,26 +1,26 @@
 r"""The score gap at equal finances: who is worse off, by how much, and through which inputs.
 
-For a person i and a match j of the other group, let z be i with j's finances. What is averaged is
-:math:`D = \phi(z) - \phi(j)`, both explained from i's baseline: a value for every feature, and their sum is
-:math:`f(z) - f(j)`. The financial features of z and j are the same, but what goes with finances is not: D is regressed
-on the sign s (+1 where i is of the group, -1 where i is of the reference group) and on differences :math:`h(i) - h(j)`
-of functions of the finances, without an intercept, as exchanging i and j changes the sign of all of them. The
-coefficient of s is the gap of the group minus the reference group at equal finances. Both groups weigh the same, and
-within a group people do, or weigh what they are given as sampling weights.
+For a person i and a match j of the other group, let z be i with j's finances. The average is taken of
+:math:`D = \phi(z) - \phi(j)`, both explained from i's baseline: one value per feature, with the sum
+:math:`f(z) - f(j)`. The financial features of z and j are the same, but what correlates with finances is not. So D is
+regressed on the sign s (+1 if i is in the group, -1 if i is in the reference group) and on differences
+:math:`h(i) - h(j)` of functions of the finances, without an intercept, because exchanging i and j changes the sign of
+all of them. The coefficient of s is the gap of the group minus the reference group at equal finances. Both groups
+have the same weight; within a group, so do people, unless they have sampling weights.
 
-A person may serve in many pairs. With :math:`S_v` the sum of the influences of all rows that contain person v, divided
+A person may be in many pairs. With :math:`S_v` the sum of the influences of all rows that contain person v, divided
 by :math:`\sqrt{1 - 2 c_v}`, where :math:`c_v` is the person's share of the weight, the variance is
-:math:`\sum_v S_v S_v^\top`. Where a small group happens to hold few carriers of a rare input, that is far too small. If
-there is no gap, what is left of D after the finances has the same variance in both groups, so the estimate, a sum of
+:math:`\sum_v S_v S_v^\top`. If a small group happens to have few people with a rare input, that is far too small. If
+there is no gap, what remains of D after the finances has the same variance in both groups, so the estimate, a sum of
 :math:`A_v u_v` over people, also has the variance :math:`\sum_v A_v^2` times half the mean squared residual. The larger
-of the two counts. Few people may carry an input: the degrees of freedom are the
-smaller of :math:`(\sum S^2)^2 / \sum S^4 - 1` and of what :math:`A_v` and the kurtosis of the residuals give, and a
-feature with fewer than 12 is not tested.
+of the two is used. Few people may have an input: the degrees of freedom are the smaller of
+:math:`(\sum S^2)^2 / \sum S^4 - 1` and the value that :math:`A_v` and the kurtosis of the residuals give, and a feature
+with fewer than 12 is not tested.
 
-Decisions are another matter: D is 0 for most pairs, and 1 or -1 for pairs near the threshold. The kurtosis of such
-residuals is one over the share of pairs that differ, which says that few pairs count and not that few people do. Their
-degrees of freedom are those of S, and with 5 of them decisions are tested; the variance is the same, and too large
-rather than too small where few pairs differ.
+Decisions are different: D is 0 for most pairs, and 1 or -1 for pairs near the threshold. The kurtosis of such
+residuals is one over the share of pairs that differ, which means that few pairs count, not that few people do. So
+their degrees of freedom are those of S, and decisions are tested from 5 on; the variance is the same, and too large
+rather than too small if few pairs differ.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 FEW_DEGREES = 12.0
-"""A column with fewer degrees of freedom than this is estimated and not tested."""
+"""A column with fewer degrees of freedom is estimated but not tested."""
 
 FEW_DEGREES_OF_DECISIONS = 5.0
-"""The same of a column of decisions."""
+"""The same for a column of decisions."""
 
 _MIN_PEOPLE = 10
 _DRAWS = 4_000
@@ -62,20 +62,20 @@ _LEVEL = 0.05
 
 @dataclass(frozen=True)
 class GapColumn:
-    """A score gap at equal finances; every number is NaN where it cannot be estimated.
+    """A score gap at equal finances; every number is NaN if it cannot be estimated.
 
     Attributes
     ----------
     value
-        Group minus reference group: negative where the group is worse off.
+        Group minus reference group: negative if the group is worse off.
     ci_low, ci_high
-        95 % confidence interval.
+        95% confidence interval.
     p_value
-        Two-sided, of no gap; NaN where too few people stand behind it to test.
+        Two-sided, for no gap; NaN if there are too few people to test.
     standard_error, df
-        Standard error that respects repeated use of people, and its degrees of freedom.
+        Standard error that accounts for repeated use of people, and its degrees of freedom.
     detectable
-        The smallest gap that a test of it alone at the 5 % level would have found in 80 % of cases.
+        The smallest gap that a single test at the 5% level would have found in 80% of cases.
     note
         Why a number is missing; empty if none is.
     """
@@ -99,11 +99,11 @@ class GroupGap:
     columns
         An estimate for each column.
     correlation
-        Of the columns' estimates, of shape (n_columns, n_columns).
+        Correlation of the columns' estimates, of shape (n_columns, n_columns).
     n_people, n_pairs
-        People of either group who are compared, and their pairs.
+        Compared people of each group, and their pairs.
     influence
-        Influences of people on each column by bucket, of shape (n_buckets, n_columns); no row without buckets.
+        Influences of people on each column by bucket, of shape (n_buckets, n_columns); no rows without buckets.
     """
 
     columns: tuple[GapColumn, ...]
@@ -123,18 +123,18 @@ def group_gap(
     decisions: Sequence[int] = (),
     n_threads: int = 1,
 ) -> GroupGap:
-    """Score gaps of a group against a reference group, one for each column.
+    """Score gaps between a group and a reference group, one for each column.
 
     Parameters
     ----------
     parts
-        Goes through the pairs afresh each time it is called.
+        Iterates over the pairs anew at each call.
     controls
         The finances to hold equal; sums are taken on their device.
     group, reference_group
         Codes of the two groups.
     reference_buckets
-        Bucket of each person of the reference, where influences are wanted.
+        Bucket of each person of the reference, if influences are wanted.
     decisions
         Columns of differences between decisions, 0 for most pairs: see the module.
     n_threads
@@ -142,14 +142,14 @@ def group_gap(
 
     Returns
     -------
-    Estimates in the order of the columns. As all are made by one regression, columns that add up to another have
-    estimates that add up to its estimate.
+    Estimates in the order of the columns. All come from one regression, so if columns add up to another column, so do
+    their estimates.
     """
     moments = GapMoments.of(parts(), controls, group, reference_group, n_threads)
     if moments is None or min(moments.n_people) < _MIN_PEOPLE:
         n = (0, 0) if moments is None else moments.n_people
         n_columns = 0 if moments is None else moments.product.shape[2]
-        note = f"only {min(n)} people of a group are compared; at least {_MIN_PEOPLE} are needed"
+        note = f"only {min(n)} people of a group are compared, but at least {_MIN_PEOPLE} are needed"
         return GroupGap(
             tuple(_nothing(note) for _ in range(n_columns)), np.eye(n_columns), sum(n), 0, np.zeros((0, n_columns))
         )
@@ -175,10 +175,10 @@ def group_gap(
 def smallest_p_values(
     p_values: Sequence[float], correlation: Floats, random_state: int = 0, n_draws: int = _DRAWS
 ) -> tuple[Floats, float]:
-    """p-values adjusted for their number, given how the estimates are correlated, and that of the smallest.
+    """p-values adjusted for their number and the correlation of the estimates, and the smallest of them.
 
-    Each is held against the smallest of as many p-values of correlated normal draws: the chance of any false alarm is
-    controlled. NaN stays NaN and is not counted.
+    Each is compared with the smallest of as many p-values of correlated normal draws, which controls the chance of any
+    false alarm. NaN stays NaN and is not counted.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def smallest_p_values(
     draws = np.random.default_rng(random_state).standard_normal((n_draws, len(values))) @ root.T
     smallest = np.sort(2 * stats.norm.sf(np.abs(draws).max(axis=1)))
     below = np.searchsorted(smallest, p[known], side="right")
-    # Beyond what the draws can tell, Bonferroni's bound; a p-value is never adjusted downward.
+    # Beyond the resolution of the draws, Bonferroni's bound; a p-value is never adjusted downward.
     bound = np.minimum(p[known] * known.sum(), 1.0)
     found = np.where(below > 0, np.minimum((below + 1) / (n_draws + 1), 1.0), np.minimum(bound, 1 / n_draws))
     adjusted[known] = np.maximum(np.minimum(found, np.maximum(bound, p[known])), p[known])
@@ -212,7 +212,11 @@ def _column(value: float, error: float, df: float, least: float) -> GapColumn:
     if error <= _ROUNDING and abs(value) <= _ROUNDING:
         return GapColumn(0.0, 0.0, 0.0, 1.0, 0.0, df, 0.0, "the model does not use it differently at equal finances")
     if not np.isfinite(df) or df < least:
-        note = f"worth {max(df + 1, 1):.0f} independent people: too few to test" if np.isfinite(df) else "not estimated"
+        note = (
+            f"effectively {max(df + 1, 1):.0f} independent people: too few to test"
+            if np.isfinite(df)
+            else "not estimated"
+        )
         half = float(stats.t.ppf(0.975, max(df, 1.0))) * error if np.isfinite(df) else float("nan")
         return GapColumn(value, value - half, value + half, float("nan"), error, df, float("nan"), note)
     half = float(stats.t.ppf(0.975, df)) * error

@@ -1,4 +1,4 @@
-"""The variance of an average over triples that share people, from sums over those who share."""
+"""The variance of an average over triples that share people, from sums over the shared people."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ Ints: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """Triples gathered by who is in them, on any device; a triple may be gathered several times.
+    """Triples grouped by who is in them, on any device; a triple may be in several groups.
 
-    Sums are taken in the order of the triples, so that they come out the same to the last bit each time.
+    Sums are taken in the order of the triples, so that they are the same to the last bit each time.
 
     Attributes
     ----------
     code
         Who is shared: a person, a couple or three people.
     n_codes
-        One more than the highest code that may occur.
+        One more than the largest possible code.
     sign
-        Whether their squared sums add to the variance or were counted too often.
+        Whether their squared sums are added to the variance or subtracted, because they were counted too often.
     rows
-        The triple of each code; None for one code for each triple.
+        The triple of each code; None if there is one code per triple.
     """
 
     code: Tensor
@@ -57,7 +57,7 @@ class Gathered:
 
     @classmethod
     def of(cls, code: Tensor, sign: float = 1.0, rows: Tensor | None = None) -> Gathered:
-        """Of codes that all occur."""
+        """For codes that all occur."""
         return cls(code, 1 + int(code.max()) if len(code) else 0, sign, rows)
 
     def sums(self, residual: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class Gathered:
             return torch.from_numpy(index @ residual.contiguous().numpy())
         if not len(self.code):
             return residual.new_zeros((self.n_codes, residual.shape[1]))
-        # A GPU adds in any order unless each sum has its values side by side.
+        # A GPU adds in any order unless the values of each sum are adjacent.
         values, (order, lengths) = residual if self.rows is None else residual[self.rows], self._by_code
         sums: Tensor = torch.segment_reduce(values[order], "sum", lengths=lengths, axis=0, unsafe=True)
         return sums
@@ -112,7 +112,7 @@ class Overlap:
 
     @classmethod
     def of(cls, people: Ints, weight: Floats) -> Overlap:
-        """Index the single people, the couples and the three of every triple, given as codes of shape (n, m)."""
+        """Index the single people, the couples and the triplets of every triple, given as codes of shape (n, m)."""
         codes = placed(people).unique(return_inverse=True)[1]
         ordered = codes.sort(dim=1).values
         n_codes, everyone = int(codes.max()) + 1, torch.arange(len(codes))
@@ -129,7 +129,7 @@ class Overlap:
 
     @property
     def n_effective(self) -> float:
-        """Effective number of people, from how unevenly they are used."""
+        """Effective number of people, given how unevenly they are used."""
         return effective_number(float(self.leverage.pow(2).sum()), float(self.leverage.pow(4).sum()))
 
     def variance(self, residual: Tensor) -> Floats:
@@ -180,7 +180,7 @@ def numbered(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 
 def deleted_squares(sums: Tensor, leverage: Tensor) -> Tensor:
-    """Sums of squares of what estimates change by when each person is deleted, of shape (n_columns,).
+    """Sums of squared changes of estimates when each person is deleted, of shape (n_columns,).
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def deleted_squares(sums: Tensor, leverage: Tensor) -> Tensor:
 
 
 def effective_number(squares: float, fourth_powers: float) -> float:
-    """Number of equally used people that are worth as much, from sums of powers of their leverages."""
+    """Number of equally used people with the same information, from sums of powers of their leverages."""
     return squares**2 / fourth_powers
 
 

@@ -1,4 +1,4 @@
-"""What rows weigh: how many people each stands for, and how much information that leaves."""
+"""Weights of rows: how many people each stands for, and how much information remains."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Ints: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class RowWeights:
-    """Rows that stand for one or more people of a sample, each of whom weighs something.
+    """Rows that stand for one or more people of a sample, each with a weight.
 
-    A mean takes `total` for weights. Its variance, of a sample drawn with unequal probabilities, is the sum over people
-    of the squares of weight times residual: over rows, of `squares` times the squared residual.
+    A mean uses `total` as weights. Its variance, for a sample drawn with unequal probabilities, is the sum over people
+    of squared weights times squared residuals: over rows, of `squares` times the squared residual.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class RowWeights:
 
     @classmethod
     def of(cls, sample_weight: ArrayLike) -> RowWeights:
-        """One person a row, with a sampling weight above 0 each.
+        """One person per row, each with a sampling weight above 0.
 
         Examples
         --------
@@ -49,18 +49,18 @@ class RowWeights:
         if weight.ndim != 1 or not len(weight) or not (np.isfinite(weight) & (weight > 0)).all():
             raise InvalidInputError(
                 f"Sampling weights must be finite and above 0, one per person, got shape {weight.shape}; leave out "
-                "people who weigh nothing."
+                "people with a weight of 0."
             )
         share = weight / weight.max()  # equal weights are exactly 1
         return cls(np.ones(len(share), dtype=np.int64), share, share**2)
 
     def rows(self, chosen: NDArray[np.bool_]) -> RowWeights:
-        """Of some of the rows."""
+        """Select some of the rows."""
         return RowWeights(self.count[chosen], self.total[chosen], self.squares[chosen])
 
     @cached_property
     def is_equal(self) -> bool:
-        """Whether everyone weighs 1."""
+        """Whether everyone has weight 1."""
         return bool((self.total == self.count).all() and (self.squares == self.count).all())
 
     @property
@@ -73,12 +73,12 @@ class RowWeights:
 
 
 def row_weights(frequency: ArrayLike | RowWeights | None, n: int) -> RowWeights:
-    """What each of `n` rows weighs, with a mean of 1; `frequency` is how many people it stands for, by default one.
+    """The weight of each of `n` rows, with a mean of 1; `frequency` is how many people it stands for, by default one.
 
     Raises
     ------
     InvalidInputError
-        If there is not one weight per row, or a number of people is not whole and at least 1.
+        If there is not one weight per row, or a number of people is not an integer of at least 1.
     """
     if isinstance(frequency, RowWeights):
         if len(frequency.count) != n:
@@ -88,14 +88,14 @@ def row_weights(frequency: ArrayLike | RowWeights | None, n: int) -> RowWeights:
     if times.shape != (n,) or times.dtype.kind not in "iu" or times.min() < 1:
         raise InvalidInputError(
             f"`frequency` must be a whole number of at least 1 for each of {n} rows, got {times.dtype} of shape "
-            f"{times.shape}; leave rows of no one out."
+            f"{times.shape}; leave out rows of no one."
         )
     count = times.astype(np.int64)
     return RowWeights(count, count.astype(np.float64), count.astype(np.float64))
 
 
 def effective_number_of_people(total: Floats, squares: Floats) -> Floats:
-    """Number of equally weighing people who are worth as much (Kish 1965); 0 where no one weighs anything.
+    """Number of equally weighted people with the same information (Kish 1965); 0 if all weights are 0.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a model must offer to be audited, and how models of each kind offer it.
+"""What a model must provide to be audited, and how each kind of model provides it.
 
-Nothing is imported here: the process that opens a model file apart needs the trees and no torch.
+Nothing is imported here: the separate process that opens a model file needs the trees but not torch.
 """

@@ -1,4 +1,4 @@
-"""Scores that are a sum of terms of a few inputs each: explained exactly, term by term."""
+"""Scores that are a sum of terms of a few inputs each, explained exactly, term by term."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A part of a score.
+    """One term of a score.
 
     Attributes
     ----------
@@ -38,8 +38,8 @@ class Term:
 class AdditiveGame:
     """A constant plus terms: a `Game`.
 
-    The Shapley value of a sum is the sum of the Shapley values. A term of one input is that input's alone; one of two
-    or three is split by all coalitions of them.
+    The Shapley value of a sum is the sum of the Shapley values. A term of one input belongs to that input; a term of
+    two or three is split over all their coalitions.
 
     Examples
     --------

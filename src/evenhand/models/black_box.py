@@ -29,22 +29,22 @@ _TRIED_PEOPLE = 64
 
 @dataclass(frozen=True)
 class Score:
-    """A function of a matrix that returns one number per row, checked.
+    """A checked function that maps a matrix to one number per row.
 
     Attributes
     ----------
     function
-        What the model calls its score.
+        The model's scoring function.
     column_names
-        Names of the inputs where the model takes a table with names; None where it takes a matrix.
+        Names of the inputs if the model takes a named table; None if it takes a matrix.
     source
         Where the score comes from, for messages.
     is_probability
         Whether the function returns a probability.
     as_log_odds
-        Whether its log-odds are wanted.
+        Whether to convert it to log-odds.
     coded
-        What the matrix is a coding of, where the model takes a table of categories and numbers.
+        The encoding of the matrix, if the model takes a table of categories and numbers.
     """
 
     function: Callable[[Any], Any]
@@ -58,11 +58,11 @@ class Score:
         return self.checked(self._one_per_row(self._asked(x), len(x)))
 
     def checked(self, scores: Floats) -> Floats:
-        """Scores as they are explained, once they are seen to be what they should be."""
+        """Scores on the explained scale, after checking that they are valid."""
         if self.is_probability and not ((scores >= 0) & (scores <= 1)).all():
             n_bad = int((~((scores >= 0) & (scores <= 1))).sum())
             raise InvalidInputError(
-                f"{self.source} returned {n_bad} of {len(scores)} values outside 0 to 1, which are no probabilities; "
+                f"{self.source} returned {n_bad} of {len(scores)} values outside 0 to 1, which are not probabilities; "
                 'if it returns log-odds, pass settings=AuditSettings(output="log-odds") (--output log-odds).'
             )
         if not np.isfinite(scores).all():
@@ -86,9 +86,9 @@ class Score:
             table = self.coded.decoded(x)
             try:
                 return self.function(table)
-            except Exception as error:  # a model may raise anything on a table that it does not take
+            except Exception as error:  # a model may raise anything on a table that it does not accept
                 raise InvalidInputError(
-                    f"{self.source} failed on a pandas table with the columns {list(table.columns)}, which it is given "
+                    f"{self.source} failed on a pandas table with the columns {list(table.columns)}, which was used "
                     f"because they are not all numbers ({type(error).__name__}: {first_line(error)})."
                 ) from error
         if self.column_names is not None:
@@ -130,7 +130,7 @@ def score_function(
     InvalidTypeError
         If the model has no score.
     InvalidInputError
-        If its score is neither, and `output` does not say how to take it.
+        If its score is neither, and `output` does not say how to interpret it.
     """
     name = type(model).__name__
     wants_log_odds = output == "log-odds"
@@ -157,7 +157,7 @@ def score_function(
         return score(model, f"The function {getattr(model, '__name__', name)}", not wants_log_odds), explained
     raise InvalidTypeError(
         f"Cannot audit a {name}: expected a torch module, a fitted classifier with `predict_proba`, "
-        "`decision_function` or `predict`, or a function from a matrix or a table to one number per row."
+        "`decision_function` or `predict`, or a function that maps a matrix or a table to one number per row."
     )
 
 
@@ -165,24 +165,24 @@ def _prediction(model: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a regress
     predict = getattr(model, "predict", model)
     if not callable(predict):
         raise InvalidTypeError(
-            f"Cannot audit a {type(model).__name__}: expected a fitted regressor with `predict`, or a function from a "
-            "matrix or a table to one number per row."
+            f"Cannot audit a {type(model).__name__}: expected a fitted regressor with `predict`, or a function that "
+            "maps a matrix or a table to one number per row."
         )
     found: Callable[[Any], Any] = predict
     return found
 
 
 def _gives_margin(model: Any) -> bool:  # noqa: ANN401
-    """Whether the score is a margin, as of a support vector machine."""
+    """Whether the score is a margin, such as that of a support vector machine."""
     return not hasattr(model, "predict_proba") and callable(getattr(model, "decision_function", None))
 
 
 def check_margin(name: str, output: Output | None) -> None:
-    """Refuse to take a margin for what it is not, unless the user says so."""
+    """Reject a margin unless the user says how to interpret it."""
     if output is None:
         raise InvalidInputError(
-            f"A {name} gives a margin with its decision at 0, not log-odds or a probability; pass "
-            'settings=AuditSettings(output="log-odds") (--output log-odds) to read it as log-odds (decisions stay the '
+            f"A {name} returns a margin with its decision at 0, not log-odds or a probability; pass "
+            'settings=AuditSettings(output="log-odds") (--output log-odds) to treat it as log-odds (decisions stay the '
             "same), or calibrate it first."
         )
     if output == "probability":
@@ -209,26 +209,26 @@ def black_box_model(
     names: Sequence[str] | None = None,
     categorical: Sequence[str] = (),
 ) -> ShapleyModel:
-    """Any score as the audit sees it, explained by sampled Shapley values.
+    """Any score in the form of the audit, explained by sampled Shapley values.
 
-    Where the table has columns that are no numbers, the model is given tables with the same columns; otherwise a
-    matrix, or a table if it was fitted on one, or is a function that asks for columns by name. Missing values are
-    handed on to a model that scores people who lack some.
+    If the table has columns that are not numbers, the model gets tables with the same columns; otherwise it gets a
+    matrix, or a table if it was fitted on one or is a function that uses column names. Missing values are passed on to
+    a model that can score people who have some.
 
     Parameters
     ----------
     model, output, n_permutations, random_state
         As in `as_audited_model`.
     encoder
-        What makes the model's inputs of the table; None where it takes its columns.
+        Converts the table to the model's inputs; None if it takes the columns directly.
     kind
-        What the model is, in words.
+        Description of the model.
     table
         People of the audit.
     names
-        Columns that the model takes; by default its `feature_names_in_`, or all.
+        Columns that the model uses; by default its `feature_names_in_`, or all.
     categorical
-        Columns that are categories although they may hold numbers.
+        Columns that are categories even if they hold numbers.
 
     Examples
     --------
@@ -270,7 +270,7 @@ def black_box_model(
 def scores_missing(
     score: Score, table: pd.DataFrame | None, columns: Sequence[str] | None, encoder: EncodesTables | None = None
 ) -> bool:
-    """Whether a model is seen to score people of whom a number is missing; not, where the table has no such people."""
+    """Whether a model can score people with a missing number; False if the table has no such people."""
     if table is None or not set(columns or ()) <= set(table.columns):
         return False
     chosen = table if columns is None else table[list(columns)]
@@ -278,17 +278,17 @@ def scores_missing(
     if not len(lacking):
         return False
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a model that computes with what is missing
+        warnings.simplefilter("ignore")  # from a model that computes with missing values
         try:
             seen = lacking if encoder is None else encoder.transform(lacking)
             score(np.asarray(seen, dtype=np.float64))
-        except Exception:  # a model may raise anything on what it does not take
+        except Exception:  # a model may raise anything on values that it does not accept
             return False
     return True
 
 
 def _asks_for_names(score: Score, table: pd.DataFrame | None) -> bool:
-    """Whether a score fails on a matrix in the way of one that asks for columns by name."""
+    """Whether a score fails on a matrix as a function that uses column names would."""
     if table is None or not len(table):
         return False
     try:
@@ -301,7 +301,7 @@ def _asks_for_names(score: Score, table: pd.DataFrame | None) -> bool:
 
 
 def _coded(table: pd.DataFrame | None, columns: list[str] | None, categorical: Sequence[str]) -> CodedTable | None:
-    """A coding of the columns that a model takes; None where all are numbers, or some are not there."""
+    """An encoding of the columns that a model uses; None if all are numbers, or some are missing."""
     if table is None or not set(columns or ()) <= set(table.columns):
         return None
     chosen = table if columns is None else table[columns]
@@ -311,9 +311,9 @@ def _coded(table: pd.DataFrame | None, columns: list[str] | None, categorical: S
 def sampled_model(
     known: AuditedModel, *, output: Output | None = None, n_permutations: int = 32, random_state: int = 0
 ) -> ShapleyModel:
-    """A model that could be explained in another way, explained by sampled Shapley values of the same score.
+    """Explain a model by sampled Shapley values of its score instead of its usual method.
 
-    `output` may ask for the probability where the score is log-odds, or the other way round.
+    `output` may ask for the probability if the score is log-odds, or the reverse.
     """
 
     def score(x: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""CatBoost models of categories and text: black boxes whose log-odds are known."""
+"""CatBoost models with categories and text: black boxes whose log-odds are known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["catboost_black_box", "takes_categories"]
 
 @dataclass(frozen=True, eq=False)
 class CatBoostScore:
-    """The raw value of a CatBoost model with a logistic loss, which is a log-odds."""
+    """The raw value of a CatBoost model with a logistic loss, which is log-odds."""
 
     model: Any
 
@@ -41,7 +41,7 @@ def catboost_black_box(
     n_permutations: int = 32,
     random_state: int = 0,
 ) -> ShapleyModel:
-    """A CatBoost model of categories as the audit sees it.
+    """A CatBoost model with categories in the form of the audit.
 
     Raises
     ------

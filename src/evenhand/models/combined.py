@@ -1,7 +1,7 @@
-"""scikit-learn's combinations of classifiers, opened where their members are known.
+"""scikit-learn's combinations of classifiers, opened if their members are known.
 
-Averages of trees, and one calibrated model, are explained exactly. Any other combination is explained by sampled
-Shapley values of its probability, by the table's columns; its members are asked in their own fast ways.
+Averages of trees, and a single calibrated model, are explained exactly. Any other combination is explained by sampled
+Shapley values of its probability, by the table's columns; its members are evaluated in their fast ways.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from evenhand.models.trees.adapter import TreeGame, tree_model
 __all__ = ["exact_combination", "is_combination", "opened"]
 
 Floats = NDArray[np.float64]
-# A member as the audit would see it alone; None where it is a black box.
+# A member in the form of the audit; None if it is a black box.
 Known = Callable[[Any, pd.DataFrame], AuditedModel | None]
 
 _KINDS = ("CalibratedClassifierCV", "VotingClassifier", "StackingClassifier", "BaggingClassifier")
@@ -54,12 +54,12 @@ def is_combination(model: Any) -> bool:  # noqa: ANN401 - any object
 
 @dataclass(frozen=True)
 class OpenedScore(Score):
-    """The score of a combination, made from its members."""
+    """The score of a combination, computed from its members."""
 
     whole: Part | None = None
 
     def mixtures(self, asked: Mixtures) -> Floats:
-        """The score of each question about each person, of shape (n, m)."""
+        """The score of each mixture for each person, of shape (n, m)."""
         assert self.whole is not None
         found = self.whole.mixtures(asked)
         return self.checked(found.reshape(-1)).reshape(found.shape)
@@ -70,15 +70,15 @@ class OpenedScore(Score):
 
 
 def opened(model: Any, base: ShapleyModel, table: pd.DataFrame, known: Known) -> ShapleyModel:  # noqa: ANN401
-    """A combination that is asked through its members.
+    """A combination that is evaluated through its members.
 
     Parameters
     ----------
     model
         A fitted combination.
     base
-        The same as a black box, which it stays where a member cannot be opened, or where what its members say does not
-        make its own scores of people of the table.
+        The same as a black box, which is used if a member cannot be opened, or if the members do not reproduce the
+        combination's scores of people of the table.
     table
         People of the audit.
     known
@@ -98,23 +98,23 @@ def opened(model: Any, base: ShapleyModel, table: pd.DataFrame, known: Known) ->
         few = base.encode(inputs.people).numpy()
         if np.abs(through(few) - score(few)).max(initial=0.0) > _TOLERANCE:
             return base
-    except (EvenhandError, KeyError, ValueError):  # a member takes other columns, or no numbers
+    except (EvenhandError, KeyError, ValueError):  # a member takes different columns, or not numbers
         return base
     return replace(base, game=replace(base.game, score=through), kind=f"scikit-learn {type(model).__name__}")
 
 
 @dataclass(frozen=True, eq=False)
 class _Inputs:
-    """What the members of a combination are asked about.
+    """The inputs of a combination's members.
 
     Attributes
     ----------
     people
         Rows of the table to compare scores on.
     table
-        What the members see of all people.
+        The members' inputs for all people.
     coded
-        What a matrix of inputs is a coding of, where some are categories.
+        The encoding of the matrix of inputs, if some are categories.
     """
 
     people: pd.DataFrame
@@ -132,7 +132,7 @@ class _Inputs:
         method: str,
         columns: NDArray[np.int64] | None = None,
     ) -> Member:
-        """A member that is asked by one of its methods."""
+        """A member that is evaluated by one of its methods."""
         seen = self.table if columns is None else self.table.iloc[:, columns]
         model = known(estimator, seen)
         is_probability = method == "predict_proba"
@@ -144,7 +144,7 @@ class _Inputs:
 
 
 def _inputs(base: ShapleyModel, table: pd.DataFrame) -> _Inputs | None:
-    """What a combination's inputs are: columns of the table, or what steps before it make of them."""
+    """The inputs of a combination: columns of the table, or the output of preceding steps."""
     encoder = base.encoder
     if encoder is not None and not set(encoder.names) <= set(table.columns):
         return None
@@ -156,13 +156,13 @@ def _inputs(base: ShapleyModel, table: pd.DataFrame) -> _Inputs | None:
     return _Inputs(few, made, None)
 
 
-def _response(method: Callable[[Any], Any], x: Any) -> Floats:  # noqa: ANN401 - whatever the member takes
+def _response(method: Callable[[Any], Any], x: Any) -> Floats:  # noqa: ANN401 - whatever the member accepts
     found = np.asarray(method(x), dtype=np.float64)
     return found[:, 1] if found.ndim == 2 else found
 
 
 def _whole(model: Any, inputs: _Inputs, known: Known) -> Part | None:  # noqa: ANN401
-    """The combination as parts; None where it combines in a way that is not known."""
+    """The combination as parts; None if the way it combines them is unknown."""
     if is_kind(model, "CalibratedClassifierCV"):
         return _calibrated(model, inputs, known)
     if is_kind(model, "StackingClassifier"):
@@ -183,7 +183,7 @@ def _calibrated(model: Any, inputs: _Inputs, known: Known) -> Part | None:  # no
 
 
 def _method(estimator: Any) -> str:  # noqa: ANN401
-    """The method that a calibration asks a member by."""
+    """The method of a member that a calibration uses."""
     return "decision_function" if hasattr(estimator, "decision_function") else "predict_proba"
 
 
@@ -197,7 +197,7 @@ def _stacked(model: Any, inputs: _Inputs, known: Known) -> Part | None:  # noqa:
 
 
 def _voters(model: Any) -> list[tuple[Any, NDArray[np.int64] | None]]:  # noqa: ANN401
-    """Members of an average, and the positions of the inputs that each takes."""
+    """Members of an average, and the positions of the inputs that each uses."""
     if is_kind(model, "BaggingClassifier"):
         return [
             (member, np.asarray(columns, dtype=np.int64))
@@ -217,10 +217,10 @@ def exact_combination(
     encoder: EncodesTables | None,
     table: pd.DataFrame,
 ) -> AuditedModel | None:
-    """A combination whose explanation follows from that of its members; None where it does not.
+    """A combination whose explanation follows from those of its members; None if it does not.
 
-    One model with a sigmoid calibration has log-odds that are linear in the model's margin. An average of trees, or of
-    forests, is a forest. What is made so is compared with the combination's own scores before it is believed.
+    A single model with a sigmoid calibration has log-odds that are linear in the model's margin. An average of trees,
+    or of forests, is a forest. The result is compared with the combination's scores before it is used.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def exact_combination(
     known
         Opens the only member of a calibration.
     encoder
-        Steps that make the inputs of the table; None where it takes its columns.
+        Steps that convert the table to inputs; None if it takes the columns directly.
     """
     if is_kind(model, "StackingClassifier"):
         return None
@@ -243,10 +243,10 @@ def exact_combination(
 
 
 def _agrees(found: AuditedModel, model: Any, encoder: EncodesTables | None, table: pd.DataFrame) -> bool:  # noqa: ANN401
-    """Whether a model has a combination's own scores of people of the table."""
+    """Whether a model reproduces a combination's scores of people of the table."""
     names = None if found.encoder is None else found.encoder.names
     if names is not None and not set(names) <= set(table.columns):
-        return True  # refused later, with the columns' names
+        return True  # rejected later, with the columns' names
     few = _few(table if names is None else table[names])
     seen = encoder.transform(few) if encoder is not None else few if fitted_names(model) is not None else few.to_numpy()
     ours = found.probability(found.margin(found.encode(few))).numpy()
@@ -259,7 +259,7 @@ def _few(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rescaled(member: AuditedModel | None, pair: Any, name: str) -> AuditedModel | None:  # noqa: ANN401
-    """A model whose log-odds are a linear function of another's margin."""
+    """A model whose log-odds are a linear function of a different model's margin."""
     slope, shift = -float(pair.calibrators[0].a_), -float(pair.calibrators[0].b_)
     is_margin = member is not None and (_method(pair.estimator) == "decision_function") == (member.output == "log-odds")
     if not is_margin:

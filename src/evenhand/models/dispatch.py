@@ -1,4 +1,4 @@
-"""The model that a user holds, as the audit sees it."""
+"""Convert a user's model to the form of the audit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ATTRIBUTIONS: tuple[str, ...] = ("auto", *(name for name in get_args(Attribution
 
 @dataclass(frozen=True)
 class _Options:
-    """What the user asked for."""
+    """The user's options."""
 
     attribution: AttributionChoice
     sampling: dict[str, Any]
@@ -64,31 +64,31 @@ def as_audited_model(
     random_state: int = 0,
     table: pd.DataFrame | None = None,
 ) -> AuditedModel:
-    """Return `model` as the audit sees it.
+    """Return `model` in the form of the audit.
 
     Parameters
     ----------
     model
         A torch module; an estimator that has an `audited_model()` method, as `CECClassifier` does; a fitted classifier
         of scikit-learn, alone or in a Pipeline; trees of XGBoost, LightGBM or CatBoost; an ONNX model; anything with
-        `predict_proba`, `decision_function` or `predict`; or a function from a matrix to one number per row, or from a
-        pandas table where `table` has columns that are no numbers.
+        `predict_proba`, `decision_function` or `predict`; or a function that maps a matrix to one number per row, or a
+        pandas table if `table` has columns that are not numbers.
     attribution
-        How people are explained. ``"auto"`` takes the exact way where there is one.
+        How people are explained. ``"auto"`` picks the exact method if there is one.
     output
         Whether the score of a black box is ``"log-odds"`` or a ``"probability"``; None for what the model offers.
     n_permutations, random_state
-        Of sampled Shapley values.
+        For sampled Shapley values.
     table
-        People of the audit: a pipeline's steps are tried out on them to see which columns they keep apart, and a black
-        box is given tables like theirs.
+        People of the audit: a pipeline's steps are tested on them to see which columns they keep separate, and a black
+        box gets tables like theirs.
 
     Raises
     ------
     InvalidTypeError
         If the model has no score.
     InvalidInputError
-        If it cannot be audited, or not in the way asked for.
+        If it cannot be audited, or not with the requested method.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def _value(model: Any, options: _Options) -> AuditedModel:  # noqa: ANN401
 
 
 def _chosen(model: Any, options: _Options) -> AuditedModel:  # noqa: ANN401
-    """The model in the way asked for, or in the one way it has."""
+    """The model with the requested method, or with the only one it has."""
     if isinstance(model, ShapleyModel):
         return model
     known = _known(model, options)
@@ -146,7 +146,7 @@ def _chosen(model: Any, options: _Options) -> AuditedModel:  # noqa: ANN401
 
 
 def _known(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN401
-    """The model in the way that suits it best; None where it is a black box on the table's columns."""
+    """The model with the method that suits it best; None if it is a black box on the table's columns."""
     if isinstance(model, AuditedModel):
         return model
     if isinstance(model, nn.Module):
@@ -188,10 +188,10 @@ def _known_estimator(model: Any, options: _Options, encoder: EncodesTables | Non
 
 
 def _known_combination(model: Any, options: _Options, encoder: EncodesTables | None) -> AuditedModel | None:  # noqa: ANN401
-    """A combination of several models, through its members."""
+    """A combination of several models, evaluated through its members."""
 
     def member(estimator: Any, table: pd.DataFrame) -> AuditedModel | None:  # noqa: ANN401
-        # A margin that is calibrated, or stacked, is taken for what it is.
+        # A margin that is calibrated, or stacked, needs no interpretation.
         output = None if hasattr(estimator, "predict_proba") else "log-odds"
         return _known(estimator, replace(options, table=table, sampling={**options.sampling, "output": output}))
 
@@ -210,7 +210,7 @@ def _known_combination(model: Any, options: _Options, encoder: EncodesTables | N
 
 
 def _known_pipeline(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN401
-    """The last step of a pipeline on what the steps before it make of the table."""
+    """The last step of a pipeline, applied to the output of the preceding steps."""
     *before, (_, last) = flat_steps(model)
     last = unwrapped(last)
     if not before:
@@ -226,8 +226,8 @@ def _known_pipeline(model: Any, options: _Options) -> AuditedModel | None:  # no
     step = type(part_that_mixes(steps, getattr(model, "n_features_in_", 0))).__name__
     if not options.allows("sampled_shapley"):
         raise InvalidInputError(
-            f'attribution="{options.attribution}" does not apply: the pipeline\'s step {step} mixes columns, or makes '
-            'no numbers of them, so only attribution="sampled_shapley" can tell what each of the table\'s columns '
+            f'attribution="{options.attribution}" does not apply: the pipeline\'s step {step} mixes columns, or does '
+            'not return numbers, so only attribution="sampled_shapley" can show what each of the table\'s columns '
             "contributes."
         )
     return None

@@ -1,6 +1,6 @@
-"""People explained from the baselines of (label, group) cells: each row from each cell once.
+"""Explain people from the baselines of (label, group) cells: each row from each cell once.
 
-An explainer asks one model, or a stack of networks of one shape: explanations then have a leading dimension of models.
+An explainer uses one model, or a stack of networks of one shape: explanations then have a leading dimension of models.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class CellBaselines:
     Attributes
     ----------
     rows
-        Mean of each cell, of shape (n_cells, d); of a category, the most common. NaN where the pool has no one.
+        Mean of each cell, of shape (n_cells, d); for a category, the most common value. NaN if the pool has no one.
     sizes
-        Number of people of the pool in each cell who count, of shape (n_cells,).
+        Number of counted people of the pool in each cell, of shape (n_cells,).
     """
 
     rows: Tensor
@@ -53,7 +53,7 @@ class CellBaselines:
         categorical: Sequence[int] = (),
         sample_weight: Floats | None = None,
     ) -> CellBaselines:
-        """Baselines of a pool; parameters as in `label_group_baselines`. The last of `n_groups` may have no one.
+        """Baselines of a pool; parameters as in `label_group_baselines`. The last of `n_groups` may be empty.
 
         Examples
         --------
@@ -83,30 +83,30 @@ class CellBaselines:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Rows of a pool, each seen from the baseline of a person's cell; a row seen twice from a cell is kept once.
+    """Rows of a pool, each explained from the baseline of a person's cell; a row used twice from a cell is stored once.
 
     Attributes
     ----------
     attribution
         Attributions of the distinct (row, cell).
     position
-        Where in `attribution` each asked-for row is.
+        Place in `attribution` of each requested row.
     """
 
     attribution: Explanation
     position: Tensor
 
     def __getitem__(self, part: slice) -> Explanation:
-        """A part of the rows asked for, in float64."""
+        """A part of the requested rows, in float64."""
         return self.attribution.rows(self.position[part])
 
     @property
     def logit(self) -> Tensor:
-        """Logit of each row asked for, of shape (..., n)."""
+        """Logit of each requested row, of shape (..., n)."""
         return self.attribution.logit[..., self.position]
 
     def split(self, sizes: Sequence[int]) -> list[Seen]:
-        """The rows asked for, in consecutive parts."""
+        """The requested rows, in consecutive parts."""
         return [replace(self, position=part) for part in self.position.split(list(sizes))]
 
 
@@ -117,16 +117,16 @@ class Explainer:
     Attributes
     ----------
     model
-        What is explained: a model, or a `DifferentiableModel` of a stack.
+        The explained model, or a `DifferentiableModel` of a stack.
     baselines
-        Those of the pool.
+        Baselines of the pool.
     n_steps, method
         How attributions are integrated.
     join
-        Sums inputs into the table's columns, in float64; None where they are the same.
+        Sums inputs into the table's columns, in float64; None if they are the same.
     known
-        Attributions of every row of the pool from the cells of its label, in order of row, then of group; None where
-        they are computed as they are asked for.
+        Attributions of every row of the pool from the cells of its label, sorted by row, then by group; None if they
+        are computed on demand.
     """
 
     model: AuditedModel
@@ -149,7 +149,7 @@ class Explainer:
         n_groups: int | None = None,
         sample_weight: Floats | None = None,
     ) -> Explainer:
-        """Take the baselines from a pool of encoded people, as the model has them, and the columns from its encoder.
+        """Take the baselines from a pool of encoded people and the columns from the model's encoder.
 
         Examples
         --------
@@ -177,19 +177,19 @@ class Explainer:
         return self.baselines.sizes[cells] > 0
 
     def spread_people(self, cells: Ints, n: int) -> Ints:
-        """Rows of at most n people, spread over those of the given cells, who have a baseline."""
+        """Rows of at most n people with a baseline, spread over the given cells."""
         rows = np.linspace(0, len(cells) - 1, min(len(cells), n)).astype(np.int64)
         return rows[self.has_baseline(cells[rows])]
 
     def explain(self, x: Tensor, cells: Ints | Tensor) -> Explanation:
-        """Attributions of the rows of `x`; from the origin where a cell is empty, to be left out by the caller."""
+        """Attributions of the rows of `x`; from the origin if a cell is empty, which the caller must leave out."""
         rows = self.baselines.rows
         is_empty = torch.as_tensor(self.baselines.sizes == 0, device=rows.device).unsqueeze(-1)
         start = rows.masked_fill(is_empty, 0.0)[torch.as_tensor(cells, device=rows.device)]
         return self.model.attribute(x.to(rows.device), start, self.n_steps, self.method)
 
     def knowing(self, pool: Tensor, labels: Ints) -> Explainer:
-        """The same, with every row of the pool explained beforehand: worthwhile where most are asked for repeatedly."""
+        """The same, with every row of the pool explained beforehand: worthwhile if most are used repeatedly."""
         n_groups = len(self.baselines.rows) // 2
         rows = torch.arange(len(pool), device=pool.device).repeat_interleave(n_groups)
         cells = (labels[:, None] * n_groups + np.arange(n_groups)).ravel()
@@ -208,7 +208,7 @@ class Explainer:
 
 @dataclass(frozen=True, eq=False)
 class SeenTriples:
-    """Everyone of some triples, seen from the baselines that the triples are explained from.
+    """Everyone in some triples, explained from the baselines of the triples.
 
     Attributes
     ----------
@@ -228,17 +228,17 @@ class SeenTriples:
 class HalvedExplainer:
     """Attributions of triples from the half of the person's cell that the placebo is not in.
 
-    A placebo is of the person's cell, a match is not. From the mean of the whole cell, placebos would look nearer to
-    the baseline than matches, by the inverse of the cell's size. To leave each placebo out of its baseline is not
-    enough where a model jumps: of a cell whose mean is next to a split of a tree, every placebo would push its own
-    baseline to the other side. From the mean of the other half, neither match nor placebo moves the baseline.
+    A placebo is in the person's cell, a match is not. From the mean of the whole cell, placebos would be closer to
+    the baseline than matches, by the inverse of the cell's size. Leaving each placebo out of its baseline is not enough
+    if a model is discontinuous: if a cell's mean is next to a split of a tree, every placebo would push its baseline to
+    the other side. From the mean of the other half, neither match nor placebo affects the baseline.
 
     Attributes
     ----------
     explainer
-        Of half cells: group 2 g + h is half h of group g.
+        Explainer of half cells: group 2 g + h is half h of group g.
     half
-        Half of its cell that each row of the pool is in.
+        The half of its cell that each row of the pool is in.
     """
 
     explainer: Explainer
@@ -254,7 +254,7 @@ class HalvedExplainer:
         half: Ints,
         sample_weight: Floats | None = None,
     ) -> HalvedExplainer:
-        """Halve the cells of an explainer, whose pool is given."""
+        """Split the cells of an explainer, whose pool is given, into halves."""
         halved = Explainer.of(
             explainer.model,
             x,
@@ -276,9 +276,9 @@ class HalvedExplainer:
         return self.explainer.has_baseline(self.cells(cells, placebo))
 
     def see(self, x: Tensor, cells: Ints, pool: Tensor, person: Ints, match: Ints, placebo: Ints) -> SeenTriples:
-        """Everyone of triples: people are rows of `x`, matches and placebos of the pool.
+        """Everyone in triples: people are rows of `x`, matches and placebos rows of the pool.
 
-        Whoever is in several triples, as person, match or placebo, is explained once from each half cell.
+        A person who is in several triples, as person, match or placebo, is explained once from each half cell.
         """
         halves = self.cells(cells[person], placebo)
         of_pool = (match, placebo, person) if x is pool else (match, placebo)
@@ -290,7 +290,7 @@ class HalvedExplainer:
 
 
 def _distinct(codes: Ints, n_codes: int) -> tuple[Ints, Ints]:
-    """The codes that occur, ascending, and the place of each among them: `np.unique`, without sorting.
+    """The codes that occur, ascending, and the place of each code among them: `np.unique`, without sorting.
 
     Examples
     --------

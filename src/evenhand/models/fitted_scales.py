@@ -1,4 +1,4 @@
-"""In which unit a model was fitted on a column, as far as the model remembers it."""
+"""The unit of a column when a model was fitted, as far as the model records it."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _RANGE = 4.0  # and about as many between the extremes
 
 @dataclass(frozen=True)
 class FittedScale:
-    """About where the numbers of a column lay when the model was fitted, and how far apart."""
+    """The approximate center and spread of a column when the model was fitted."""
 
     center: float
     spread: float
 
 
 def fitted_scales(model: Any, audited: AuditedModel, columns: Sequence[str]) -> dict[str, FittedScale]:  # noqa: ANN401
-    """What a model remembers of its columns: from its encoder, from a scaler before it, or from where its trees split.
+    """What a model records about its columns: from its encoder, from a scaler, or from the splits of its trees.
 
     Parameters
     ----------
     model, audited
-        What the user holds, and the same as the audit sees it.
+        The user's model, and the same model in the form of the audit.
     columns
-        Of the table.
+        Columns of the table.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def fitted_scales(model: Any, audited: AuditedModel, columns: Sequence[str]) -> 
 
 
 def _of_splits(trees: TreeEnsemble, columns: Sequence[str]) -> dict[str, FittedScale]:
-    """From the thresholds of a column, which lie among its values, where there are enough of them."""
+    """From the thresholds of a column, which lie among its values, if there are enough of them."""
     found = {}
     is_split = (trees.feature >= 0) & (trees.rule != 2)
     for place, name in enumerate(columns[: trees.n_features]):
@@ -77,7 +77,7 @@ def _of_splits(trees: TreeEnsemble, columns: Sequence[str]) -> dict[str, FittedS
 
 
 def _of_steps(pipeline: Any, columns: Sequence[str]) -> Iterator[tuple[str, FittedScale]]:  # noqa: ANN401
-    """From a scaler that the columns come to first, or after missing values were filled."""
+    """From a scaler that is applied first, or after missing values were filled."""
     for _, step in flat_steps(pipeline):
         if is_kind(step, "ColumnTransformer"):
             for _, part, chosen in step.transformers_:
@@ -91,7 +91,7 @@ def _of_steps(pipeline: Any, columns: Sequence[str]) -> Iterator[tuple[str, Fitt
 
 
 def _names(chosen: Any, columns: Sequence[str]) -> list[str] | None:  # noqa: ANN401 - what a ColumnTransformer holds
-    """Columns by name; None where they are chosen in another way than by names or places."""
+    """Columns by name; None if they are not selected by names or positions."""
     if not isinstance(chosen, (list, tuple, np.ndarray)):
         return None
     if all(isinstance(name, str) for name in chosen):

@@ -1,4 +1,4 @@
-"""Scores and attributions that were given, without the model that made them."""
+"""Given scores and attributions, without the model that produced them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Floats = NDArray[np.float64]
 class GivenModel(LinearModel):
     """Attributions from one common background, which are a linear model of themselves.
 
-    A base value and the attributions of a person sum to the person's score. Where the attributions take the place of
-    the inputs, every weight is 1: the mean of a cell is its mean attribution, a person is explained from there by what
-    is left, and with someone else's finances a person has the attributions of someone else's finances. Of a linear
-    model that is what the model itself would say.
+    A base value and the attributions of a person sum to the person's score. If the attributions replace the inputs,
+    every weight is 1: the mean of a cell is its mean attribution, a person is explained by the difference from it, and
+    a person with someone else's finances has the attributions of someone else's finances. For a linear model, this is
+    what the model itself would give.
 
-    A score without attributions is one input that is no column of the table and no part of the finances.
+    A score without attributions is a single input that is neither a column of the table nor part of the finances.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class GivenModel(LinearModel):
 
     @classmethod
     def of(cls, given: Floats, base: float, n_features: int, output: Output, kind: str) -> GivenModel:
-        """Of attributions, or of scores, and the base value that is added to them."""
+        """Attributions or scores, and the base value that is added to them."""
         values = torch.tensor(given, dtype=torch.float64)
         return cls(
             torch.ones(values.shape[1], dtype=torch.float64),
@@ -64,17 +64,17 @@ class GivenModel(LinearModel):
 
     @property
     def needs_labels(self) -> bool:
-        """Not: decisions and scores are known without an outcome."""
+        """False: decisions and scores are known without an outcome."""
         return False
 
     @property
     def is_score_alone(self) -> bool:
-        """Whether nothing is known but the score."""
+        """Whether only the score is known."""
         return self.given.shape[1] != self.n_features
 
     def encode(self, table: pd.DataFrame, name: str = "X") -> Tensor:
-        """What was given of the people of the table."""
-        assert len(table) == len(self.given), f"{name} holds other people than those whose scores were given"
+        """What was given for the people of the table."""
+        assert len(table) == len(self.given), f"{name} holds different people than those whose scores were given"
         return self.given
 
     def identifying(self, table: pd.DataFrame) -> Floats:
@@ -88,7 +88,7 @@ class GivenModel(LinearModel):
         return np.column_stack(columns)
 
     def join_matrix(self) -> Tensor | None:
-        """None for attributions; a score alone is put down to the first column, which the audit then leaves out."""
+        """None for attributions; a score alone is assigned to the first column, which the audit then leaves out."""
         if not self.is_score_alone:
             return None
         return torch.eye(1, self.n_features, dtype=torch.float64)

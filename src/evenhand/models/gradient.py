@@ -39,7 +39,7 @@ class DifferentiableModel(AuditedModel):
         """Integrated gradients of encoded people from encoded baselines, without a graph."""
         with torch.no_grad(), device_turn(x.device.type):
             found = attribute(self.network, x, baseline, n_steps, method)
-        if found.logit.dim() == 1:  # of a stack, one member that overflows must not stop the others
+        if found.logit.dim() == 1:  # in a stack, one member that overflows must not stop the others
             check_finite(found.logit)
         return found
 
@@ -49,5 +49,5 @@ class DifferentiableModel(AuditedModel):
         if network is not None:
             network.check_inputs(x)
         with torch.no_grad():
-            # A module of any other kind is asked the way it is when explained, with dropout off.
+            # A module of any other kind is evaluated as for its explanation, with dropout off.
             return attribute(self.network, x, x, 1, "midpoint").logit if network is None else network(x)

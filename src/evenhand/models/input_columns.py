@@ -1,4 +1,4 @@
-"""The columns that a model names as its inputs, whatever library it is from."""
+"""The columns that a model names as its inputs, for any library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["input_columns"]
 
 
 def input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model
-    """Columns that a model names as its inputs; None where it names none.
+    """Columns that a model names as its inputs; None if it names none.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def input_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any model
     if is_statsmodels(model):
         return regression_columns(model)
     encoder = getattr(model, "encoder_", None) or (model.encoder if isinstance(model, AuditedModel) else None)
-    # Of our own models; of scikit-learn; of trees; of ONNX.
+    # Of our models; of scikit-learn; of trees; of ONNX.
     names = None if encoder is None else encoder.names
     for attribute in ("feature_names_in_", "feature_names", "column_names"):
         names = getattr(model, attribute, None) if names is None else names

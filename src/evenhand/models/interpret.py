@@ -26,7 +26,7 @@ _TOLERANCE = 1e-9
 
 
 def is_boosting_machine(model: Any) -> bool:  # noqa: ANN401 - any object
-    """Whether `model` is an ExplainableBoostingClassifier of InterpretML; nothing is imported to tell.
+    """Whether `model` is an ExplainableBoostingClassifier of InterpretML; nothing is imported to check.
 
     Examples
     --------
@@ -38,15 +38,15 @@ def is_boosting_machine(model: Any) -> bool:  # noqa: ANN401 - any object
 
 
 def boosting_machine(model: Any, table: pd.DataFrame | None) -> ShapleyModel | None:  # noqa: ANN401
-    """A fitted ExplainableBoostingClassifier as the audit sees it.
+    """A fitted ExplainableBoostingClassifier in the form of the audit.
 
-    What is read is compared with the model's own scores of people of the table before it is believed; None where they
-    differ, or where categories cannot be known for want of a table.
+    The result is compared with the model's scores of people of the table before it is used; None if they differ, or if
+    categories are unknown because there is no table.
 
     Raises
     ------
     InvalidInputError
-        If it is not fitted or has other than two classes.
+        If it is not fitted or does not have two classes.
     """
     _check_fitted(model)
     names = [str(name) for name in model.feature_names_in_]
@@ -82,23 +82,23 @@ def _check_fitted(model: Any) -> None:  # noqa: ANN401
         raise InvalidInputError("This ExplainableBoostingClassifier is not fitted: call its `fit` first.")
     if len(model.classes_) != 2:
         raise InvalidInputError(
-            f"This ExplainableBoostingClassifier has {len(model.classes_)} classes; an audit is of one outcome with "
-            "two, the favorable last."
+            f"This ExplainableBoostingClassifier has {len(model.classes_)} classes; an audit needs one outcome with "
+            "two classes, the favorable one last."
         )
 
 
 @dataclass(frozen=True, eq=False)
 class _Bins:
-    """The bin of each value of an input: 0 for a missing one, the last for one that the model does not know.
+    """The bin of each value of an input: 0 for a missing one, the last for an unknown one.
 
     Attributes
     ----------
     cuts
-        Where bins of numbers begin; None for a category.
+        Lower ends of the bins of numbers; None for a category.
     places
         The bin of each category, by its text.
     codes
-        What the numbers of a category stand for.
+        The values behind the codes of a category.
     """
 
     cuts: Floats | None
@@ -116,7 +116,7 @@ class _Bins:
 
 @dataclass(frozen=True, eq=False)
 class _Lookup:
-    """A term's score: one entry of a table for each combination of bins."""
+    """A term's score: one table entry for each combination of bins."""
 
     bins: tuple[_Bins, ...]
     scores: Floats
@@ -138,13 +138,13 @@ def _term(model: Any, number: int, codes: Sequence[ValueCodes | None]) -> Term: 
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - a value of a category
-    """A category as InterpretML writes it."""
+    """A category in the notation of InterpretML."""
     return str(int(value)) if isinstance(value, (float, np.floating)) and value == int(value) else str(value)
 
 
 def _agrees(audited: ShapleyModel, model: Any, table: pd.DataFrame) -> bool:  # noqa: ANN401
     if audited.encoder is None or not set(audited.encoder.names) <= set(table.columns):
-        return True  # refused later, with the columns' names
+        return True  # rejected later, with the columns' names
     few = table[audited.encoder.names].iloc[np.linspace(0, len(table) - 1, min(len(table), _TRIED_PEOPLE)).astype(int)]
     ours = audited.margin(audited.encode(few)).numpy()
     theirs = np.asarray(model.decision_function(few), dtype=np.float64)

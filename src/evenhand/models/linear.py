@@ -1,4 +1,4 @@
-"""Models whose score is linear in their inputs: explained exactly, by the weights themselves."""
+"""Models whose score is linear in their inputs: explained exactly, by the weights."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["LinearModel"]
 class LinearModel(AuditedModel):
     """A weighted sum of the encoded table plus an intercept.
 
-    An input's attribution is its weight times its distance from the baseline: integrated gradients and Shapley values
-    both come to that, so nothing is integrated and nothing is sampled.
+    An input's attribution is its weight times its distance from the baseline. Integrated gradients and Shapley values
+    both reduce to this, so nothing is integrated or sampled.
 
     Attributes
     ----------
     weights
         One per encoded column, of shape (d,), in float64.
     intercept
-        The score where every input is 0.
+        The score if every input is 0.
     has_probabilities
-        Whether the score is log-odds, and not a margin that is read as such.
+        Whether the score is log-odds, and not a margin treated as log-odds.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class LinearModel(AuditedModel):
 
     @property
     def dtype(self) -> torch.dtype:
-        """float64."""
+        """The type of the weights, float64."""
         return self.weights.dtype
 
     @property
@@ -58,7 +58,7 @@ class LinearModel(AuditedModel):
         return self.weights.device
 
     def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Attribution:
-        """Weights times distances from the baselines; the steps and the method make no difference."""
+        """Weights times distances from the baselines; the steps and the method do not matter."""
         if x.shape[-1] != len(self.weights):
             raise InvalidInputError(f"The {self.kind} takes {len(self.weights)} inputs, got {x.shape[-1]}.")
         found = Attribution(

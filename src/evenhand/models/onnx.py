@@ -1,4 +1,4 @@
-"""Models in the ONNX format: plain networks are read off and differentiated, any other is asked for its score."""
+"""Models in the ONNX format: plain networks are read and differentiated, any other is a black box."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["OnnxModel", "onnx_model", "onnx_network"]
 Floats = NDArray[np.float64]
 
 _CHECKED_ROWS = 64
-_TOLERANCE = 1e-4  # of a probability, or of log-odds over their size: ONNX models compute in float32
+_TOLERANCE = 1e-4  # tolerance of a probability, or of log-odds relative to their size: ONNX models compute in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +61,12 @@ class OnnxModel:
             raise InvalidInputError("The ONNX model takes several inputs of more than one column each; merge them.")
 
     def __getstate__(self) -> dict[str, bytes]:
-        """The file alone: each process has its own processes."""
+        """Only the file: each process starts its own workers."""
         return {"content": self.content}
 
     @cached_property
     def proto(self) -> Any:  # noqa: ANN401 - onnx ships no types
-        """The parsed graph; a last ZipMap, which turns rows into dictionaries, is left out."""
+        """The parsed graph without a final ZipMap, which turns rows into dictionaries."""
         onnx = optional_module("onnx", "An ONNX model", "onnx", "onnx")
         try:
             proto = onnx.load_model_from_string(self.content)
@@ -76,7 +76,9 @@ class OnnxModel:
         except Exception as error:  # onnx raises errors of several libraries
             raise InvalidInputError(f"The file is not a valid ONNX model: {first_line(error)}.") from error
         if not is_whole:
-            raise InvalidInputError("The ONNX model keeps weights in other files, which are not read; save it as one.")
+            raise InvalidInputError(
+                "The ONNX model stores weights in separate files, which are not read; save it as one file."
+            )
         maps = [node for node in proto.graph.node if node.op_type == "ZipMap"]
         for node in maps:
             proto.graph.node.remove(node)
@@ -88,7 +90,7 @@ class OnnxModel:
 
     @cached_property
     def processes(self) -> OnnxProcesses:
-        """Where onnxruntime runs the model, each on one thread of the CPU."""
+        """The workers in which onnxruntime runs the model, each on one CPU thread."""
         optional_module("onnxruntime", "An ONNX model", "onnxruntime", "onnx")
         try:
             return OnnxProcesses(self.proto.SerializeToString())
@@ -97,29 +99,29 @@ class OnnxModel:
 
     @cached_property
     def score_name(self) -> str:
-        """The output that holds the score: the last of floating numbers."""
+        """The output that holds the score: the last one with floating-point numbers."""
         outputs = self.processes.outputs
         names = [item["name"] for item in outputs if item["type"] in ("tensor(float)", "tensor(double)")]
         if not names:
             kinds = [item["type"] for item in outputs]
-            raise InvalidInputError(f"The ONNX model returns no numbers to explain, only {kinds}.")
+            raise InvalidInputError(f"The ONNX model returns only {kinds}, and no numbers to explain.")
         return str(names[-1])
 
     @property
     def column_names(self) -> list[str] | None:
-        """Names of the inputs where each column is an input of its own."""
+        """Names of the inputs if each column is a separate input."""
         inputs = self.processes.inputs
         return [item["name"] for item in inputs] if len(inputs) > 1 else None
 
     @property
     def n_inputs(self) -> int | None:
-        """Number of columns it takes; None where the file does not say."""
+        """Number of columns it takes; None if the file does not say."""
         names = self.column_names
         return _width(self.processes.inputs[0]["shape"]) if names is None else len(names)
 
     @property
     def returns_probability(self) -> bool:
-        """Whether the score is made by a sigmoid, a softmax or a classifier."""
+        """Whether the score is the output of a sigmoid, a softmax or a classifier."""
         makers = {name: node for node in self.proto.graph.node for name in node.output}
         node = makers.get(self.score_name)
         while node is not None and node.op_type in ("Identity", "Cast", "Reshape", "Squeeze", "Flatten", "Normalizer"):
@@ -129,7 +131,7 @@ class OnnxModel:
         )
 
     def score(self, x: Floats) -> Any:  # noqa: ANN401 - checked by the caller
-        """What the model returns for a matrix of people."""
+        """The model's output for a matrix of people."""
         inputs = self.processes.inputs
         kinds = [np.float32 if item["type"] == "tensor(float)" else np.float64 for item in inputs]
         parts = [x] if len(inputs) == 1 else [x[:, [j]] for j in range(len(inputs))]
@@ -148,7 +150,7 @@ def onnx_model(
     random_state: int = 0,
     table: pd.DataFrame | None = None,
 ) -> AuditedModel:
-    """An ONNX model as the audit sees it: differentiated where its graph is a plain network, else a black box."""
+    """An ONNX model in the form of the audit: differentiated if its graph is a plain network, else a black box."""
     if output != "probability":
         network = onnx_network(model)
         if network is not None:
@@ -169,9 +171,9 @@ def onnx_model(
 
 
 def onnx_network(model: OnnxModel) -> FeedForward | None:
-    """The graph as a chain of affine maps and activations; None where it is not one.
+    """The graph as a chain of affine maps and activations; None if it is not one.
 
-    What was read is compared with the model's own scores before it is believed.
+    The result is compared with the model's scores before it is used.
     """
     try:
         network = _Reader(model).read()
@@ -181,7 +183,7 @@ def onnx_network(model: OnnxModel) -> FeedForward | None:
 
 
 def _scores_agree(model: OnnxModel, network: Callable[[torch.Tensor], torch.Tensor], n_inputs: int) -> bool:
-    """Whether a network's logits are the model's score, or the log-odds of it, at points far and near."""
+    """Whether a network's logits are the model's score, or its log-odds, at points near and far."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(_CHECKED_ROWS, n_inputs)) * rng.choice([0.1, 1.0, 10.0], size=(_CHECKED_ROWS, 1))
     x = x.astype(np.float32).astype(np.float64)
@@ -195,11 +197,11 @@ def _scores_agree(model: OnnxModel, network: Callable[[torch.Tensor], torch.Tens
 
 
 class _NotAChainError(Exception):
-    """The graph holds something that a chain of affine maps and activations does not."""
+    """The graph has something that does not fit a chain of affine maps and activations."""
 
 
 class _Reader:
-    """One pass along the graph from its input; affine maps are gathered until an activation closes a layer."""
+    """One pass along the graph from its input; affine maps are collected until an activation ends a layer."""
 
     def __init__(self, model: OnnxModel) -> None:
         from onnx import numpy_helper
@@ -213,7 +215,7 @@ class _Reader:
         self._model = model
         self._layers: list[tuple[Floats, Floats]] = []
         self._activations: list[Activation] = []
-        # Of the layer being read: the inputs as they are, so far.
+        # Of the current layer: the inputs, unchanged so far.
         self._weight: Floats = np.eye(model.n_inputs or 0)
         self._bias: Floats = np.zeros(model.n_inputs or 0)
 
@@ -233,7 +235,7 @@ class _Reader:
         return self._network()
 
     def _ends(self, node: Any) -> bool:  # noqa: ANN401
-        """Whether the log-odds are complete and only their squashing is left."""
+        """Whether the log-odds are complete and only the final activation is left."""
         if node.op_type == "Sigmoid" and len(self._bias) == 1:
             return True
         if node.op_type == "Softmax" and len(self._bias) == 2:
@@ -319,12 +321,12 @@ _ONNX_ACTIVATIONS: dict[str, Callable[[dict[str, Any]], Activation]] = {
     "Softplus": lambda _: _of(nn.Softplus()),
     "Elu": lambda a: _of(nn.ELU(a.get("alpha", 1.0))),
 }
-# Leave values as they are; whether that holds for this model is seen when scores are compared.
+# Keep values unchanged; comparing scores shows whether that is right for this model.
 _IGNORED = ("Cast", "Dropout", "Flatten", "Identity", "Normalizer", "Reshape", "Squeeze", "Unsqueeze")
 
 
 def _tensors(proto: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Every tensor of a model: of its graph, of graphs inside nodes, and of its functions."""
+    """Every tensor of a model: in its graph, in graphs inside nodes, and in its functions."""
     waiting = [proto.graph, *proto.functions]
     while waiting:
         part = waiting.pop()

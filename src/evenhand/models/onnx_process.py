@@ -1,7 +1,7 @@
-"""ONNX models scored in a process with limits on time and memory.
+"""Score ONNX models in a process with limits on time and memory.
 
-Whether a graph ends, and how much memory it takes, may depend on the people it scores: no trial beforehand can tell.
-This file is both sides of the pipe; as a program it is the side that scores, and needs no torch.
+Whether a graph terminates, and how much memory it needs, may depend on the people it scores: no trial beforehand can
+show this. This file is both sides of the pipe; as a program it is the side that scores, and needs no torch.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from evenhand.system.processes import limit_resources, module_command, module_en
 
 __all__ = ["OnnxProcesses"]
 
-_MEMORY, _MEMORY_PER_BYTE = 4 * 2**30, 20  # address space, in all and for each byte of the model
+_MEMORY, _MEMORY_PER_BYTE = 4 * 2**30, 20  # address space, in total and per byte of the model
 _SECONDS, _SECONDS_PER_ROW = 60.0, 0.01
 _MOST_IDLE = 64
 
 
 class OnnxProcesses:
-    """Processes that score people by one ONNX model, as many as are asked at the same time.
+    """Processes that score people with one ONNX model, as many as there are simultaneous calls.
 
     Parameters
     ----------
     content
         The model's bytes.
     seconds
-        Time for each call, beside what its rows are given.
+        Time for each call, in addition to the time per row.
 
     Raises
     ------
     ValueError
-        If onnxruntime cannot run the model; what it said.
+        If onnxruntime cannot run the model, with its message.
     """
 
     def __init__(self, content: bytes, seconds: float = _SECONDS) -> None:
@@ -56,12 +56,12 @@ class OnnxProcesses:
         self._idle.put(first)
 
     def run(self, output: str, columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        """An output of the model for its inputs, which have a row for each person.
+        """An output of the model for its inputs, with one row per person.
 
         Raises
         ------
         ValueError
-            If the model fails, takes too long or too much memory; in words.
+            If the model fails, or takes too long or too much memory, with a description.
         """
         try:
             process = self._idle.get_nowait()
@@ -103,14 +103,14 @@ class _Process:
                 _send(self._popen.stdin, column)
             self._answered(limit)
             found = _received(self._popen.stdout)
-        except (OSError, EOFError) as error:  # the pipe broke, or its end came
+        except (OSError, EOFError) as error:  # the pipe broke or was closed
             raise ValueError(self._how_it_ended(limit)) from error
         finally:
             watch.cancel()
         return found
 
     def _answered(self, limit: float) -> dict[str, Any]:
-        """The next answer of the process, if it is not an error."""
+        """The next answer of the process, unless it is an error."""
         assert self._popen.stdout is not None
         watch = threading.Timer(limit, self._popen.kill)
         watch.start()
@@ -131,7 +131,7 @@ class _Process:
 
 
 def _send(stream: IO[bytes], array: NDArray[Any]) -> None:
-    """Write an array to a pipe, which numpy's own format needs a file for."""
+    """Write an array to a pipe; numpy's format needs a file."""
     stream.write(json.dumps([array.dtype.str, array.shape]).encode() + b"\n")
     stream.write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
     stream.flush()
@@ -155,7 +155,7 @@ def _end(popen: subprocess.Popen[bytes]) -> None:
 
 
 def _main(path: str) -> None:
-    """Answer questions on the standard input until it ends."""
+    """Answer requests on the standard input until it ends."""
     asked, answers = sys.stdin.buffer, sys.stdout.buffer
     content = Path(path).read_bytes()
     limit_resources(_MEMORY + _MEMORY_PER_BYTE * len(content))

@@ -13,7 +13,7 @@ __all__ = ["ScorecardBins", "binned_columns", "is_scorecard"]
 
 
 def is_scorecard(model: Any) -> bool:  # noqa: ANN401 - any object
-    """Whether `model` is a Scorecard of optbinning; nothing is imported to tell.
+    """Whether `model` is an optbinning Scorecard; nothing is imported to check.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def is_scorecard(model: Any) -> bool:  # noqa: ANN401 - any object
 
 
 def binned_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any object
-    """Columns that a Scorecard or a BinningProcess was fitted on; None of any other model.
+    """Columns that a Scorecard or a BinningProcess was fitted on; None for any other model.
 
     Examples
     --------
@@ -40,12 +40,12 @@ def binned_columns(model: Any) -> list[str] | None:  # noqa: ANN401 - any object
 
 @dataclass(frozen=True, eq=False)
 class ScorecardBins:
-    """A scorecard's first half as a transformer: columns to the numbers that its estimator takes.
+    """A scorecard's first half as a transformer: converts columns to the inputs of its estimator.
 
     Attributes
     ----------
     scorecard
-        Fitted.
+        The fitted scorecard.
 
     Raises
     ------
@@ -70,7 +70,7 @@ class ScorecardBins:
         return [int(j) for j in self.scorecard.binning_process_.get_support(indices=True)]
 
     def transform(self, table: pd.DataFrame) -> Any:  # noqa: ANN401 - a table
-        """Weights of evidence, or whatever else the scorecard gives its estimator."""
+        """Weights of evidence, or whatever else the scorecard passes to its estimator."""
         return self.scorecard.binning_process_.transform(
             table[self.feature_names_in_],
             metric_special=self.scorecard._metric_special,

@@ -1,7 +1,7 @@
-"""Scores made of the scores of other models: averaged, calibrated, stacked.
+"""Scores composed of the scores of other models: averaged, calibrated, stacked.
 
-Each part is asked about mixtures of a person and a baseline in its own way, trees in one walk for all mixtures, linear
-models by a product; so the whole is, without knowing more of it than its parts.
+Each part evaluates mixtures of a person and a baseline in its fast way, trees in one walk for all mixtures, linear
+models by a product. So does the whole, which needs to know nothing else about its parts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Part(Protocol):
     """A score of mixtures."""
 
     def mixtures(self, asked: Mixtures) -> Floats:
-        """The score of each question about each person, of shape (n, m)."""
+        """The score of each mixture for each person, of shape (n, m)."""
         ...
 
 
@@ -69,20 +69,20 @@ def _linear_margins(model: LinearModel, asked: Mixtures) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """A model inside another, asked about rows of the other's inputs.
+    """A model inside another one, evaluated on rows of the outer model's inputs.
 
     Attributes
     ----------
     model
-        The model, as the audit would see it alone.
+        The model, in the form of the audit.
     names
-        What the inputs are called.
+        Names of the inputs.
     coded
-        What the inputs are a coding of, where some are categories.
+        The encoding of the inputs, if some are categories.
     columns
-        Positions of the inputs that it takes; None for all.
+        Positions of the inputs that it uses; None for all.
     is_probability
-        Whether its probability is wanted; otherwise its margin.
+        Whether to use its probability; otherwise its margin.
     """
 
     model: AuditedModel
@@ -92,7 +92,7 @@ class Member:
     is_probability: bool = True
 
     def mixtures(self, asked: Mixtures) -> Floats:
-        """The margin, or the probability, of each question about each person."""
+        """The margin, or the probability, of each mixture for each person."""
         inputs = self._encoded(asked.inputs)
         context = inputs if asked.context is asked.inputs else self._encoded(asked.context)
         baseline = self._encoded(asked.baseline)
@@ -108,7 +108,7 @@ class Member:
 
     @cached_property
     def _sources(self) -> NDArray[np.int64]:
-        """Position of the whole's input behind each of the member's."""
+        """Position of the outer model's input behind each of the member's."""
         positions = np.arange(len(self.names)) if self.columns is None else self.columns
         encoder = self.model.encoder
         if encoder is None or self._takes_all:
@@ -119,7 +119,7 @@ class Member:
         return sources
 
     def _encoded(self, rows: Floats) -> Floats:
-        """The member's inputs of rows of the whole's."""
+        """The member's inputs for rows of the outer model's inputs."""
         if self._takes_all:
             return rows if self.columns is None else rows[:, self.columns]
         table = pd.DataFrame(rows, columns=list(self.names)) if self.coded is None else self.coded.decoded(rows)
@@ -136,7 +136,7 @@ class Averaged:
     weights: Floats
 
     def mixtures(self, asked: Mixtures) -> Floats:
-        """The mean for each question about each person."""
+        """The mean for each mixture for each person."""
         share = self.weights / self.weights.sum()
         total: Floats = share[0] * self.parts[0].mixtures(asked)
         for weight, part in zip(share[1:], self.parts[1:], strict=True):
@@ -152,19 +152,19 @@ class Calibrated:
     function: Callable[[Floats], Any]
 
     def mixtures(self, asked: Mixtures) -> Floats:
-        """The function's value for each question about each person."""
+        """The function's value for each mixture for each person."""
         found = self.part.mixtures(asked)
         return np.asarray(self.function(found.reshape(-1)), dtype=np.float64).reshape(found.shape)
 
 
 @dataclass(frozen=True, eq=False)
 class Stacked:
-    """A model of what parts say, and of the inputs themselves where it takes them too.
+    """A model of the parts' scores, and also of the inputs if it uses them.
 
     Attributes
     ----------
     final
-        Maps the parts' scores, a column each, to one number per row.
+        Maps the parts' scores, one column each, to one number per row.
     """
 
     parts: tuple[Part, ...]
@@ -172,7 +172,7 @@ class Stacked:
     passes_inputs: bool = False
 
     def mixtures(self, asked: Mixtures) -> Floats:
-        """The final model's score of each question about each person."""
+        """The final model's score of each mixture for each person."""
         scores = np.stack([part.mixtures(asked) for part in self.parts], axis=-1)
         found = np.empty(scores.shape[:2])
         width = asked.is_context.size if self.passes_inputs else scores.shape[1] * scores.shape[2]

@@ -1,4 +1,4 @@
-"""Models in the PMML format, scored by sklearn-pmml-model: logistic regressions are read off, others are asked."""
+"""Models in the PMML format, scored with sklearn-pmml-model: logistic regressions are read, others are black boxes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PmmlModel:
     Raises
     ------
     InvalidInputError
-        If the document is no XML, declares entities or a document type, or describes no classifier of two classes.
+        If the document is not XML, declares entities or a document type, or does not describe a binary classifier.
     """
 
     content: bytes
@@ -49,10 +49,10 @@ class PmmlModel:
         _check_document(self.content)
         n_classes = len(self.classes_)
         if n_classes != 2:
-            raise InvalidInputError(f"The PMML model has {n_classes} classes; an audit is of one outcome with two.")
+            raise InvalidInputError(f"The PMML model has {n_classes} classes; an audit needs one outcome with two.")
 
     def __getstate__(self) -> dict[str, bytes]:
-        """The document alone."""
+        """Only the document."""
         return {"content": self.content}
 
     @cached_property
@@ -61,18 +61,18 @@ class PmmlModel:
         library = optional_module("sklearn_pmml_model.auto_detect", "A PMML model", "sklearn-pmml-model", "pmml")
         try:
             return library.auto_detect_classifier(pmml=io.BytesIO(self.content))
-        except Exception as error:  # it raises errors of several kinds, plain ones among them
+        except Exception as error:  # it raises several kinds of errors, including plain ones
             raise InvalidInputError(f"sklearn-pmml-model cannot read the PMML model: {first_line(error)}.") from error
 
     @cached_property
     def feature_names_in_(self) -> list[str]:
-        """Columns that the model takes."""
+        """Columns that the model uses."""
         fields, target = self.estimator.fields.items(), self.estimator.target_field
         return [str(name) for name, field in fields if field is not target and field.tag == "DataField"]
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The two classes, the favorable last."""
+        """The two classes, the favorable one last."""
         return np.asarray(self.estimator.classes_)
 
     @property
@@ -84,7 +84,7 @@ class PmmlModel:
         """Probabilities of the two classes."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # that it was fitted without the names it goes by
+                warnings.simplefilter("ignore", UserWarning)  # a warning that it was fitted without the names it uses
                 found = self.estimator.predict_proba(table[self.feature_names_in_].copy())
             return np.asarray(found, dtype=np.float64)
         except Exception as error:
@@ -92,13 +92,13 @@ class PmmlModel:
 
 
 def pmml_model(model: PmmlModel, table: pd.DataFrame | None, **sampling: Any) -> AuditedModel:  # noqa: ANN401
-    """A PMML model as the audit sees it: exact where it is a logistic regression of numbers, else a black box."""
+    """A PMML model in the form of the audit: exact for a logistic regression on numbers, else a black box."""
     linear = _linear(model) if sampling.get("output") != "probability" else None
     return linear or black_box_model(model, table=table, kind="PMML model (black box)", **sampling)
 
 
 def _linear(model: PmmlModel) -> LinearModel | None:
-    """The log-odds of a logistic regression, once they are seen to make its probabilities."""
+    """The log-odds of a logistic regression, after checking that they give its probabilities."""
     names = model.feature_names_in_
     if not is_kind(model.estimator, "LogisticRegression") or not model.takes_numbers:
         return None
@@ -113,12 +113,12 @@ def _linear(model: PmmlModel) -> LinearModel | None:
 
 
 def _check_document(content: bytes) -> None:
-    """Refuse a document that is no XML, or that declares what an XML reader may expand or fetch."""
+    """Reject a document that is not XML, or that declares what an XML reader may expand or fetch."""
 
     def refuse(*_: object) -> None:
         raise InvalidInputError(
             "The PMML file declares a document type or entities, which a model does not need and which can make a "
-            "reader expand or fetch what it should not; take the declaration out."
+            "reader expand or fetch what it should not; remove the declaration."
         )
 
     parser = expat.ParserCreate()

@@ -1,4 +1,4 @@
-"""What the audit needs of a model, whatever it is made of."""
+"""What the audit needs from any model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evenhand.system.threads import one_torch_thread
 
 __all__ = ["AttributionName", "AuditedModel", "EncodesTables", "OffersAuditedModel", "Output"]
 
-# What the explained score is: log-odds of the favorable outcome, its probability, or a value in any unit.
+# The explained score: log-odds of the favorable outcome, its probability, or a value in any unit.
 Output = Literal["log-odds", "probability", "value"]
 
 AttributionName = Literal["integrated_gradients", "linear", "additive", "tree_shap", "sampled_shapley", "given"]
@@ -28,7 +28,7 @@ AttributionName = Literal["integrated_gradients", "linear", "additive", "tree_sh
 
 @runtime_checkable
 class EncodesTables(Protocol):
-    """A fitted map from a user's table to the matrix that a model sees, and back to the table's columns."""
+    """A fitted map from a user's table to a model's input matrix, and back to the table's columns."""
 
     @property
     def names(self) -> list[str]:
@@ -42,7 +42,7 @@ class EncodesTables(Protocol):
 
     @property
     def join_matrix(self) -> NDArray[np.floating]:
-        """1 where an encoded column (row) comes from a column of the table (column), else 0."""
+        """1 if an encoded column (row) comes from a column of the table (column), else 0."""
         ...
 
     def transform(self, table: pd.DataFrame) -> NDArray[np.floating]:
@@ -52,10 +52,10 @@ class EncodesTables(Protocol):
 
 @runtime_checkable
 class OffersAuditedModel(Protocol):
-    """A fitted estimator that knows how it is to be audited."""
+    """A fitted estimator that knows how it should be audited."""
 
     def audited_model(self) -> AuditedModel:
-        """Return the model as the audit sees it."""
+        """Return the model in the form of the audit."""
         ...
 
 
@@ -65,15 +65,15 @@ class AuditedModel(ABC):
     Attributes
     ----------
     kind
-        What it was made from, in words.
+        A description of the underlying model.
     encoder
-        Encoding of the table; None where the model takes the columns as they are.
+        Encoding of the table; None if the model takes the columns directly.
     attribution
-        Which attribution explains it.
+        The attribution method that explains it.
     takes_missing
-        Whether the score is defined where an input is missing.
+        Whether the score is defined if an input is missing.
     has_probabilities
-        Whether `probability` means what it says; not where a margin is read as log-odds.
+        Whether `probability` is really a probability; False if a margin is treated as log-odds.
     """
 
     kind: str
@@ -87,18 +87,18 @@ class AuditedModel(ABC):
     @property
     @abstractmethod
     def dtype(self) -> torch.dtype:
-        """Type of the matrix that the model sees."""
+        """Type of the model's input matrix."""
 
     @property
     @abstractmethod
     def device(self) -> torch.device:
-        """Where the model computes."""
+        """The device of the model."""
 
     @abstractmethod
     def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Explanation:
         """Attributions of encoded people from encoded baselines, both of shape (n, d).
 
-        `n_steps` and `method` say how gradients are integrated, where they are.
+        `n_steps` and `method` say how gradients are integrated, if they are.
         """
 
     @abstractmethod
@@ -107,7 +107,7 @@ class AuditedModel(ABC):
 
     @property
     def needs_labels(self) -> bool:
-        """Whether people are compared within a label; a value may be compared without."""
+        """Whether people are compared within a label; values may be compared without labels."""
         return self.output != "value"
 
     @property
@@ -116,11 +116,11 @@ class AuditedModel(ABC):
         return self.takes_missing or self.encoder is not None
 
     def identifying(self, table: pd.DataFrame) -> NDArray[np.float64] | None:
-        """Numbers by which rows alike are known, of shape (n, k); None where the encoded rows tell."""
+        """Numbers that identify equal rows, of shape (n, k); None to use the encoded rows."""
         return None
 
     def probability(self, logit: Tensor) -> Tensor:
-        """Probability of the favorable outcome from the explained score, or the value that it is, in float64."""
+        """Probability of the favorable outcome from the explained score, or the value itself, in float64."""
         if self.output != "log-odds":
             return logit.double()
         with one_torch_thread():  # otherwise the last digits depend on how many threads share the people
@@ -131,23 +131,23 @@ class AuditedModel(ABC):
         return labels
 
     def encode(self, table: pd.DataFrame, name: str = "X") -> Tensor:
-        """Return the table as the model sees it, on the model's device."""
+        """Return the table as the model's input, on the model's device."""
         if self.encoder is None:
             kind = np.dtype(np.float64 if self.dtype == torch.float64 else np.float32)
             values: NDArray[np.floating] = as_matrix(table, name, dtype=kind, allow_missing=self.accepts_missing)
         else:
             values = self.encoder.transform(table)
             self._check_encoded(values, name)
-        # Columns taken in another order may be a view that goes backwards, which torch does not take.
+        # Reordered columns may be a view with negative strides, which torch does not accept.
         return torch.tensor(np.ascontiguousarray(values), dtype=self.dtype, device=self.device)
 
     def aligned(self, table: pd.DataFrame, name: str = "X") -> pd.DataFrame:
-        """The table with its columns in the order in which the model names them.
+        """The table with its columns in the model's order.
 
         Raises
         ------
         InvalidInputError
-            If the model names other columns than the table has.
+            If the model names different columns from those of the table.
         """
         if self.encoder is None or list(table.columns) == self.encoder.names:
             return table
@@ -161,7 +161,7 @@ class AuditedModel(ABC):
         return table[expected]
 
     def _check_encoded(self, values: NDArray[np.floating], name: str) -> None:
-        """Refuse encoded people that the model has no score for."""
+        """Reject encoded people whom the model cannot score."""
         is_bad = np.isinf(values) if self.takes_missing else ~np.isfinite(values)
         if is_bad.any():
             assert self.encoder is not None
@@ -170,12 +170,12 @@ class AuditedModel(ABC):
             counts = {c: n for c, n in bad.items() if n}
             what = "infinite" if self.takes_missing else "missing or infinite"
             raise InvalidInputError(
-                f"`{name}` holds values that are {what} once encoded, which the {self.kind} does not take "
+                f"`{name}` holds values that are {what} once encoded, which the {self.kind} does not accept "
                 f"(column: count): {counts}. Drop those rows or fill them."
             )
 
     def join_matrix(self) -> Tensor | None:
-        """Matrix that sums encoded columns into the table's columns; None where they are the same."""
+        """Matrix that sums encoded columns into the table's columns; None if they are the same."""
         if self.encoder is None:
             return None
         join = self.encoder.join_matrix
@@ -184,7 +184,7 @@ class AuditedModel(ABC):
         return torch.as_tensor(join, dtype=self.dtype, device=self.device)
 
     def category_columns(self, columns: list[str]) -> list[str]:
-        """Those of the table's columns that the model takes as categories."""
+        """The table's columns that the model treats as categories."""
         names = columns if self.encoder is None else self.encoder.names
         source = range(len(names)) if self.encoder is None else self.encoder.join_matrix.argmax(axis=1)
         found = {names[source[j]] for j in self.categorical_inputs}
@@ -193,8 +193,8 @@ class AuditedModel(ABC):
     def financial_table(self, table: pd.DataFrame, financial_features: list[str]) -> pd.DataFrame:
         """Columns on which people are matched.
 
-        Categories that the table has as numbers are categories to the matching if they are to the model; categories
-        are integer codes where the model is fed integer codes as numbers.
+        Categories that are numbers in the table are categories for matching if they are for the model; categories are
+        integer codes if the model takes integer codes as numbers.
         """
         chosen = table[financial_features]
         categories = self.category_columns(list(table.columns))
@@ -213,7 +213,7 @@ class AuditedModel(ABC):
 
 
 def check_finite(logit: Tensor) -> None:
-    """Refuse scores that are missing or infinite."""
+    """Reject scores that are missing or infinite."""
     if not torch.isfinite(logit).all():
         n_bad = int((~torch.isfinite(logit)).sum())
         raise InvalidInputError(f"The model returned {n_bad} logits that are missing or infinite.")

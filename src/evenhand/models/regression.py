@@ -28,7 +28,7 @@ def value_model(
     n_permutations: int = 32,
     random_state: int = 0,
 ) -> AuditedModel:
-    """A regressor as the audit sees it: exact where it is linear, else by sampled Shapley values of its prediction.
+    """A regressor in the form of the audit: exact if it is linear, else with sampled Shapley values of its prediction.
 
     Raises
     ------
@@ -45,8 +45,8 @@ def value_model(
     name = type(model).__name__
     if hasattr(model, "predict_proba") or hasattr(model, "classes_"):
         raise InvalidInputError(
-            f"A {name} gives classes or probabilities, and `unit` (--unit) is of an outcome that is a value; leave it "
-            "out."
+            f"A {name} returns classes or probabilities, but `unit` (--unit) is for an outcome that is a value; leave "
+            "it out."
         )
     is_linear = is_kind(model, *_LINEAR) and attribution != "sampled_shapley"
     if is_linear and np.size(model.intercept_) == 1 and np.ndim(model.coef_) == 1:

@@ -1,4 +1,4 @@
-"""A model whose score is a risk: the audit sees it turned round, so that high is favorable in all that follows."""
+"""A model whose score is a risk: the audit reverses it, so that high is favorable in all that follows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["RiskModel"]
 
 @dataclass(frozen=True, eq=False)
 class _Turned:
-    """An explanation of a risk, as one of the favorable outcome: every contribution with the other sign."""
+    """An explanation of a risk as one of the favorable outcome: every contribution with the opposite sign."""
 
     risk: Explanation
     is_probability: bool
@@ -72,12 +72,12 @@ class _Turned:
 
 
 class RiskModel(AuditedModel):
-    """A model of the unfavorable outcome, seen as one of the favorable outcome.
+    """A model of the unfavorable outcome, converted to one of the favorable outcome.
 
     Parameters
     ----------
     risk
-        The model as it is: its class 1, and so 1 in the labels it was fitted on, is the unfavorable outcome.
+        The original model: its class 1, and so 1 in the labels it was fitted on, is the unfavorable outcome.
 
     Examples
     --------
@@ -103,16 +103,16 @@ class RiskModel(AuditedModel):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Type of the matrix that the model sees."""
+        """Type of the model's input matrix."""
         return self.risk.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where the model computes."""
+        """The device of the model."""
         return self.risk.device
 
     def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Explanation:
-        """Attributions of the favorable outcome: those of the risk with the other sign."""
+        """Attributions of the favorable outcome: those of the risk with the opposite sign."""
         return self._turned(self.risk.attribute(x, baseline, n_steps, method))
 
     def margin(self, x: Tensor) -> Tensor:
@@ -125,11 +125,11 @@ class RiskModel(AuditedModel):
         return labels if self.output == "value" else 1 - labels
 
     def identifying(self, table: pd.DataFrame) -> NDArray[np.float64] | None:
-        """Numbers by which rows alike are known."""
+        """Numbers that identify equal rows."""
         return self.risk.identifying(table)
 
     def encode(self, table: pd.DataFrame, name: str = "X") -> Tensor:
-        """The table as the model sees it."""
+        """The table as the model's input."""
         return self.risk.encode(table, name)
 
     def join_matrix(self) -> Tensor | None:

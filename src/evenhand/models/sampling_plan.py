@@ -1,4 +1,4 @@
-"""How many orders sampled Shapley values need, and how long they take: tried out on a few people beforehand."""
+"""How many orders sampled Shapley values need, and how long they take: measured on a few people beforehand."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["is_sampled", "needed_permutations", "questions", "seconds_per_questi
 
 Ints = NDArray[np.int64]
 
-# Orders of the trial; orders at whose cost all coalitions are taken instead; and the most that are taken.
+# Orders of the trial; orders that cost as much as all coalitions, which are then used; and the largest number.
 _TRIED, _WHERE_ALL, _MOST = 8, 32, 64
 _TRIED_PEOPLE = 64
-_SECONDS = 0.2  # of the trial's last batch, to be worth reading the clock
+_SECONDS = 0.2  # duration of the trial's last batch, to be measurable
 _LARGEST_BATCH = 1024
 
 
@@ -32,17 +32,17 @@ def is_sampled(explainer: Explainer) -> bool:
 
 
 def with_permutations(explainer: Explainer, n_permutations: int) -> Explainer:
-    """An explainer of a sampled model that takes so many orders."""
+    """An explainer of a sampled model that uses this many orders."""
     return _with_game(explainer, replace(_game(explainer), n_permutations=n_permutations))
 
 
 def watched(explainer: Explainer, watch: Callable[[int], None]) -> Explainer:
-    """An explainer of a sampled model that tells `watch` how many questions it has asked."""
+    """An explainer of a sampled model that reports to `watch` how many evaluations it has made."""
     return _with_game(explainer, replace(_game(explainer), watch=watch))
 
 
 def questions(explainer: Explainer, *, is_own: bool) -> int:
-    """How often the score is asked about a person; in their own context, or in that of another."""
+    """How often the score is evaluated for a person; in their own context, or in a different one."""
     return _game(explainer).n_questions(explainer.baselines.rows.shape[1], is_own=is_own)
 
 
@@ -58,16 +58,16 @@ def _with_game(explainer: Explainer, game: SampledShapley) -> Explainer:
 
 
 def needed_permutations(explainer: Explainer, x: Tensor, cells: Ints, target: float) -> int:
-    """Orders to take for everyone, so that two people are still compared under the same ones; between 8 and 64.
+    """Number of orders for everyone, so that two people are compared under the same ones; between 8 and 64.
 
     Parameters
     ----------
     explainer
-        Of a sampled model.
+        Explainer of a sampled model.
     x, cells
-        Encoded people, and the cells that they are explained from.
+        Encoded people, and the cells they are explained from.
     target
-        Standard error of attributions to stay below, as a share of their size.
+        Largest standard error of attributions, as a share of their size.
     """
     rows = explainer.spread_people(cells, _TRIED_PEOPLE)
     if not len(rows) or _game(with_permutations(explainer, _WHERE_ALL)).is_exact(x.shape[1]):
@@ -76,15 +76,15 @@ def needed_permutations(explainer: Explainer, x: Tensor, cells: Ints, target: fl
     assert found.standard_error is not None
     size = float(found.values.square().sum())
     error = float(found.standard_error.square().sum() / size) ** 0.5 if size > 0 else 0.0
-    needed = _TRIED * (error / target) ** 2  # the error falls with the square root of the orders
+    needed = _TRIED * (error / target) ** 2  # the error decreases with the square root of the orders
     return int(np.clip(4 * np.ceil(needed / 4), _TRIED, _MOST))
 
 
 def seconds_per_question(explainer: Explainer, x: Tensor, cells: Ints) -> float:
-    """Time of one score, from batches of people that grow until they take long enough to tell."""
+    """Time of one score, from batches of people that grow until they take long enough to measure."""
     rows = explainer.spread_people(cells, _TRIED_PEOPLE)
     per_person = _game(explainer).n_questions(x.shape[1], is_own=True)
-    n, taken, is_first = min(4, len(rows)), 0.0, True  # what has to be compiled is, for the first batch
+    n, taken, is_first = min(4, len(rows)), 0.0, True  # the first batch triggers compilation
     while n:
         chosen = np.resize(rows, n)
         start = time.perf_counter()

@@ -1,8 +1,8 @@
 """From pairs and triples to scores: what the audit, the search, the reproduction and the calibration all measure.
 
 A pair is a person and a match, both explained from the baseline of the person's cell. A triple adds a placebo, someone
-of the person's own group who is as far away as the match. Scores have the shape of the models that were asked,
-then of the pairs: (n,) for one model, (K, n) for a stack of K networks.
+of the person's group who is as far away as the match. Scores have the dimensions of the models, then of the pairs:
+(n,) for one model, (K, n) for a stack of K networks.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["TripleScores", "joined", "score_explained_pairs", "score_pairs", "sc
 
 Ints = NDArray[np.int64]
 
-# Pairs or triples of all models that are scored at once: bounds memory whatever the number of people.
+# Pairs or triples of all models that are scored at once: bounds memory.
 _BLOCK = {"cpu": 16_384, "cuda": 262_144}
 
-# Triples whose people are seen in the contexts of each other at once, where a context is shared by all who ask.
+# Triples whose people are evaluated in each other's contexts at once, if a context is shared by all of them.
 _STRETCH = 131_072
 
 
@@ -41,9 +41,9 @@ def score_explained_pairs(
     me, them
         Explanations of the people and of their matches.
     join
-        Sums inputs into the table's columns, in the type of the explanations; None where they are the same.
+        Sums inputs into the table's columns, in the type of the explanations; None if they are the same.
     crossed
-        What the match's inputs contribute in the person's context, and the other way round, where that is known.
+        Contributions of the match's inputs in the person's context, and the reverse, if known.
 
     Examples
     --------
@@ -65,17 +65,17 @@ def score_pairs(
     Parameters
     ----------
     explainer
-        Where the explanations come from.
+        Source of the explanations.
     own
-        Explanations of the people from their own cells.
+        Explanations of the people from their cells.
     person
         Row of each pair's person in `own`.
     matches
-        Each pair's match, seen from the person's cell.
+        Each pair's match, explained from the person's cell.
 
     Yields
     ------
-    Where in `person` a block is, and its scores.
+    The place of a block in `person`, and its scores.
     """
     rows = torch.as_tensor(person, device=matches.position.device)
     for block in _blocks(len(person), own):
@@ -84,21 +84,21 @@ def score_pairs(
 
 @dataclass(frozen=True, eq=False)
 class TripleScores:
-    """What is measured on each triple.
+    """The measurements on each triple.
 
-    The financial gap is the CEC score that a pair's unlike finances alone would give: that of a person and of the same
-    person with the counterpart's financial features. Its difference between a pair and its placebo pair is no
-    evidence of anything but unlike neighbors, and is the control that `metrics.excess` takes out. For a model that
-    sees financial features only, it is the CEC score itself.
+    The financial gap is the CEC score that a pair's unequal finances alone would give: that of a person and the same
+    person with the counterpart's financial features. Its difference between a pair and its placebo pair only shows that
+    neighbors differ, and is the control that `metrics.excess` removes. For a model that sees only financial features,
+    it is the CEC score itself.
 
     Attributes
     ----------
     pair, placebo
         Scores of the person with the match, and with the placebo, from the half of the cell without the placebo.
     gap, placebo_gap
-        Financial gap of either.
+        Financial gap of each.
     stretch
-        How much longer, in logarithms, the person's explanation gets with the match's finances than with the placebo's.
+        How much longer, in logarithms, the person's explanation is with the match's finances than with the placebo's.
     match, control
         Explanations of the match and of the placebo, both from the person's baseline.
     moved
@@ -117,12 +117,12 @@ class TripleScores:
 
     @property
     def score_gaps(self) -> Tensor:
-        """Attributions of the person with the match's finances less those of the match, by feature; (..., n, d)."""
+        """Attributions of the person with the match's finances minus those of the match, by feature; (..., n, d)."""
         apart = self.moved.values - self.match.values
         return apart if self.join is None else apart @ self.join
 
     def weight_difference(self, deviation: Tensor) -> Tensor:
-        """Weights of each feature in the match less those in the placebo, for a step of `deviation`, of shape (d,)."""
+        """Weights of each feature for the match minus the placebo, for a step of `deviation`, of shape (d,)."""
         return _weights(self.match.per_deviation(deviation), self.join) - _weights(
             self.control.per_deviation(deviation), self.join
         )
@@ -141,9 +141,9 @@ def score_triples(
     Parameters
     ----------
     explainer, seen
-        Where the explanations come from, and those of everyone in the triples.
+        Source of the explanations, and the explanations of everyone in the triples.
     x, pool
-        Inputs of the people, and of those that matches and placebos are rows of, of shape (n, d).
+        Inputs of the people, and of the pool of matches and placebos, of shape (n, d).
     triples
         Who is compared with whom.
     is_financial
@@ -151,7 +151,7 @@ def score_triples(
 
     Yields
     ------
-    Where in `triples` a block is, and its scores.
+    The place of a block in `triples`, and its scores.
     """
     device, join = x.device, explainer.explainer.join
     person, other, placebo, cell = (
@@ -184,7 +184,7 @@ def score_triples(
 
 
 def joined(blocks: Iterable[tuple[Tensor, ...]]) -> list[Tensor]:
-    """Metrics of all blocks, each of shape (..., n); none without a block.
+    """Metrics of all blocks, each of shape (..., n); empty without a block.
 
     Examples
     --------
@@ -195,13 +195,13 @@ def joined(blocks: Iterable[tuple[Tensor, ...]]) -> list[Tensor]:
     return [torch.cat(parts, -1) for parts in zip(*blocks, strict=True)]
 
 
-Crossed = tuple[Tensor, Tensor] | None  # inputs of the match in the context of the person, and the other way round
+Crossed = tuple[Tensor, Tensor] | None  # inputs of the match in the context of the person, and the reverse
 
 
 def _crossed_blocks(seen: SeenTriples) -> Iterator[tuple[slice, tuple[Crossed, Crossed]]]:
-    """Blocks of triples, and for match and placebo what is known of their inputs in the context of the other.
+    """Blocks of triples, and, for match and placebo, what is known about their inputs in the context of the other.
 
-    Nothing is known where that costs as much for one as for many; otherwise it is found for many blocks at a time.
+    Nothing is known if that costs as much for one as for many; otherwise it is computed for many blocks at once.
     """
     own, n = seen.person.attribution, len(seen.cells)
     if not (isinstance(own, SharesContexts) and own.shares_contexts):
@@ -225,7 +225,7 @@ def _crosswise(seen: SeenTriples, part: slice) -> list[Tensor]:
     ]
     found: dict[int, Tensor] = {}
     while len(found) < len(pairs):
-        # Whatever is about the same explanations is asked for together.
+        # Requests about the same explanations are combined.
         here, there = next(pair for k, pair in enumerate(pairs) if k not in found)
         alike = [
             k
@@ -252,7 +252,7 @@ def _length(explained: Explanation, join: Tensor | None) -> Tensor:
 
 
 def _blocks(n: int, own: Explanation) -> Iterator[slice]:
-    """Parts of n pairs, small enough for all models that were asked."""
+    """Parts of n pairs, small enough for all models."""
     size = max(1, _BLOCK.get(own.logit.device.type, _BLOCK["cpu"]) // own.logit.shape[:-1].numel())
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))

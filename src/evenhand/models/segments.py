@@ -1,8 +1,8 @@
-"""How many segments the paths of integrated gradients need: tried out on people of the reference beforehand.
+"""How many segments the paths of integrated gradients need: measured on people of the reference beforehand.
 
 More segments are closer to the integral, and halving their length at least halves the error. So with N segments, many
-more than are needed, the error of n is at most |IG(n) - IG(N)| + |IG(N) - IG(N / 2)|: the triangle inequality, and the
-last term for what N segments themselves miss.
+more than needed, the error of n is at most |IG(n) - IG(N)| + |IG(N) - IG(N / 2)|, by the triangle inequality; the
+last term bounds the error of N segments.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ __all__ = ["MOST_SEGMENTS", "Segments", "needed_segments"]
 Ints = NDArray[np.int64]
 
 MOST_SEGMENTS = 8
-"""Segments of networks that do not reach the error with fewer."""
+"""Number of segments for networks that do not reach the error with fewer."""
 
 ERROR = 0.001
-"""Error of attributions to stay below, as a share of their size."""
+"""Largest error of attributions, as a share of their size."""
 
 _TRIED = (2, 3, 4, 5, 6)
 _FINE = 64
 _TRIED_PEOPLE = 1024
-_STANDARD_ERRORS = 3.0  # that the mean over everyone may be above the mean over those tried
+_STANDARD_ERRORS = 3.0  # by which the mean over everyone may exceed the mean over those tested
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Segments of every path, and a bound on the mean error of attributions as a share of their size.
+    """Number of segments of every path, and a bound on the mean error of attributions as a share of their size.
 
     Attributes
     ----------
     n
         Number of segments.
     error
-        None where paths are not integrated by segments.
+        None if paths are not integrated by segments.
     """
 
     n: int
@@ -49,16 +49,16 @@ class Segments:
 
 
 def needed_segments(explainer: Explainer, x: Tensor, cells: Ints, asked: int | None = None) -> Segments:
-    """The fewest segments, at most 8, whose error is below 0.1 %; or the number asked for, and its error.
+    """The fewest segments, at most 8, whose error is below 0.1%; or the requested number, and its error.
 
     Parameters
     ----------
     explainer
-        Of the model.
+        Explainer of the model.
     x, cells
-        Encoded people of the reference, and the cells that they are explained from.
+        Encoded people of the reference, and the cells they are explained from.
     asked
-        Number that the user wants; None to choose.
+        The requested number; None to choose.
     """
     rows = explainer.spread_people(cells, _TRIED_PEOPLE)
     most = asked or MOST_SEGMENTS

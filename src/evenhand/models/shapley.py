@@ -1,4 +1,4 @@
-"""Models explained by Shapley values: any score that can be asked about a mixture of a person and a baseline row."""
+"""Models explained by Shapley values: any score that can be evaluated on mixtures of a person and a baseline row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class ShapleyModel(AuditedModel):
-    """A score with the game that explains it: a tree ensemble, or a function of which nothing else is known.
+    """A score with the game that explains it: a tree ensemble, or a black box.
 
     Attributes
     ----------
@@ -27,11 +27,11 @@ class ShapleyModel(AuditedModel):
     output
         Whether the score is log-odds or a probability.
     takes_missing
-        Whether the score is defined where an input is missing.
+        Whether the score is defined if an input is missing.
     categorical_inputs
         Positions of the inputs that are codes of categories.
     has_probabilities
-        Whether the score is log-odds or a probability, and not a margin that is read as log-odds.
+        Whether the score is log-odds or a probability, and not a margin treated as log-odds.
     """
 
     game: Game

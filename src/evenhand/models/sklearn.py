@@ -1,4 +1,4 @@
-"""scikit-learn estimators: linear models and networks read off, pipelines taken apart, searches unwrapped."""
+"""scikit-learn estimators: linear models and networks are read, pipelines taken apart, searches unwrapped."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from evenhand.models.protocol import AuditedModel, EncodesTables, Output
 
 __all__ = ["inner_estimator", "is_kind", "linear_model", "network_model", "unwrapped"]
 
-# Linear classifiers whose decision function is log-odds, and those whose is a margin only.
+# Linear classifiers whose decision function is log-odds, and those for which it is only a margin.
 _LOG_ODDS = ("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis")
 _MARGINS = ("LinearSVC", "RidgeClassifier", "RidgeClassifierCV", "Perceptron", "PassiveAggressiveClassifier")
-# Estimators around one fitted estimator whose scores they pass on.
+# Wrappers of one fitted estimator that pass on its scores.
 _WRAPPERS = {
     "GridSearchCV": "best_estimator_",
     "RandomizedSearchCV": "best_estimator_",
@@ -36,7 +36,7 @@ _ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "l
 
 
 def is_kind(model: Any, *names: str) -> bool:  # noqa: ANN401 - any object
-    """Whether `model` is of one of scikit-learn's classes of these names; nothing is imported to tell.
+    """Whether `model` is an instance of a scikit-learn class with one of these names; nothing is imported to check.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def is_kind(model: Any, *names: str) -> bool:  # noqa: ANN401 - any object
 
 
 def unwrapped(model: Any) -> Any:  # noqa: ANN401
-    """The fitted estimator inside searches and threshold choosers; any other model as it is.
+    """The fitted estimator inside searches and threshold choosers; any other model unchanged.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def unwrapped(model: Any) -> Any:  # noqa: ANN401
 
 
 def inner_estimator(model: Any) -> Any:  # noqa: ANN401
-    """The fitted estimator directly inside a search or a threshold chooser; None where the model is neither.
+    """The fitted estimator directly inside a search or a threshold chooser; None for any other model.
 
     Raises
     ------
@@ -72,12 +72,12 @@ def inner_estimator(model: Any) -> Any:  # noqa: ANN401
     if not is_kind(model, *_WRAPPERS):
         return None
     attribute = next(inner for name, inner in _WRAPPERS.items() if is_kind(model, name))
-    # A `FixedThresholdClassifier` around a model that was fitted before need not be fitted itself.
+    # A `FixedThresholdClassifier` around a fitted model need not be fitted itself.
     otherwise = model.estimator if is_kind(model, "FixedThresholdClassifier") else None
     inner = getattr(model, attribute, otherwise)
     if inner is None:
         raise InvalidInputError(
-            f"This {type(model).__name__} holds no fitted model (`{attribute}`): fit it, with refit=True, first."
+            f"This {type(model).__name__} has no fitted model (`{attribute}`): fit it first, with refit=True."
         )
     return inner
 
@@ -87,12 +87,12 @@ def linear_model(
     output: Output | None = None,
     encoder: EncodesTables | None = None,
 ) -> LinearModel | None:
-    """A fitted linear classifier of scikit-learn as the audit sees it; None where it is not one.
+    """A fitted linear classifier of scikit-learn in the form of the audit; None if it is not one.
 
     Raises
     ------
     InvalidInputError
-        If it is not fitted, has other than two classes, or gives a margin that `output` does not say how to take.
+        If it is not fitted, does not have two classes, or returns a margin that `output` does not explain.
     """
     is_logistic = is_kind(model, *_LOG_ODDS) or (is_kind(model, "SGDClassifier") and model.loss == "log_loss")
     if not is_logistic and not is_kind(model, *_MARGINS, "SGDClassifier"):
@@ -108,12 +108,12 @@ def linear_model(
 
 
 def network_model(model: Any, encoder: EncodesTables | None = None) -> AuditedModel | None:  # noqa: ANN401
-    """A fitted `MLPClassifier` as a network of ours; None where the model is not one.
+    """A fitted `MLPClassifier` as one of our networks; None if the model is not one.
 
     Raises
     ------
     InvalidInputError
-        If it is not fitted or has other than two classes.
+        If it is not fitted or does not have two classes.
     """
     if not is_kind(model, "MLPClassifier"):
         return None
@@ -139,7 +139,7 @@ def _check_binary(model: Any, fitted_attribute: str) -> None:  # noqa: ANN401
     n_classes = len(model.classes_)
     if n_classes != 2 or getattr(model, "n_outputs_", 1) > 1:  # several outputs, each of two classes, count as classes
         raise InvalidInputError(
-            f"This {name} has {n_classes} classes or outputs; an audit is of one outcome with two, the favorable last."
+            f"This {name} has {n_classes} classes or outputs; an audit needs one outcome with two, the favorable last."
         )
 
 
@@ -149,5 +149,5 @@ def _named_columns(model: Any) -> NamedColumns | None:  # noqa: ANN401
 
 
 def _densified(coefficients: Any) -> Any:  # noqa: ANN401
-    """Coefficients as an array; `sparsify` leaves a sparse matrix."""
+    """Coefficients as an array; `sparsify` produces a sparse matrix."""
     return coefficients.toarray() if hasattr(coefficients, "toarray") else coefficients

@@ -1,4 +1,4 @@
-"""Fitted logistic regressions of statsmodels, from columns or from a formula; other links are asked for their score."""
+"""Fitted logistic regressions of statsmodels, from columns or a formula; other links are black boxes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["is_statsmodels", "regression_columns", "statsmodels_model"]
 
 
 def is_statsmodels(model: Any) -> bool:  # noqa: ANN401 - any object
-    """Whether `model` is the result of fitting a model of statsmodels; nothing is imported to tell.
+    """Whether `model` is the result of fitting a statsmodels model; nothing is imported to check.
 
     Examples
     --------
@@ -39,16 +39,16 @@ def statsmodels_model(
     table: pd.DataFrame | None,
     **sampling: Any,  # noqa: ANN401 - of `black_box_model`
 ) -> AuditedModel:
-    """A fitted binary regression as the audit sees it.
+    """A fitted binary regression in the form of the audit.
 
-    With a logit link the coefficients explain the log-odds exactly; contributions of all terms that a formula makes of
-    a column are summed. Where a term joins columns, or the link is another one, the probability is explained by
-    sampled Shapley values.
+    With a logit link, the coefficients explain the log-odds exactly; contributions of all terms of a formula that come
+    from the same column are summed. If a term combines columns, or the link is different, the probability is explained
+    by sampled Shapley values.
 
     Raises
     ------
     InvalidInputError
-        If it is no binary regression, or has an offset.
+        If it is not a binary regression, or has an offset.
 
     Examples
     --------
@@ -70,9 +70,9 @@ def statsmodels_model(
 
 
 def regression_columns(results: Any) -> list[str] | None:  # noqa: ANN401
-    """Columns that a regression takes, in order; None where it was fitted on an array, or its data are gone.
+    """Columns that a regression uses, in order; None if it was fitted on an array, or its data were removed.
 
-    A formula takes the variables on its right-hand side.
+    A formula uses the variables on its right-hand side.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def regression_columns(results: Any) -> list[str] | None:  # noqa: ANN401
 
 
 def _has_made_up_names(results: Any) -> bool:  # noqa: ANN401
-    """Whether the columns were an array, so that statsmodels calls them x1, x2, ..."""
+    """Whether the columns were an array, so that statsmodels names them x1, x2, ..."""
     return not isinstance(results.model.data.orig_exog, pd.DataFrame)
 
 
@@ -102,7 +102,7 @@ def _link(results: Any) -> str:  # noqa: ANN401
     Raises
     ------
     InvalidInputError
-        If it is none, or has an offset.
+        If it is not one, or has an offset.
     """
     model, name = results.model, type(results.model).__name__
     family = getattr(model, "family", None)
@@ -114,7 +114,7 @@ def _link(results: Any) -> str:  # noqa: ANN401
     shifts = [getattr(model, part, None) for part in ("offset", "exposure")]
     if any(shift is not None and np.any(shift) for shift in shifts):
         raise InvalidInputError(
-            f"This {name} of statsmodels has an offset or an exposure, which is no column of the table; pass a "
+            f"This {name} of statsmodels has an offset or an exposure, which is not a column of the table; pass a "
             "function that adds it."
         )
     return name.lower() if family is None else type(family.link).__name__.lower()
@@ -122,9 +122,9 @@ def _link(results: Any) -> str:  # noqa: ANN401
 
 @dataclass(frozen=True, eq=False)
 class _Design:
-    """The table as the regression takes it.
+    """The table in the form that the regression takes.
 
-    As a transformer it makes the terms of a table, without the constant; asked for its score, the probability.
+    As a transformer, it computes the terms of a table, without the constant; as a score, the probability.
     """
 
     results: Any
@@ -154,7 +154,7 @@ class _Design:
 
     @property
     def spec(self) -> Any:  # noqa: ANN401 - of formulaic, or of patsy
-        """What the formula says."""
+        """The formula."""
         model = self.results.model
         return getattr(model, "model_spec", None) or model.data.model_spec
 
@@ -173,7 +173,7 @@ class _Design:
         return np.asarray(self.results.model.predict(self.params, self.exog(table)), dtype=np.float64)
 
     def sources_among(self, columns: list[str]) -> list[int] | None:
-        """Position of the one column behind each term; None where a term has several, or none that is known."""
+        """Position of the one column behind each term; None if a term has several, or no known one."""
         found: dict[int, int] = {}
         for places, words in _terms(self.spec):
             used = {columns.index(name) for word in words for name in _named_in(word) if name in columns}
@@ -184,7 +184,7 @@ class _Design:
 
 
 def _encoder(design: _Design, table: pd.DataFrame | None) -> EncodesTables | None:
-    """What makes the terms of the table; None where terms join columns, or columns go by their order."""
+    """Computes the terms of the table; None if terms combine columns, or columns are identified by their order."""
     if not design.has_formula:
         names = design.feature_names_in_
         has_names = table is None or set(names) <= set(table.columns) or len(names) != table.shape[1]
@@ -197,7 +197,7 @@ def _encoder(design: _Design, table: pd.DataFrame | None) -> EncodesTables | Non
 
 @dataclass(frozen=True, eq=False)
 class _Terms:
-    """The terms of a formula as a transformer that knows where each comes from."""
+    """The terms of a formula as a transformer that knows the source of each."""
 
     design: _Design
     sources: list[int]
@@ -207,7 +207,7 @@ class _Terms:
 
 
 def _terms(spec: Any) -> Iterator[tuple[list[int], list[str]]]:  # noqa: ANN401
-    """Places of each term's columns, and what its factors say: of formulaic, and of patsy."""
+    """Positions of each term's columns, and the expressions of its factors: for formulaic and for patsy."""
     if hasattr(spec, "term_indices"):
         for term, places in spec.term_indices.items():
             yield list(places), [str(factor.expr) for factor in term.factors if str(factor.expr) != "1"]
@@ -220,7 +220,7 @@ def _named_in(expression: str) -> Iterator[str]:
     """Names, and texts such as that of ``Q("a name")``, in an expression of a formula."""
     try:
         tree = ast.parse(expression.strip(), mode="eval")
-    except SyntaxError:  # a name with spaces, as formulaic has it
+    except SyntaxError:  # a name with spaces, in the notation of formulaic
         yield expression.strip("`")
         return
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""The threshold at which a model makes its decisions, where it has one of its own."""
+"""The threshold at which a model makes its decisions, if it has one."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _CHOOSERS = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
 
 
 def own_threshold(model: Any, audited: AuditedModel) -> float | None:  # noqa: ANN401 - any model
-    """The probability of the favorable outcome from which a model decides for it; None where it has no such choice.
+    """The probability of the favorable outcome from which a model decides for it; None if it has no threshold.
 
     Parameters
     ----------
     model
-        What the user holds: a search, a pipeline or a chooser of thresholds around another model, or anything else.
+        The user's model: a search, a pipeline or a threshold chooser around a model, or anything else.
     audited
-        The same as the audit sees it.
+        The same in the form of the audit.
 
     Raises
     ------
     InvalidInputError
-        If the threshold is of a margin that is not the explained score.
+        If the threshold applies to a margin that is not the explained score.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def own_threshold(model: Any, audited: AuditedModel) -> float | None:  # noqa: A
     if _response(model) == "decision_function":
         if audited.output != "log-odds":
             raise InvalidInputError(
-                f"The {type(model).__name__} decides by a margin, at {threshold:.6g}, and is explained by its "
+                f"The {type(model).__name__} decides by a margin, at {threshold:.6g}, but is explained by its "
                 'probability; fit it with response_method="predict_proba".'
             )
         return float(expit(threshold if favorable_side else np.nextafter(-threshold, np.inf)))
@@ -59,7 +59,7 @@ def own_threshold(model: Any, audited: AuditedModel) -> float | None:  # noqa: A
 
 
 def _threshold(model: Any) -> tuple[float | None, bool]:  # noqa: ANN401
-    """The threshold, and whether it is one of the favorable class, `classes_[1]`, as it is unless `pos_label` says."""
+    """The threshold, and whether it applies to the favorable class, `classes_[1]` unless `pos_label` differs."""
     if is_kind(model, "FixedThresholdClassifier"):
         threshold, label = model.threshold, model.pos_label
     else:

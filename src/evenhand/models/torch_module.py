@@ -1,4 +1,4 @@
-"""Torch modules: whether they return logits or probabilities, one or two, is seen on the people of the audit."""
+"""Torch modules: the people of the audit show whether they return logits or probabilities, one or two."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _ASKED_PEOPLE = 10_000
 def module_model(
     module: nn.Module, *, output: Output | None = None, table: pd.DataFrame | None = None
 ) -> DifferentiableModel:
-    """A torch module as the audit sees it.
+    """A torch module in the form of the audit.
 
-    Of two outputs per row the log-odds are the second less the first, or, where they are probabilities, the
-    probability is the second.
+    For two outputs per row, the log-odds are the second minus the first; if they are probabilities, the probability is
+    the second.
 
     Parameters
     ----------
     module
         Maps a matrix of people to one or two numbers per row; a Keras model on torch is such a module.
     output
-        What the numbers are, where that cannot be seen.
+        What the numbers are, if that cannot be seen from them.
     table
-        People of the audit; without them the numbers are taken for one logit per row.
+        People of the audit; without them the output is taken as one logit per row.
 
     Raises
     ------
     InvalidInputError
-        If every number lies between 0 and 1, so that they may be either, and `output` does not say which.
+        If every number is between 0 and 1, so that it may be either, and `output` does not say which.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def module_model(
     >>> module_model(nn.Sequential(nn.Linear(1, 1), nn.Sigmoid()), output="probability", table=people).output
     'probability'
     >>> module_model(nn.Linear(1, 2), output="log-odds", table=people).kind
-    'torch module Linear (second output less the first)'
+    'torch module Linear (second output minus the first)'
     """
     plain = DifferentiableModel(module, f"{_library(module)} {type(module).__name__}")
     if table is None or not len(table):
@@ -53,35 +53,35 @@ def module_model(
     returned = _returned(plain, table)
     if returned is None:
         return plain
-    # A module that returns one number for everyone is told apart by the audit, whatever the number.
+    # The audit detects a module that returns the same number for everyone.
     may_be_probability = bool(((returned >= 0) & (returned <= 1)).all() and returned.min() < returned.max())
     if may_be_probability and output is None:
         raise InvalidInputError(
             f"The {plain.kind} returns only numbers between 0 and 1 ({returned.min():.3g} to {returned.max():.3g} for "
-            f"{len(returned):,} people), which may be probabilities or logits; say which: "
+            f"{len(returned):,} people), which may be probabilities or logits; say which with "
             'settings=AuditSettings(output="probability") or output="log-odds" (--output).'
         )
     is_probability = may_be_probability and output == "probability"
     explained: Output = "probability" if is_probability else "log-odds"
     if returned.dim() == 1 or returned.shape[1] == 1:
-        # A sum after it makes a chain of layers that ends in an activation one that ends in an affine map.
+        # A sum after it turns a chain of layers that ends in an activation into one that ends in an affine map.
         network = _weighed(module, (1.0,)) if is_probability and returned.dim() == 2 else module
         return DifferentiableModel(network, plain.kind, output=explained)
     taken = (0.0, 1.0) if is_probability else (-1.0, 1.0)
-    words = "second output" if is_probability else "second output less the first"
+    words = "second output" if is_probability else "second output minus the first"
     return DifferentiableModel(_weighed(module, taken), f"{plain.kind} ({words})", output=explained)
 
 
 def _library(module: nn.Module) -> str:
-    """What the user calls such a module."""
+    """What users call such a module."""
     is_keras = any(kind.__module__.partition(".")[0] == "keras" for kind in type(module).__mro__)
     return "Keras model" if is_keras else "torch module"
 
 
 def _returned(model: DifferentiableModel, table: pd.DataFrame) -> Tensor | None:
-    """What the module returns for people spread over the table; None where that is not one or two numbers per row.
+    """The module's output for people spread over the table; None if it is not one or two numbers per row.
 
-    What it is instead is refused with a sentence when people are explained.
+    Any other output is rejected with a message when people are explained.
     """
     rows = np.linspace(0, len(table) - 1, min(len(table), _ASKED_PEOPLE)).astype(np.int64)
     x = model.encode(table.iloc[rows])
@@ -89,7 +89,7 @@ def _returned(model: DifferentiableModel, table: pd.DataFrame) -> Tensor | None:
     try:
         with torch.no_grad(), evaluating(model.network):
             found = model.network(x)
-    except RuntimeError:  # another number of columns, for example
+    except RuntimeError:  # a different number of columns, for example
         return None
     return found if isinstance(found, Tensor) and found.shape in ((len(x),), (len(x), 1), (len(x), 2)) else None
 

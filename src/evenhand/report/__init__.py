@@ -1,1 +1,1 @@
-"""What an audit found, for people: a page, a workbook, and the schema of the JSON."""
+"""The results of an audit for readers: a page, a workbook, and the schema of the JSON."""

@@ -1,4 +1,4 @@
-"""The tables of an audit, from its summary (`AuditResult.to_dict`): each for the page and for the workbook."""
+"""The tables of an audit, from its summary (`AuditResult.to_dict`), for the page and for the workbook."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Summary = Mapping[str, Any]
 
 SIGNIFICANT = 0.05
 _BALANCED = 0.1  # a standardized mean difference below this is commonly read as balanced
-NO_EVIDENCE = "Not there: the audit was made with evidence=False."
+NO_EVIDENCE = "Not available: the audit was run with evidence=False."
 _EVERYONE = "all pairs"
 _BINS = 10
 
@@ -53,7 +53,7 @@ _REGIME_WORDS = {
 
 
 def significance_flag(value: float | None, word: str) -> str:
-    """What a flag says of a p-value or q-value: nothing, unless it is at most 0.05.
+    """The flag of a p-value or q-value: empty, unless it is at most 0.05.
 
     Examples
     --------
@@ -67,13 +67,13 @@ def significance_flag(value: float | None, word: str) -> str:
 
 
 def _flat(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Names and values; those of a mapping in a mapping beside the rest."""
+    """Names and values; those of a nested mapping next to the rest."""
     for key, value in found.items():
         yield from _flat(value) if isinstance(value, Mapping) else [(key, value)]
 
 
 def audited_table(summary: Summary) -> Table:
-    """What was audited, every choice that moves a metric, and versions."""
+    """What was audited, all options that change a metric, and versions."""
     records: list[Record] = [{"part": "schema", "item": "schema", "value": summary["schema"]}]
     for part in ("data", "settings", "versions"):
         for item, value in summary[part].items():
@@ -89,7 +89,7 @@ def audited_table(summary: Summary) -> Table:
         Column("value", "any"),
         Column("note", "long text", lambda r: "none" if r["value"] is None else ""),
     )
-    return Table("Audited", "What was audited, every choice that moves a metric, and versions.", columns, records)
+    return Table("Audited", "What was audited, all settings that change a metric, and versions.", columns, records)
 
 
 def verdict_table(summary: Summary, left_out: str = "") -> Table:
@@ -113,7 +113,7 @@ def verdict_table(summary: Summary, left_out: str = "") -> Table:
 
 
 def regime_meaning(regime: str, threshold: float) -> str:
-    """What a regime is, at a consistency threshold."""
+    """Describe a regime, given a consistency threshold."""
     return f"{_REGIME_WORDS[regime]} (CEC {'above' if regime in 'BD' else 'up to'} {threshold:g})"
 
 
@@ -177,7 +177,7 @@ def plane_table(summary: Summary) -> Table:
 
 
 def density_table(summary: Summary) -> Table:
-    """Pairs by size of the score difference and CEC score."""
+    """Pairs by size of the score difference and by CEC score."""
     found, tau = summary["distributions"]["plane"], summary["settings"]["consistency_threshold"]
     across, up = found["difference_edges"], found["cec_edges"]
     records = []
@@ -188,11 +188,11 @@ def density_table(summary: Summary) -> Table:
                 row["high" if up[j] >= tau - 1e-9 else "low"] += n
         records.append(row)
     columns = (
-        text("scores apart by", "apart"),
+        text("score difference", "apart"),
         Column(f"CEC up to about {tau:g}", "whole", "low"),
         Column(f"CEC above about {tau:g}", "whole", "high"),
     )
-    caption = "Pairs by difference of scores and CEC score"
+    caption = "Pairs by difference in scores and CEC score"
     return Table("Density", caption, columns, records, needs=("regimes", "probability"))
 
 
@@ -225,7 +225,7 @@ def _histogram(found: Mapping[str, Any], caption: str, need: str) -> Table:
 
 
 def _in(outer: str, inner: str) -> Callable[[Record], Any]:
-    # Names of groups may hold the separator of paths.
+    # Names of groups may contain the separator of paths.
     return lambda record: record[outer].get(inner)
 
 
@@ -234,7 +234,7 @@ _EXCESS_WORDS = {
     "input_gap": "input gap",
     "reasoning_gap": "reasoning gap",
     "regime_b": "share in Regime B (a description, not a test)",
-    "reason_overlap": "shared principal reasons of declined people (below 0: fewer in common)",
+    "reason_overlap": "shared principal reasons of declined people (below 0: fewer shared)",
     "rank_overlap": "rank-biased overlap of their reasons (below 0: less alike)",
 }
 _EXCESS_NEEDS = {"input_gap": ("weighing",), "reasoning_gap": ("weighing",), "regime_b": ("regimes",)}
@@ -275,7 +275,7 @@ def _excess_records(summary: Summary) -> list[Record]:
 
 
 def excess_table(summary: Summary, *, with_choices: bool = False) -> Table:
-    """The excess of each metric, as audited and, if asked for, with other choices."""
+    """The excess of each metric, as audited and, if requested, with different settings."""
     records = [r for r in _excess_records(summary) if with_choices or not r["by"]]
     columns = (
         text("metric"),
@@ -285,7 +285,7 @@ def excess_table(summary: Summary, *, with_choices: bool = False) -> Table:
         flag(lambda r: significance_flag(r["p_value"], "p-value")),
         NOTE,
     )
-    caption = "Excess over placebo pairs with 95 % intervals"
+    caption = "Excess over placebo pairs with 95% intervals"
     return Table("Excess", caption, columns, records, [FLAGGED], NO_EVIDENCE, needs=("excess",))
 
 
@@ -293,14 +293,14 @@ def sensitivity_table(summary: Summary) -> Table:
     """The excess of the CEC score with nearer or fewer matches."""
     records = [r for r in _excess_records(summary) if r["metric"] == _EXCESS_WORDS["cec"]]
     columns = (text("choice"), *_excess_columns(), NOTE)
-    return Table("Sensitivity", "Excess of the CEC score under other choices", columns, records, needs=("excess",))
+    return Table("Sensitivity", "Excess of the CEC score with different settings", columns, records, needs=("excess",))
 
 
 def threshold_table(summary: Summary) -> Table:
-    """The excess share in regime B at other thresholds."""
+    """The excess share in regime B at different thresholds."""
     records = [r for r in _excess_records(summary) if r["by"] == "consistency_threshold"]
     columns = (text("choice"), estimate("excess share", lambda r: r, "share"), NOTE)
-    caption = "Excess share in regime B at other consistency thresholds"
+    caption = "Excess share in regime B at different consistency thresholds"
     return Table("Thresholds", caption, columns, records, needs=("regimes",))
 
 
@@ -350,7 +350,7 @@ def feature_table(summary: Summary) -> Table:
 
 
 def weight_table(summary: Summary) -> Table:
-    """Differences of weights."""
+    """Differences in weights."""
     effect, error, _, *rest = _excess_columns("estimate")
     columns = (
         text("feature"),
@@ -363,8 +363,8 @@ def weight_table(summary: Summary) -> Table:
         Column("note", "long text", "estimate/note").detail(),
     )
     evidence = summary["evidence"]
-    caption = "How differently a feature is weighed in comparable people of two groups, over placebo pairs"
-    missing = "No feature has a weight: the model takes all as categories." if evidence else NO_EVIDENCE
+    caption = "How differently the model weighs a feature for comparable people of two groups, minus placebo pairs"
+    missing = "No feature has a weight: the model treats all as categories." if evidence else NO_EVIDENCE
     records = (evidence or {"weights": []})["weights"]
     return Table("Weights", caption, columns, records, (), missing, needs=("weighing",))
 
@@ -383,8 +383,8 @@ def proxy_table(summary: Summary) -> Table:
         Column("people without a value", "whole", "n_missing"),
         Column("note", "long text", lambda r: joined(r["note"], screen["note"])),
     )
-    caption = "How well each feature, and all together, predict the group: 0.5 not at all, 1 entirely"
-    missing = "Not there: the audit was made with evidence=False, or a group is too small to hold people out of."
+    caption = "How well each feature, and all together, predict the group (AUC): 0.5 is guessing, 1 is perfect"
+    missing = "Not available: the audit was run with evidence=False, or a group is too small to hold people out."
     return Table("Proxies", caption, columns, records, (), missing)
 
 
@@ -392,7 +392,7 @@ def proxy_table(summary: Summary) -> Table:
 
 
 def matching_table(summary: Summary) -> Table:
-    """Who was matched, and how often a match serves."""
+    """Who was matched, and how often each match is used."""
     found, evidence = summary["matching"], summary["evidence"]
     single = ("n_persons", "n_pairs", "n_matched", "coverage", "twin_share", "worst_balance")
     rows: list[tuple[str, Any, str]] = [(_words(name), found[name], "") for name in single]
@@ -401,11 +401,11 @@ def matching_table(summary: Summary) -> Table:
     rows += [("constant feature", "", name) for name in found["constant_features"]]
     if evidence:
         rows.append(("pairs with a placebo pair", evidence["n_triples"], ""))
-        rows.append(("common support", evidence["common_support"], "people who have a placebo pair"))
+        rows.append(("overlap", evidence["common_support"], "people with a match and a placebo at the same distance"))
         rows += [("without a placebo pair", n, reason) for reason, n in evidence["without_support"].items()]
     columns = (text("metric"), Column("value", "any"), NOTE)
     records = [{"metric": metric, "value": value, "note": note} for metric, value, note in rows]
-    return Table("Matching", "Who was matched, and how often a match serves.", columns, records)
+    return Table("Matching", "Who was matched, and how often each match is used.", columns, records)
 
 
 def _words(name: str) -> str:

@@ -46,7 +46,7 @@ def calibration_table(summary: Summary) -> Table:
         flag(lambda r: "small group" if r["is_small_group"] else ""),
         Column("note", "long text", note),
     )
-    caption = f"What the scores promise, the {found['outcome']}, beside what was observed, with 95 % intervals"
+    caption = f"Predicted and observed rates of the {found['outcome']}, with 95% intervals"
     return Table("Calibration", caption, columns, found["groups"], [FLAGGED], found["note"])
 
 
@@ -67,7 +67,7 @@ def reliability_table(summary: Summary) -> Table:
 
 
 def reliability(data: Summary) -> alt.Chart:
-    """Observed rate by mean score of each group, with 95 % intervals."""
+    """Observed rate by mean score of each group, with 95% intervals."""
     found = data["outcome"]["calibration"]
     if not found["groups"]:
         raise NothingToDrawError(found["note"])
@@ -90,7 +90,7 @@ def reliability(data: Summary) -> alt.Chart:
     y = quantity(alt.Y, "rate", f"Observed rate of the {found['outcome']}", domain=[0, 1])
     color, shape = group_color(names), group_shape(names)
     tooltip = tooltips(
-        "group", ("score", ".3f", "mean score"), ("rate", ".3f", "observed"), ("low", ".3f", "95 % from"),
+        "group", ("score", ".3f", "mean score"), ("rate", ".3f", "observed"), ("low", ".3f", "95% from"),
         ("high", ".3f", "to"), ("people", ","),
     )  # fmt: skip
     base = chart_of(rows)
@@ -102,12 +102,14 @@ def reliability(data: Summary) -> alt.Chart:
         ),
         base.mark_point(size=50, filled=True, opacity=1).encode(x=x, y=y, color=color, shape=shape, tooltip=tooltip),
     )
-    description = "Points with 95 % intervals: observed rate by mean score of each group; the diagonal is calibration."
+    description = (
+        "Points with 95% intervals: observed rate by mean score for each group; calibrated scores lie on the diagonal."
+    )
     return finished(alt.layer(*layers), description, 300)
 
 
 def caption(data: Summary) -> str:
-    """In which group scores and outcomes are farthest apart."""
+    """The group whose scores and outcomes are farthest apart."""
     known = [
         group
         for group in data["outcome"]["calibration"]["groups"]
@@ -115,7 +117,7 @@ def caption(data: Summary) -> str:
     ]
     worst = max(known, key=lambda group: group["expected_calibration_error"]["value"])
     return (
-        "On the diagonal scores mean what they say. Farthest from it on average: "
+        "On the diagonal, predicted and observed rates are the same. Farthest from it on average: "
         f"{shortened(worst['group'], 40)}, by {decimal(worst['expected_calibration_error']['value'])}; chance alone "
-        f"gives {decimal(worst['error_by_chance'])} for as many people."
+        f"gives {decimal(worst['error_by_chance'])} for this number of people."
     )

@@ -1,4 +1,4 @@
-"""The charts' script for pages: made once for each version of its libraries, then kept in the user's cache."""
+"""The charts' script for pages: built once per version of its libraries, then kept in the user's cache."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ENTRY = "window.vegaEmbed = vegaEmbed;"
 
 @cache
 def chart_library() -> str:
-    """Vega, Vega-Lite and Vega-Embed in one script; it comes with the converter, so nothing is fetched.
+    """Vega, Vega-Lite and Vega-Embed in one script; the converter includes it, so nothing is downloaded.
 
-    Putting it together takes a second, half of what a small audit takes, so the script is kept. A file that is not what
-    was kept is made anew; where nothing can be kept, the script is made each time.
+    Building it takes a second, half the time of a small audit, so the script is cached. If the cached file was changed,
+    it is built again; if nothing can be cached, the script is built each time.
     """
     kept = Path(user_cache_dir("evenhand", appauthor=False)) / f"charts-{version('vl-convert-python')}.js"
     with suppress(OSError, UnicodeDecodeError):
@@ -38,7 +38,7 @@ def chart_library() -> str:
 
 def _made() -> str:
     bundle: str = vl_convert.javascript_bundle(_ENTRY)
-    # Inside a page these two would end or comment out the script; within JavaScript strings the escape is the same.
+    # Inside a page these two would end or comment out the script; in JavaScript strings the escape is equivalent.
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 

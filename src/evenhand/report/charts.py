@@ -1,7 +1,7 @@
 """Charts of an audit: plain data in, an Altair chart out.
 
 Every function takes the summary of an audit (`AuditResult.to_dict`) and returns a chart with a description for screen
-readers. Charts are of one view, so that a page can give them any width. `report.registry` lists them.
+readers. Each chart is a single view, so that a page can give it any width. `report.registry` lists them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _REGIME_WORDS = {
 
 
 def regimes(data: Data) -> alt.Chart:
-    """Share of pairs in each regime, of everyone and by group of the person."""
+    """Share of pairs in each regime, for everyone and by group of the person."""
     counts = _regime_counts(data)
     rows = [
         {"group": name, "regime": _REGIME_WORDS[r], "share": n[r] / sum(n.values()), "pairs": n[r], "place": place}
@@ -96,7 +96,7 @@ def regimes(data: Data) -> alt.Chart:
 
 
 def plane(data: Data) -> alt.Chart:
-    """Each group by how often decisions flip and how far reasoning differs, with the placebo floor."""
+    """Each group by how often decisions differ and how far reasoning differs, and the level of placebo pairs."""
     counts, means = _regime_counts(data), data["cec"]["by_group"]
     rows = [
         {
@@ -150,7 +150,7 @@ def plane(data: Data) -> alt.Chart:
 
 
 def density(data: Data) -> alt.Chart:
-    """How many pairs lie at each difference of scores and CEC score."""
+    """Number of pairs by difference in scores and CEC score."""
     found = data["distributions"]["plane"]
     across, up = found["difference_edges"], found["cec_edges"]
     rows = [
@@ -177,7 +177,7 @@ def density(data: Data) -> alt.Chart:
     )
     return finished(
         alt.layer(cells, *guide_y(tau, f"consistency threshold {tau:g}", "guide")),
-        "Heat map: number of pairs by difference of scores and CEC score; darker means more pairs.",
+        "Heat map: number of pairs by difference in scores and CEC score; darker means more pairs.",
         height=300,
     )
 
@@ -200,7 +200,7 @@ def cec_distribution(data: Data) -> alt.Chart:
 
 
 def excess(data: Data) -> alt.Chart:
-    """The excess over placebo pairs of each measure, with 95 % intervals."""
+    """The excess over placebo pairs of each measure, with 95% intervals."""
     found = _evidence(data)
     parts = (
         ("CEC score", "cec"),
@@ -214,36 +214,36 @@ def excess(data: Data) -> alt.Chart:
 
 
 def excess_by(data: Data) -> alt.Chart:
-    """The excess of the CEC score within each group, label, decision and further column."""
+    """The excess of the CEC score within each group, label, decision and additional column."""
     splits = _evidence(data)["splits"]
     rows = [_estimate_row("everyone", data["evidence"]["cec"])]
     rows += [_estimate_row(f"{s['split']}: {s['value']}", s["estimate"]) for s in splits]
-    among = "among everyone and within each group, label, decision and further column."
+    among = "for everyone and within each group, label, decision and additional column."
     return _excesses(rows[:_MOST_ROWS], f"excess of the CEC score {among}")
 
 
 def score_gap(data: Data) -> alt.Chart:
-    """The score gap at equal finances and what runs through each input, with 95 % intervals; the largest in size."""
+    """The score gap at equal finances and the part of each input, with 95% intervals; the largest ones."""
     gap = largest_gap(data)
     inputs = sorted(gap["features"], key=lambda f: -_size(f["value"]))[:MOST_FEATURES]
     rows = [
-        _estimate_row("all inputs together" if inputs else "in all", gap["total"]),
+        _estimate_row("all inputs together" if inputs else "in total", gap["total"]),
         *(_estimate_row(f["feature"], f) for f in inputs),
     ]
     group, reference = shortened(gap["group"], 16), shortened(gap["reference"], 16)
     return forest(
         rows,
         f"{group} minus {reference}, {gap['unit']}",
-        "Points with 95 % intervals: score gap at equal finances, in all and through each input.",
+        "Points with 95% intervals: score gap at equal finances, in total and through each input.",
     )
 
 
 def drivers(data: Data) -> alt.Chart:
-    """What each feature contributes to the excess, with 95 % intervals; the largest in size."""
+    """Each feature's contribution to the excess, with 95% intervals; the largest ones."""
     found = sorted(_evidence(data)["features"], key=lambda f: -_size(f["estimate"]["value"]))
     rows = [_estimate_row(f["feature"], f["estimate"]) for f in found[:MOST_FEATURES]]
     return forest(
-        rows, "Contribution to the excess", "Points with 95 % intervals: contribution of each feature to the excess."
+        rows, "Contribution to the excess", "Points with 95% intervals: contribution of each feature to the excess."
     )
 
 
@@ -260,7 +260,7 @@ def shares(data: Data) -> alt.Chart:
 
 
 def weights(data: Data) -> alt.Chart:
-    """How differently features are weighed in comparable people of two groups; the clearest differences."""
+    """How differently the model weighs features for comparable people of two groups; the clearest differences."""
     found = [w for w in _evidence(data)["weights"] if is_number(w["estimate"]["value"])]
     found.sort(key=lambda w: -abs(w["estimate"]["value"]) / max(w["estimate"]["standard_error"] or 0.0, 1e-9))
     several = len({(w["group"], w["other_group"]) for w in found}) > 1
@@ -268,19 +268,21 @@ def weights(data: Data) -> alt.Chart:
         _estimate_row(f"{w['feature']}: {w['group']} − {w['other_group']}" if several else w["feature"], w["estimate"])
         for w in found[:MOST_FEATURES]
     ]
-    title = "Difference of weights, over placebo pairs"
+    title = "Difference in weights, minus placebo pairs"
     if found and not several:
         title = f"Weight, {shortened(found[0]['group'], 16)} minus {shortened(found[0]['other_group'], 16)}"
     return forest(
-        rows, title, "Points with 95 % intervals: difference between two groups in the weight of each feature."
+        rows, title, "Points with 95% intervals: difference between two groups in the weight of each feature."
     )
 
 
 def proxies(data: Data) -> alt.Chart:
-    """How well each feature alone predicts the group; 0.5 is not at all."""
+    """How well each feature alone predicts the group; 0.5 is guessing."""
     screen = data["proxies"]
     if screen is None:
-        raise NothingToDrawError("There is no proxy screen: groups were too small, or the audit ran without evidence.")
+        raise NothingToDrawError(
+            "There is no proxy screen: groups were too small, or the audit was run without evidence."
+        )
     known = sorted((f for f in screen["features"] if is_number(f["auc"])), key=lambda f: -f["auc"])
     rows = [
         {"label": f["feature"], "value": f["auc"], "low": f["low"], "high": f["high"]}
@@ -290,7 +292,7 @@ def proxies(data: Data) -> alt.Chart:
     return forest(
         rows,
         "AUC of predicting the group",
-        "Points with 95 % intervals: how well each feature predicts the group; 0.5 is not at all, 1 perfectly.",
+        "Points with 95% intervals: how well each feature predicts the group; 0.5 is guessing, 1 is perfect.",
         zero=0.5,
     )
 
@@ -313,7 +315,7 @@ def distances(data: Data) -> alt.Chart:
     chart = chart_of(rows).mark_line()
     chart = chart.encode(
         x=quantity(alt.X, "distance", "Distance to the match, in standard deviations"),
-        y=quantity(alt.Y, "share", "Share within it", percent=True, domain=[0, 1]),
+        y=quantity(alt.Y, "share", "Share within this distance", percent=True, domain=[0, 1]),
         **_line_of_each(label_of(name) for name in found["counts"]),
         tooltip=tooltips("group", ("distance", ".2f"), ("share", ".1%", "share within")),
     )
@@ -359,19 +361,19 @@ def balance(data: Data) -> alt.Chart:
 
 
 def approvals(data: Data) -> alt.Chart:
-    """Share of favorable decisions in each group, with 95 % intervals."""
+    """Share of favorable decisions in each group, with 95% intervals."""
     rows = [_estimate_row(g["group"], g["approval_rate"]) for g in data["outcome"]["approvals"]["groups"]]
     return forest(
         rows,
         "Share of favorable decisions",
-        "Points with 95 % intervals: share of favorable decisions by group.",
+        "Points with 95% intervals: share of favorable decisions by group.",
         zero=None,
         percent_axis=True,
     )
 
 
 def ratios(data: Data) -> alt.Chart:
-    """Approval rate of each group over that of the reference group, with 95 % intervals."""
+    """Approval rate of each group divided by that of the reference group, with 95% intervals."""
     table = data["outcome"]["approvals"]
     rows = [
         _estimate_row(g["group"], g["approval_ratio_group_over_reference"])
@@ -381,15 +383,15 @@ def ratios(data: Data) -> alt.Chart:
     limit = table["four_fifths_threshold"]
     return forest(
         rows,
-        f"Approval rate over that of {shortened(table['reference'], 30)}",
-        "Points with 95 % intervals: approval ratio of each group to the reference group.",
+        f"Approval rate divided by that of {shortened(table['reference'], 30)}",
+        "Points with 95% intervals: approval ratio of each group to the reference group.",
         zero=1.0,
         guides=((limit, f"{limit:g}"),),
     )
 
 
 def error_rates(data: Data) -> alt.Chart:
-    """True and false positive rate of each group, with 95 % intervals."""
+    """True and false positive rate of each group, with 95% intervals."""
     rows = [
         _estimate_row(f"{words}: {g['group']}", g[name])
         for name, words in (("true_positive_rate", "TPR"), ("false_positive_rate", "FPR"))
@@ -398,14 +400,14 @@ def error_rates(data: Data) -> alt.Chart:
     return forest(
         rows,
         "Rate",
-        "Points with 95 % intervals: true and false positive rate of each group.",
+        "Points with 95% intervals: true and false positive rate of each group.",
         zero=None,
         percent_axis=True,
     )
 
 
 def cutoffs(data: Data) -> alt.Chart:
-    """Approval ratio of each group if the cut-off were at each decile of the score."""
+    """Approval ratio of each group if the cutoff were at each decile of the score."""
     rows = [
         {
             "group": label_of(g["group"]),
@@ -417,18 +419,18 @@ def cutoffs(data: Data) -> alt.Chart:
         for g in cut["table"]["groups"]
         if not g["is_reference"] and is_number(g["approval_ratio_group_over_reference"]["value"])
     ]
-    check_any(rows, "no approval ratio could be estimated at any cut-off")
+    check_any(rows, "no approval ratio could be estimated at any cutoff")
     lines = chart_of(rows).mark_line(point={"size": 50})
     lines = lines.encode(
-        x=quantity(alt.X, "rate", "Share of everyone approved at the cut-off", percent=True),
+        x=quantity(alt.X, "rate", "Share of everyone approved at the cutoff", percent=True),
         y=quantity(alt.Y, "ratio", "Approval ratio", zero=False),
         **_line_of_each(row["group"] for row in rows),
-        tooltip=tooltips("group", ("rate", ".0%", "approved in all"), ("cutoff", ".3f"), ("ratio", ".3f")),
+        tooltip=tooltips("group", ("rate", ".0%", "approved in total"), ("cutoff", ".3f"), ("ratio", ".3f")),
     )
     limit = data["outcome"]["approvals"]["four_fifths_threshold"]
     return finished(
         alt.layer(*guide_y(limit, f"{limit:g}", "guide"), *guide_y(1.0, "equal rates", "guide"), lines),
-        "Lines: approval ratio of each group to the reference group as the cut-off moves.",
+        "Lines: approval ratio of each group to the reference group as the cutoff moves.",
         height=240,
     )
 
@@ -460,7 +462,7 @@ def score_distribution(data: Data) -> alt.Chart:
 
 
 def _threshold_guides(threshold: float | Mapping[str, Any] | None) -> list[alt.Chart]:
-    """A line at the threshold, or at each of the cut-offs of segments; none where the outcome is a value."""
+    """A line at the threshold, or at the cutoff of each segment; none if the outcome is a value."""
     if threshold is None:
         return []
     if not isinstance(threshold, Mapping):
@@ -471,7 +473,7 @@ def _threshold_guides(threshold: float | Mapping[str, Any] | None) -> list[alt.C
 
 
 def sensitivity(data: Data) -> alt.Chart:
-    """The excess under other choices of matches, with 95 % intervals."""
+    """The excess with different matches, with 95% intervals."""
     found = _evidence(data)["sensitivity"]
     rows = [_estimate_row("as audited", data["evidence"]["cec"])]
     rows += [_estimate_row(f"distance up to {e['max_distance']:.2f}", e) for e in found["max_distance"]]
@@ -480,13 +482,13 @@ def sensitivity(data: Data) -> alt.Chart:
 
 
 def thresholds(data: Data) -> alt.Chart:
-    """The excess share in regime B at other consistency thresholds, with 95 % intervals."""
+    """The excess share in regime B at different consistency thresholds, with 95% intervals."""
     found = _evidence(data)["sensitivity"]["consistency_threshold"]
     rows = [_estimate_row(f"CEC above {e['consistency_threshold']:g}", e) for e in found]
     return forest(
         rows,
         "Excess share in regime B",
-        "Points with 95 % intervals: excess share in regime B at other consistency thresholds.",
+        "Points with 95% intervals: excess share in regime B at different consistency thresholds.",
         percent_axis=True,
     )
 
@@ -529,7 +531,7 @@ def pair(sample: Data, row: int) -> alt.Chart:
 
 
 def _excesses(rows: list[Row], shown: str) -> alt.Chart:
-    return forest(rows, "Excess over placebo pairs", f"Points with 95 % intervals: {shown}")
+    return forest(rows, "Excess over placebo pairs", f"Points with 95% intervals: {shown}")
 
 
 def _line_of_each(names: Iterable[str]) -> dict[str, Any]:
@@ -538,7 +540,7 @@ def _line_of_each(names: Iterable[str]) -> dict[str, Any]:
 
 
 def _histogram(found: Mapping[str, Any]) -> list[Row]:
-    """Share of everyone in each bin, at its left edge, and nothing at the last."""
+    """Share of everyone in each bin, at its left edge, and 0 at the end."""
     counts = np.sum(list(found["counts"].values()), axis=0) if found["counts"] else np.zeros(0)
     if not counts.sum():
         return []
@@ -559,7 +561,7 @@ def _evidence(data: Data) -> Mapping[str, Any]:
 
 
 def _regime_counts(data: Data) -> dict[str, dict[str, int]]:
-    """Pairs by regime, of everyone and of each group."""
+    """Pairs by regime, for everyone and for each group."""
     by_group = {label_of(name): counts for name, counts in data["distributions"]["regimes"].items()}
     everyone = {r: sum(counts[r] for counts in by_group.values()) for r in REGIMES}
     return {**by_group, _EVERYONE: everyone}

@@ -19,7 +19,7 @@ __all__ = ["check_page", "terminal_check"]
 
 Data = Mapping[str, Any]
 
-_SEVERITIES = {"refuse": "left out or refused", "warn": "warned about", "note": "worth knowing"}
+_SEVERITIES = {"refuse": "left out or rejected", "warn": "with a warning", "note": "worth knowing"}
 _STYLES = {"refuse": "bold red", "warn": "yellow", "note": "dim"}
 _WRAPPED = ("holds", "suspicious")
 _PARTS = {"label": "Label", "group": "Group", "financial": "Financial features"}
@@ -31,13 +31,13 @@ def check_page(data: Data) -> str:
     Parameters
     ----------
     data
-        What `CheckResult.to_dict` returns.
+        Output of `CheckResult.to_dict`.
     """
     sections = [
         Section("found", "What was found", finding=_finding(data)),
-        Section("parts", "Proposed parts", (_PARTS_WORDS,), points=_parts(data)),
+        Section("parts", "Proposed roles", (_PARTS_WORDS,), points=_parts(data)),
         Section("columns", "Columns", tables=[_column_table(data)]),
-        Section("problems", "What to look at", tables=[_problem_table(data)]),
+        Section("problems", "What to check", tables=[_problem_table(data)]),
     ]
     if data["groups"] is not None:
         sections.append(Section("groups", "Groups", tables=[_group_table(data)]))
@@ -62,8 +62,8 @@ def terminal_check(data: Data) -> RenderableType:
 
 
 _PARTS_WORDS = (
-    "Proposals come from names and values alone. The choice of financial features decides who is comparable: make it "
-    "with somebody who knows the portfolio."
+    "Proposals are based on names and values alone. The choice of financial features decides who is comparable: make "
+    "it with someone who knows the portfolio."
 )
 _CONFIG_WORDS = "Save it as audit.toml, correct it, and run: evenhand audit FILE --config audit.toml."
 
@@ -98,7 +98,7 @@ def _left_out(data: Data) -> str:
 
 
 def _group_name(data: Data) -> str:
-    return "no column looks like one" if data["groups"] is None else data["groups"]["name"]
+    return "no column looks suitable" if data["groups"] is None else data["groups"]["name"]
 
 
 def _parts(data: Data) -> list[tuple[str, str]]:
@@ -106,7 +106,7 @@ def _parts(data: Data) -> list[tuple[str, str]]:
     for part, name in _PARTS.items():
         found = data["proposals"][part]
         if found is None:
-            rows.append((name, "nothing looks like it; name it yourself."))
+            rows.append((name, "no column looks suitable; name one yourself."))
             continue
         favorable = (
             f" (favorable: {data['positive_label']})" if part == "label" and data["positive_label"] is not None else ""
@@ -126,7 +126,7 @@ def _column_table(data: Data) -> Table:
         text("holds"),
         text("suspicious"),
     )
-    return Table("Columns", "Every column as it was read", columns, data["columns"])
+    return Table("Columns", "All columns as they were read", columns, data["columns"])
 
 
 def _problem_table(data: Data) -> Table:
@@ -136,7 +136,7 @@ def _problem_table(data: Data) -> Table:
         Column("in an audit", "text", lambda problem: _SEVERITIES[problem["severity"]]),
         Column("in words", "long text", "sentence"),
     )
-    return Table("Problems", "Everything suspicious, the gravest first", columns, data["problems"])
+    return Table("Problems", "Everything suspicious, the most serious first", columns, data["problems"])
 
 
 def _group_table(data: Data) -> Table:

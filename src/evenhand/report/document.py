@@ -27,9 +27,9 @@ __all__ = ["write_memo"]
 Summary = Mapping[str, Any]
 
 MOST_ROWS = 60
-"""Of a table in the memo; the workbook has all."""
-_MOST_COLUMNS = 7  # of a table that is shown as it is on the page
-_MOST_ACROSS = 4  # records side by side where columns are too many for a page
+"""Largest number of rows of a table in the memo; the workbook has all."""
+_MOST_COLUMNS = 7  # for a table shown as on the page
+_MOST_ACROSS = 4  # records side by side if there are too many columns for a page
 _PPI = 200
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
@@ -41,8 +41,8 @@ _QUESTIONS = ("score_gap", "inputs", "weighing", "excess")
 _TO_FILL_IN = ("Model owner", "Intended use", "Prepared by", "Reviewed by")
 
 _PURPOSE = (
-    "It describes the model on these people and reaches no conclusion about any law, rule or policy: that is for those "
-    "who sign it. Tables, charts and sentences are those of the report that was made with it; the text may be edited."
+    "It describes the model on these people and draws no conclusion about any law, rule or policy: that is for those "
+    "who sign it. Tables, charts and sentences are those of the report made at the same time; the text may be edited."
 )
 _PAIRED = "Each person is paired with the nearest person of every other group{label}, by the financial features below."
 _LABEL = " who has the same label"
@@ -50,29 +50,29 @@ _EXPLAINED = (
     " Both scores are explained from the same starting point, the mean of the people with the person's label and group."
 )
 _FLOOR = (
-    "What pairs show is held against placebo pairs: a person and someone of the same group and label, as far away as "
-    "the match is. Intervals are 95 % intervals; p-values of the questions are adjusted for their number (Holm)."
+    "Pairs are compared with placebo pairs: a person and someone of the same group and label who is as far away as "
+    "the match. Intervals are 95% intervals; p-values of the questions are adjusted for their number (Holm)."
 )
 _NO_FLOOR = "The audit was run without evidence: nothing is compared with placebo pairs, and nothing is tested."
 _REPRODUCING = (
-    "The same people, model, settings and versions give the same numbers. The hashes below name what was audited; "
-    "evenhand verify holds an evidence pack of the audit against files and says what differs."
+    "The same people, model, settings and versions give the same numbers. The hashes below identify what was audited; "
+    "evenhand verify compares an evidence pack of the audit with files and reports what differs."
 )
 
 
 def write_memo(
     summary: Summary, path: str | os.PathLike[str], *, template: str | os.PathLike[str] | None = None
 ) -> None:
-    """Write an audit as a Word document, whole or not at all.
+    """Write an audit as a Word document, completely or not at all.
 
     It has the parts of a validation memo: purpose, data, method, findings, limits and reproducibility. A section of
-    the page that has no place among them is a finding. What a template says comes first, and its styles, headers and
-    footers are kept.
+    the page that belongs to no other part becomes a finding. The text of a template comes first, and its styles,
+    headers and footers are kept.
 
     Parameters
     ----------
     summary
-        What `AuditResult.to_dict` returns.
+        Output of `AuditResult.to_dict`.
     path
         The file to write.
     template
@@ -81,12 +81,12 @@ def write_memo(
     Raises
     ------
     InvalidInputError
-        If the template is not a Word file, or one with macros, or the name does not end in .docx.
+        If the template is not a Word file or has macros, or the name does not end in .docx.
     MissingExtraError
         If python-docx is not installed.
     """
     if Path(path).suffix.lower() != ".docx":
-        raise InvalidInputError(f"A memo is written as .docx, got {Path(path).name!r}; change the ending.")
+        raise InvalidInputError(f"A memo is written as .docx, got {Path(path).name!r}; change the extension.")
     document, created = open_word(template), time_of_writing()
     model = shortened(summary["data"]["model"])
     title = f"Audit of {model}"
@@ -114,7 +114,7 @@ class _Text:
 
 @dataclass(frozen=True, eq=False)
 class _Numbered:
-    """A table with its caption; `key` is what a chart knows it by."""
+    """A table with its caption; `key` is the name by which a chart refers to it."""
 
     key: tuple[str, str]
     caption: str
@@ -152,7 +152,7 @@ def _purpose(summary: Summary) -> Iterator[_Block]:
     asked = sorted(summary["findings"], key=lambda found: places.get(found["key"], len(places)))
     questions = [found["question"] for found in asked]
     if questions:
-        yield _Text("The audit asks, of comparable people of different groups:")
+        yield _Text("The audit asks about comparable people of different groups:")
         yield from (_Text(question, BULLET) for question in questions)
     yield _Text(f"{summary['verdict']['headline']}.", lead="Strongest finding:")
     yield _facts("Who made and who reviewed this memo", [(name, "to be filled in") for name in _TO_FILL_IN])
@@ -169,7 +169,7 @@ def _opening(part: str, summary: Summary) -> Sequence[str]:
 
 
 def _section(section: Section, *, is_titled: bool) -> Iterator[_Block]:
-    """A section of the page, in the page's order; what it folds away is elsewhere in the memo."""
+    """A section of the page, in the page's order; its collapsed parts are elsewhere in the memo."""
     if is_titled:
         yield _Heading(section.title, 2)
     yield from (_Text(text) for text in section.paragraphs)
@@ -182,7 +182,7 @@ def _section(section: Section, *, is_titled: bool) -> Iterator[_Block]:
     yield from (_Text(note) for note in section.notes)
     yield from (_Text(sentence, BULLET, f"{name}.") for name, sentence in section.points)
     if section.words:
-        yield _facts("What the words mean", section.words, ("word", "meaning"))
+        yield _facts("Glossary", section.words, ("word", "meaning"))
     yield from (_Text(line) for line in section.code.splitlines())
 
 
@@ -208,7 +208,7 @@ def _numbered(table: Table) -> _Numbered:
 
 
 def _without_empty_columns(found: ShownTable) -> ShownTable:
-    """A table without columns in which no row says anything, such as notes where there is nothing to note."""
+    """Whether a table has no content, such as notes when there is nothing to note."""
     kept = [place for place in range(len(found.columns)) if not found.rows or any(row[place] for row in found.rows)]
     columns = tuple(found.columns[place] for place in kept)
     rows = tuple(tuple(row[place] for place in kept) for row in found.rows)
@@ -220,10 +220,10 @@ def _key(table: Table) -> tuple[str, str]:
 
 
 def _grids(found: ShownTable) -> Sequence[Grid]:
-    """A table as a page of paper holds it.
+    """A table in the form for printed pages.
 
-    Up to seven columns stay as they are. Of more, intervals go below their estimates; if there are still more, records
-    stand side by side, a few to a table, with a row for each column.
+    Up to seven columns are unchanged. With more, intervals go below their estimates; with still more, records are
+    placed side by side, a few per table, with a row for each column.
     """
     if len(found.columns) <= _MOST_COLUMNS:
         return (Grid(found.columns, found.rows, found.is_number),)
@@ -238,7 +238,7 @@ def _grids(found: ShownTable) -> Sequence[Grid]:
 
 
 def _on_its_side(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Grid:
-    """A column for each record, and a row for each column; the first column names the records."""
+    """One column per record, and one row per column; the first column names the records."""
     sideways = [[head, *(row[place] for row in rows)] for place, head in enumerate(heads)]
     return Grid(sideways[0], sideways[1:], [False] * (len(rows) + 1))
 
@@ -255,7 +255,7 @@ def _joined(heads: Sequence[str], cells: Sequence[str]) -> list[str]:
 
 
 def _with_tables_of_charts(blocks: list[_Block]) -> list[_Block]:
-    """The blocks, and in an appendix the tables behind charts that are not among them."""
+    """The blocks, and an appendix with the tables behind charts that are not among them."""
     known = {block.key for block in blocks if isinstance(block, _Numbered)}
     behind: dict[tuple[str, str], _Block] = {}
     for block in blocks:

@@ -1,4 +1,4 @@
-"""What charts are drawn with: points with intervals, guides, labels, and files to save them in."""
+"""Building blocks of charts: points with intervals, guides, labels, and files to save them in."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ Row = dict[str, Any]
 C = TypeVar("C", alt.X, alt.Y)
 
 STEP = 24
-"""Height of a line of a chart."""
+"""Height of one row of a chart."""
 WIDTH = 560
-"""Of a chart that is saved; a page gives it another."""
+"""Width of a saved chart; a page sets a different one."""
 _LONGEST_LABEL = 80
 
 
@@ -58,9 +58,9 @@ class NothingToDrawError(InvalidInputError):
 
 
 def specification(chart: Any, palette: Palette | None = None) -> dict[str, Any]:  # noqa: ANN401 - any Altair chart
-    """The Vega-Lite specification of a chart; with a palette, in its colors instead of the chart's own."""
+    """The Vega-Lite specification of a chart; with a palette, in its colors."""
     with warnings.catch_warnings():
-        # Altair looks over its own classes with functions that Python is about to drop.
+        # Altair inspects its classes with functions that Python is about to remove.
         warnings.simplefilter("ignore", DeprecationWarning)
         plain: dict[str, Any] = chart.to_dict(validate=False)  # validating takes ten times as long
     if palette is not None:
@@ -69,9 +69,9 @@ def specification(chart: Any, palette: Palette | None = None) -> dict[str, Any]:
 
 
 def unchecked() -> AbstractContextManager[None]:
-    """Charts that are built inside are not held against the schema at every step, a quarter of the time of a page.
+    """Skip schema validation while building charts internally, which saves a quarter of the time of a page.
 
-    The same charts are when one of them is asked for, as tests do.
+    The same charts are validated when a single one is requested, as tests do.
     """
     found: AbstractContextManager[None] = schemapi.debug_mode(False)
     return found
@@ -83,28 +83,28 @@ def svg_of(plain: dict[str, Any]) -> str:
 
 
 def png_of(plain: dict[str, Any], ppi: int = 200) -> bytes:
-    """A specification as a PNG file of so many pixels per inch."""
+    """A specification as a PNG file with the given pixels per inch."""
     return bytes(vl_convert.vegalite_to_png(plain, ppi=ppi, scale=1))
 
 
 def save(chart: Any, path: str | os.PathLike[str], palette: Palette | None = LIGHT, *, ppi: int = 200) -> None:  # noqa: ANN401 - any Altair chart
-    """Write a chart as SVG, PNG or PDF, by the ending of the name, without a browser or the network.
+    """Write a chart as SVG, PNG or PDF, depending on the file extension, without a browser or the network.
 
     Parameters
     ----------
     chart
-        Of any kind.
+        Any chart.
     path
-        Of the file.
+        Path of the file.
     palette
-        Colors of the theme; None for the chart's own.
+        Colors of the theme; None to keep the chart's colors.
     ppi
         Pixels per inch of a PNG.
 
     Raises
     ------
     InvalidInputError
-        If the name has another ending.
+        If the extension is unknown.
     """
     target = Path(path)
     write: dict[str, Callable[[dict[str, Any]], bytes]] = {
@@ -114,7 +114,7 @@ def save(chart: Any, path: str | os.PathLike[str], palette: Palette | None = LIG
     }
     suffix = target.suffix.lower()
     if suffix not in write:
-        raise InvalidInputError(f"A chart is saved as .svg, .png or .pdf, got {target.name!r}; change the ending.")
+        raise InvalidInputError(f"A chart is saved as .svg, .png or .pdf, got {target.name!r}; change the extension.")
     content = write[suffix](specification(chart, palette))
     with write_atomically(target) as temporary:
         temporary.write_bytes(content)
@@ -129,7 +129,7 @@ def forest(
     guides: Sequence[tuple[float, str]] = (),
     percent_axis: bool = False,
 ) -> alt.Chart:
-    """Points with intervals, one line each; rows that were not estimated are left out."""
+    """Points with intervals, one per row; rows that were not estimated are left out."""
     known = [row for row in rows if is_number(row["value"])]
     check_any(known, "none of its metrics could be estimated")
     names = labels_of([row["label"] for row in known])
@@ -149,7 +149,7 @@ def forest(
     x = quantity(alt.X, "low", title, percent=percent_axis, domain=domain, zero=False)
     y = lines_of(names)
     form = ".1%" if percent_axis else ".3f"
-    tooltip = tooltips("label", ("value", form), ("low", form, "95 % from"), ("high", form, "to"))
+    tooltip = tooltips("label", ("value", form), ("low", form, "95% from"), ("high", form, "to"))
     layers: list[Any] = []
     if zero is not None:
         layers.append(chart_of([{"at": zero}]).mark_rule(style="zero").encode(x=alt.X("at:Q")))
@@ -181,7 +181,7 @@ def chart_of(rows: Sequence[Row]) -> alt.Chart:
 
 
 def lines_of(names: Sequence[str], field: str = "label") -> alt.Y:
-    """One line for each name, in order. The order is the scale's domain: a sort would put the names into code."""
+    """One row per name, in order. The order is the scale's domain: a sort would put the names into code."""
     return alt.Y(f"{field}:N", title=None, sort=None, scale=alt.Scale(domain=list(names)))
 
 
@@ -210,7 +210,7 @@ def quantity(
 
 
 def tooltips(*fields: str | tuple[str, ...]) -> list[alt.Tooltip]:
-    """What shows beside the pointer: names of texts; numbers as (name, format) or (name, format, title)."""
+    """The tooltip: names of texts; numbers as (name, format) or (name, format, title)."""
     found = []
     for field in fields:
         name, form, *title = (field, "") if isinstance(field, str) else field
@@ -248,13 +248,13 @@ def check_any(rows: object, why: str) -> None:
 
 
 def label_of(name: object) -> str:
-    """Printable and of bounded length."""
+    """Make a text printable and limit its length."""
     printable = "".join(character if character.isprintable() else " " for character in str(name))
     return shortened(printable, _LONGEST_LABEL)
 
 
 def labels_of(names: Sequence[str]) -> list[str]:
-    """Labels of bounded length that stay different."""
+    """Labels of limited length that remain distinct."""
     seen: dict[str, int] = {}
     labels = []
     for name in names:

@@ -1,4 +1,4 @@
-"""The table of what is pooled over draws of groups that are known as probabilities."""
+"""The table of metrics pooled over draws of groups known as probabilities."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Summary = Mapping[str, Any]
 
 DRAWN_PROSE = (
     "No one's group is known here: each person has a probability for every group. Groups were drawn from the "
-    "probabilities again and again, an audit was made of each draw, and the audits were pooled. The standard error "
+    "probabilities repeatedly, each draw was audited, and the audits were pooled. The standard error "
     "within draws is "
-    "what would be left if groups were known; the spread between draws is what not knowing them adds to one draw. "
-    "Thresholding counts people in their most likely group and leaves the unsure out; weighting counts everyone in "
-    "every group by probability; the last column fits what it would be if outcomes depended on the group alone."
+    "what would remain if groups were known; the spread between draws is what not knowing them adds to one draw. "
+    "Thresholding counts people in their most likely group and leaves out the uncertain; weighting counts everyone in "
+    "every group by probability; the last column is correct if outcomes depend on the group alone."
 )
 
-OF_ONE_DRAW = "Groups are drawn: what is not in the table of pooled metrics is of the first draw."
+OF_ONE_DRAW = "Groups are drawn: whatever is not in the table of pooled metrics comes from the first draw."
 
 _METRICS = {
     "excess": "excess",
-    "excess_balanced": "excess, groups weighing equally",
+    "excess_balanced": "excess, groups weighted equally",
     "weighing": "weighing",
     "excess: input gap": "excess, input gap",
     "excess: shared reasons": "excess, shared principal reasons",
@@ -49,13 +49,13 @@ _ONE_SIDED = tuple(name for name in _METRICS if name.startswith(("excess", "weig
 
 
 def drawn_tables(summary: Summary) -> tuple[Table, ...]:
-    """People of each group and pooled metrics; nothing where groups are known."""
+    """People of each group and pooled metrics; empty if groups are known."""
     found = summary.get("drawn_groups")
     return () if found is None else (_people(found), _metrics(found))
 
 
 def _metrics(found: Mapping[str, Any]) -> Table:
-    """Pooled metrics, how much of their error is due to the draws, and what other uses of the probabilities give."""
+    """Pooled metrics, how much of their error is due to the draws, and the results of alternative methods."""
     columns = (
         Column("metric", "text", _words),
         Column("groups", "text", _groups),
@@ -73,7 +73,7 @@ def _metrics(found: Mapping[str, Any]) -> Table:
         NOTE,
     )
     caption = (
-        "Metrics pooled over draws of the groups, with 95 % intervals. Missing information is the share of Rubin's "
+        "Metrics pooled over draws of the groups, with 95% intervals. Missing information is the share of Rubin's "
         "total variance that is between draws; the spread of a ratio is that of its logarithm. p-values are not "
         "adjusted; those of excesses and weighing are one-sided."
     )
@@ -81,7 +81,7 @@ def _metrics(found: Mapping[str, Any]) -> Table:
 
 
 def _people(found: Mapping[str, Any]) -> Table:
-    """How many people are expected in each group, and put into it by thresholding."""
+    """How many people are expected in each group, and assigned to it by thresholding."""
     records = [
         {"group": name, "expected": expected, "thresholded": found["thresholded"][name]}
         for name, expected in found["expected"].items()
@@ -109,5 +109,5 @@ def _groups(record: Record) -> str:
 
 
 def _beside(name: str) -> Callable[[Record], Any]:
-    """A value of a metric that has it, and nothing for others."""
+    """The value if the metric has one, else empty."""
     return lambda record: record[name] if is_number(record[name]) else ""

@@ -14,12 +14,12 @@ from evenhand.report.formatting import shortened
 __all__ = ["explorer_data", "pairs_to_show"]
 
 _MOST_PAIRS = 2000
-_MOST_CELLS = 150_000  # sampled pairs times features: bounds the size of the page
+_MOST_CELLS = 150_000  # sampled pairs times features: limits the size of the page
 _LONGEST_VALUE = 200
 
 
 def pairs_to_show(n_features: int) -> int:
-    """How many pairs a page can hold: fewer where people have very many features.
+    """How many pairs a page can hold: fewer if there are very many features.
 
     Examples
     --------
@@ -30,17 +30,17 @@ def pairs_to_show(n_features: int) -> int:
 
 
 def explorer_data(data: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, Any]:
-    """The sampled pairs column by column, with numbers rounded; a missing value is None.
+    """The sampled pairs by column, with rounded numbers; a missing value is None.
 
-    Attributions are given as ten-thousandths of the unit vector that the CEC score compares, and `length` times that
-    is the attribution.
+    Attributions are given in ten-thousandths of the unit vector that the CEC score compares; multiplied by `length`
+    they are the attribution.
 
     Parameters
     ----------
     data
         The summary of the audit.
     sample
-        What `PairSample.to_dict` returns.
+        Output of `PairSample.to_dict`.
     """
     pairs, groups = sample["pairs"], [str(name) for name in data["data"]["groups"]]
     place = {name: i for i, name in enumerate(groups)}
@@ -91,13 +91,13 @@ def explorer_data(data: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[st
 
 
 def _names(pairs: pd.DataFrame, who: str) -> list[int] | list[str]:
-    """The user's own ids of people where there are any, else their rows."""
+    """The user's ids of people if there are any, else their row numbers."""
     own = f"{who}_id"
     return [shortened(name, _LONGEST_VALUE) for name in pairs[own]] if own in pairs else pairs[who].tolist()
 
 
 def _unit(attributions: np.ndarray[Any, np.dtype[np.float32]]) -> tuple[list[list[int]], list[float]]:
-    """Directions in ten-thousandths, a list for each feature, and lengths."""
+    """Directions in ten-thousandths, one list per feature, and lengths."""
     wide = np.nan_to_num(attributions.astype(np.float64))
     length = np.linalg.norm(wide, axis=1)
     unit = np.rint(1e4 * wide / np.maximum(length, 1e-30)[:, None]).astype(int)
@@ -109,7 +109,7 @@ def _rounded(column: pd.Series[Any]) -> list[float | None]:
 
 
 def _column(own: pd.Series[Any], match: pd.Series[Any]) -> dict[str, Any]:
-    """Values of one feature: numbers as they are, anything else as places in a list of its levels."""
+    """Values of one feature: numbers unchanged, anything else as places in a list of its levels."""
     if pd.api.types.is_numeric_dtype(own.dtype) and not pd.api.types.is_bool_dtype(own.dtype):
         return {"own": [_number(v) for v in own], "match": [_number(v) for v in match]}
     both = pd.concat([own.astype(object), match.astype(object)], ignore_index=True)

@@ -53,17 +53,17 @@ def finding_table(summary: Summary) -> Table:
     what, tested = (
         ("Four questions about the model", "the four") if is_whole else ("What could be asked", "those asked")
     )
-    caption = f"{what}, with 95 % intervals; p-values are adjusted over {tested} (Holm)."
+    caption = f"{what}, with 95% intervals; p-values are adjusted over {tested} (Holm)."
     return Table("Findings", caption, columns, asked, if_empty=NO_EVIDENCE)
 
 
 def score_gap_table(summary: Summary) -> Table:
-    """Score gaps of every two groups: in all, in probability, in decisions and through each input."""
+    """Score gaps of every two groups: in total, in probability, in decisions and through each input."""
     records: list[Record] = []
     for gap in summary.get("score_gaps", ()):
         named = {"group": gap["group"], "reference": gap["reference"]}
         parts = (
-            ("all inputs together" if gap["features"] else "in all", "total", gap["unit"], gap["p_adjusted"], ""),
+            ("all inputs together" if gap["features"] else "in total", "total", gap["unit"], gap["p_adjusted"], ""),
             ("in probability", "probability", "probability", None, "probability"),
             ("in favorable decisions", "decision", "share", None, "decisions"),
         )
@@ -81,8 +81,8 @@ def score_gap_table(summary: Summary) -> Table:
         text("unit"),
         Column("p-value, two-sided", "p", "p_value"),
         Column("p-value, adjusted", "p", "p_adjusted"),
-        Column("smallest gap that a test of it alone finds in 80 % of cases", "number", "detectable", where="workbook"),
+        Column("smallest gap that a single test finds in 80% of cases", "number", "detectable", where="workbook"),
         NOTE,
     )
-    caption = "Score gap at equal finances, group minus reference group, in all and by input, with 95 % intervals."
+    caption = "Score gap at equal finances, group minus reference group, in total and by input, with 95% intervals."
     return Table("Score gap", caption, columns, records, if_empty=NO_EVIDENCE)

@@ -1,4 +1,4 @@
-"""Numbers as the report writes them; a number that could not be estimated says so."""
+"""Numbers as the report shows them; a number that could not be estimated says so."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def percent(value: float | None, places: int = 1) -> str:
     Examples
     --------
     >>> percent(0.7166), percent(float("nan"))
-    ('71.7 %', 'not estimated')
+    ('71.7%', 'not estimated')
     """
     if value is None or not is_number(value):
         return MISSING
-    return f"{decimal(100 * value, places)} %"
+    return f"{decimal(100 * value, places)}%"
 
 
 def count(value: float | None) -> str:
@@ -89,7 +89,7 @@ def p_value(value: float | None) -> str:
 
 
 def interval(low: float | None, high: float | None, places: int = 3) -> str:
-    """Two ends, or nothing where neither is known.
+    """Two ends, or an empty text if neither is known.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def estimate_interval(estimate: Mapping[str, Any], places: int = 3, scale: float
 
 
 def ends_of(estimate: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Lower and upper end of an estimate, whichever its keys are called."""
+    """Lower and upper end of an estimate, under any of its key names."""
     low, high = (estimate.get(end, estimate.get(f"ci_{end}")) for end in ("low", "high"))
     return low, high
 
@@ -126,7 +126,7 @@ def listed(names: list[str], most: int = 3) -> str:
 
 
 def shortened(text: object, most: int = 60) -> str:
-    """A text of at most so many characters.
+    """A text of limited length.
 
     Examples
     --------

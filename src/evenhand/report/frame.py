@@ -1,4 +1,4 @@
-"""The frame of every page: one HTML file with its style, scripts and charts; nothing is fetched to show it."""
+"""The frame of every page: one HTML file with its style, scripts and charts, which downloads nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class KeyMetric:
-    """A metric that the reader should take away: its name, value, and what stands beside it."""
+    """A key metric: its name, value, and a remark."""
 
     name: str
     value: str
@@ -49,13 +49,13 @@ class Panel:
     Attributes
     ----------
     name
-        What links go to; of its own on a page.
+        Target of links; unique on a page.
     title, caption
-        What it is, and what to see in it.
+        Its title, and what to see in it.
     description
         The chart in words, for screen readers.
     specification
-        Vega-Lite, without configuration; None where there is nothing to draw.
+        Vega-Lite, without configuration; None if there is nothing to draw.
     note
         Why there is nothing to draw; else empty.
     table
@@ -63,7 +63,7 @@ class Panel:
     is_wide
         Whether it takes the whole width.
     svg
-        The drawing itself, instead of a specification; from a converter that escapes names.
+        The drawing itself, instead of a specification, from a converter that escapes names.
     """
 
     name: str
@@ -88,7 +88,7 @@ def panel_of(name: str, title: str, caption: str, chart: Any, table: Table, *, i
 
 @dataclass(frozen=True)
 class Finding:
-    """The verdict of a page: a few words, sentences with a name or none, metrics and reservations."""
+    """The verdict of a page: a headline, sentences with or without names, metrics and reservations."""
 
     headline: str
     sentences: Sequence[tuple[str, str]] = ()
@@ -98,22 +98,22 @@ class Finding:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page; what it has is shown in the order of the attributes.
+    """A part of a page; its contents are shown in the order of the attributes.
 
     Attributes
     ----------
     id, title
-        What links go to, and the heading.
+        Target of links, and the heading.
     paragraphs, finding
         Prose, and the verdict.
     facts, details, details_title
-        Names and values; more of them by heading, folded away under a title.
+        Names and values; more of them by heading, collapsed under a title.
     panels, tables, notes
-        Charts, tables that are shown as they are, and reservations below them.
+        Charts, tables shown in full, and reservations below them.
     points, words
         Names and sentences of a list, and of a glossary.
     code
-        The text of a file, shown as it is.
+        The text of a file, shown verbatim.
     is_wide
         Whether each of several charts takes the whole width.
     is_explorer
@@ -138,17 +138,17 @@ class Section:
 
 
 def render(kind: str, title: str, sections: Sequence[Section], *, pairs: Mapping[str, Any] | None = None) -> str:
-    """A page as text, with style, charts and scripts in it.
+    """Render a page as text, including style, charts and scripts.
 
-    Every text is escaped, data sit in script tags that are not run, and a content policy lets the browser run nothing
-    but the charts' library and our scripts, and fetch nothing at all.
+    Every text is escaped, data are in script tags that are not run, and a content policy lets the browser run only the
+    charts' library and our scripts, and fetch nothing.
 
     Parameters
     ----------
     kind, title
-        What the page is, beside the name of the library, and its heading.
+        The kind of page, shown next to the name of the library, and its heading.
     sections
-        In order.
+        The sections, in order.
     pairs
         Data of the pair explorer.
 
@@ -185,7 +185,7 @@ def render(kind: str, title: str, sections: Sequence[Section], *, pairs: Mapping
 
 
 def script_json(data: Mapping[str, Any]) -> Markup:
-    r"""JSON that is safe inside a script tag: it holds no character that HTML or old JavaScript could read otherwise.
+    r"""JSON that is safe inside a script tag: it holds no character that HTML or old JavaScript could misread.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def script_json(data: Mapping[str, Any]) -> Markup:
 
 
 def policy_hash(script: str) -> str:
-    """The source expression by which a content policy lets one script run.
+    """The source expression with which a content policy allows one script.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def policy_hash(script: str) -> str:
 
 @cache
 def environment() -> jinja2.Environment:
-    """Templates of this package, with every value escaped and unknown names an error."""
+    """Templates of this package, with every value escaped and unknown names as errors."""
     found = jinja2.Environment(
         loader=jinja2.FunctionLoader(_template_text),
         autoescape=True,
@@ -224,7 +224,7 @@ def environment() -> jinja2.Environment:
 
 
 def _colors() -> str:
-    """Colors of both themes as variables; the reader's choice goes before the system's, and paper is light."""
+    """Colors of both themes as variables; the reader's choice overrides the system's, and print is light."""
     light, dark = f"{css_variables(LIGHT)}color-scheme:light", f"{css_variables(DARK)}color-scheme:dark"
     return (
         f":root{{{light}}}"

@@ -35,7 +35,7 @@ _MOST_LINES = 8
 
 
 def change_chart(changes: Sequence[Record], title: str) -> alt.Chart:
-    """Changes with their intervals, one row for each metric; a full point moved by more than noise."""
+    """Changes with their intervals, one row per metric; a filled point changed by more than noise."""
     is_ratio = changes[0]["scale"] == "ratio"
     audits = list(dict.fromkeys(change["audit"] for change in changes))
     metrics = list(dict.fromkeys(_label(change["words"]) for change in changes))
@@ -75,7 +75,7 @@ def change_chart(changes: Sequence[Record], title: str) -> alt.Chart:
     lines = lines.encode(x=alt.X("low:Q", title=title, scale=scale), x2="high:Q", **shared)
     hollow = [row for row in rows if row["verdict"] != "more than noise"]
     full = [row for row in rows if row["verdict"] == "more than noise"]
-    # A layer without rows would have no extent.
+    # A layer without rows has no extent.
     marks = [chart_of(hollow).mark_point(filled=False, strokeWidth=2, size=70)] if hollow else []
     marks += [chart_of(full).mark_point(filled=True, size=110)] if full else []
     layers = [mark.encode(x=x, tooltip=tooltip, **shared, **points) for mark in marks]
@@ -85,7 +85,7 @@ def change_chart(changes: Sequence[Record], title: str) -> alt.Chart:
 
 
 def share_chart(shares: Sequence[Row], audits: Sequence[str], features: Sequence[str]) -> alt.Chart:
-    """Share of the CEC score by feature, a point for each audit and a line between them."""
+    """Share of the CEC score by feature, one point per audit, connected by lines."""
     names = [_label(name) for name in features]
     rows = [{**row, "feature": _label(row["feature"])} for row in shares]
     x = quantity(alt.X, "share", "Share of the CEC score", percent=True, zero=True)
@@ -104,7 +104,7 @@ def share_chart(shares: Sequence[Row], audits: Sequence[str], features: Sequence
 
 
 def trend_chart(trend: Record, is_share: bool) -> alt.Chart:
-    """A metric over the audits with intervals, what the past leads to expect, and the limits of an alarm."""
+    """A metric over the audits with intervals, the expectation from the past, and the alarm limits."""
     names = [point["audit"] for point in trend["points"]]
     left = trend["departure"]["audit"] if trend["departure"] is not None else None
     rows = [
@@ -146,12 +146,12 @@ def trend_chart(trend: Record, is_share: bool) -> alt.Chart:
         ring = chart_of([row for row in rows if row["left"]])
         ring = ring.mark_point(size=230, filled=False, strokeWidth=3, color=VARIABLES.regimes[1])
         layers.append(ring.encode(x=x, y=y("value"), tooltip=tooltip))
-    description = f"{trend['words']} over {len(names)} audits, with intervals and the limits of an alarm."
+    description = f"{trend['words']} over {len(names)} audits, with intervals and alarm limits."
     return finished(alt.layer(*layers), description, 220)
 
 
 def cusum_chart(trends: Sequence[Record], limit: float) -> alt.Chart:
-    """The sums of deviations upwards and, mirrored, downwards, with the limit of an alarm."""
+    """The sums of deviations upward and, mirrored, downward, with the alarm limit."""
     nearest = sorted(trends, key=_peak, reverse=True)[:_MOST_LINES]
     shown = [trend for trend in trends if trend in nearest]
     names = [point["audit"] for point in shown[0]["points"]]
@@ -167,7 +167,7 @@ def cusum_chart(trends: Sequence[Record], limit: float) -> alt.Chart:
         for p in t["points"]
         for sign, size in ((1, p["cusum_high"]), (-1, p["cusum_low"]))
     ]
-    # After an alarm a sum grows without end and would hide the others.
+    # After an alarm, a sum grows without bound and would hide the others.
     end = limit * min(max(1.25, 1.05 * max(map(_peak, shown)) / limit), 2.5)
     x = _audits(names)
     y = quantity(alt.Y, "sum", "Sum of deviations, standard errors", domain=[-end, end], nice=False)
@@ -181,7 +181,7 @@ def cusum_chart(trends: Sequence[Record], limit: float) -> alt.Chart:
         shape=group_shape(words, "metric"),
         tooltip=tooltips("metric", "audit", ("sum", ".2f")),
     )
-    limits = guide_y(limit, "alarm: drift upwards", "floor") + guide_y(-limit, "alarm: drift downwards", "floor")
+    limits = guide_y(limit, "alarm: upward drift", "floor") + guide_y(-limit, "alarm: downward drift", "floor")
     zero = chart_of([{"at": 0}]).mark_rule(style="zero").encode(y=alt.Y("at:Q"))
     description = f"CUSUM of {len(shown)} metrics; an alarm is raised beyond {limit:.1f} standard errors."
     return finished(alt.layer(zero, *limits, lines, points), description, 280)

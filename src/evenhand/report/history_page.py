@@ -1,4 +1,4 @@
-"""Pages on several audits, a comparison and a history: from their dictionaries, in the look of the report."""
+"""Pages on several audits, a comparison and a history: built from their dictionaries, in the style of the report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def comparison_page(comparison: Record) -> str:
     Parameters
     ----------
     comparison
-        What `Comparison.to_dict` returns.
+        Output of `Comparison.to_dict`.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def comparison_page(comparison: Record) -> str:
     ...     return eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
     ...                     financial_features=people.financial_features, evidence=False)
     >>> found = eh.compare_audits({"spring": audited(0), "summer": audited(1)})
-    >>> "summer against spring" in comparison_page(found.to_dict())
+    >>> "summer compared with spring" in comparison_page(found.to_dict())
     True
     """
     base, metrics = comparison["base"], comparison["metrics"]
@@ -61,37 +61,37 @@ def comparison_page(comparison: Record) -> str:
         ),
         Section("reading", "How to read this", points=tuple(_READING.items())),
     ]
-    title = f"{listed([shortened(name, 40) for name in others])} against {shortened(base, 40)}"
+    title = f"{listed([shortened(name, 40) for name in others])} compared with {shortened(base, 40)}"
     return render("audit comparison", title, sections)
 
 
 _READING = {
     "Noise": (
         "Every metric is an estimate from the people who happened to be audited. A change counts as more than "
-        "noise when chance alone would give as large a one in at most 5 % of comparisons in which nothing "
+        "noise if chance alone would give a change this large in at most 5% of comparisons in which nothing "
         "changed."
     ),
     "Many metrics": (
-        "Looking at many metrics, some stray by chance. Adjusted p-values (Holm) allow for that: the four questions "
+        "Among many metrics, some change by chance. Adjusted p-values (Holm) allow for that: the four questions "
         "of all audits on this page are adjusted together, the other metrics among themselves, and so are features."
     ),
     "Gaps have a sign here": (
-        "A gap is shown as one group's rate minus that of the reference group. If it passes through 0 the gap "
-        "changes sides, which its size alone would not show."
+        "A gap is shown as one group's rate minus that of the reference group. If it passes through 0, the gap "
+        "is reversed, which its size alone would not show."
     ),
     "A change is not a cause": (
-        "Other people, other settings, another model or another month can each move a metric. The page says "
-        "that it moved, not why."
+        "Different people, different settings, a different model or a different month can each change a metric. The "
+        "page says that it changed, not why."
     ),
     "No change is not proof": (
-        "A change within noise may be real and too small to be seen with so few people. Its interval says how "
+        "A change within noise may be real but too small to be seen with so few people. Its interval says how "
         "large it could be."
     ),
 }
 
 
 def _key_changes(comparison: Record) -> list[KeyMetric]:
-    """The four questions, strongest change first; of several audits, those of the last."""
+    """The four questions, strongest change first; with several audits, those of the last."""
     audit = [name for name in comparison["names"] if name != comparison["base"]][-1]
     where = f"in {shortened(audit, 24)}; " if len(comparison["names"]) > 2 else ""
     return [
@@ -105,7 +105,7 @@ def _key_changes(comparison: Record) -> list[KeyMetric]:
     ]
 
 
-_ANSWERS = {"yes": "more than noise", "no": "no change found", "open": "cannot be said"}
+_ANSWERS = {"yes": "more than noise", "no": "no change found", "open": "not known"}
 
 
 def _interval_words(finding: Record) -> str:
@@ -134,23 +134,24 @@ def _what_was_compared(comparison: Record) -> Section:
 
 def _score_gap(comparison: Record) -> Section:
     text = (
-        "The difference in score between comparable people of two groups at equal finances, and the inputs that it "
-        "runs through. The changes of the inputs add up to that of the gap."
+        "The difference in score between comparable people of two groups at equal finances, and the inputs through "
+        "which it runs. The changes of the inputs add up to the change of the gap."
     )
     panels = [
         _change_panel(
             "score-gap",
-            "Change of the score gap",
-            "Each row is a gap: its change and the 95 % interval of the change. A full point moved by more than noise.",
+            "Change in the score gap",
+            "Each row is a gap: its change and the 95% interval of the change. A filled point changed by more than "
+            "noise.",
             [c for c in comparison["metrics"] if c["part"] == "score_gap"],
-            "Change against the base",
+            "Change from the base",
             "No audit has a score gap with a standard error.",
         ),
         _change_panel(
             "inputs",
             "Change by input",
             "Change of each input's part of the score gap, largest first. An input that a model does not have has no "
-            "part of its gap.",
+            "part in its gap.",
             _largest(comparison["inputs"]),
             "Change of the part of the score gap",
             "The audits have no score gap by input in common.",
@@ -162,15 +163,16 @@ def _score_gap(comparison: Record) -> Section:
 def _reasoning(metrics: Sequence[Record]) -> Section:
     text = (
         "Weighing is how differently the same inputs count for comparable people of different groups. The excess is "
-        "what the CEC scores of pairs across groups have over placebo pairs; 0 means no more than any two people of "
-        "the same group differ."
+        "the CEC score of pairs across groups minus that of placebo pairs; 0 means no more difference than between any "
+        "two people of the same group."
     )
     panel = _change_panel(
         "reasoning",
         "Change in weighing and excess",
-        "Each row is a metric: its change and the 95 % interval of the change. A full point moved by more than noise.",
+        "Each row is a metric: its change and the 95% interval of the change. A filled point changed by more than "
+        "noise.",
         [c for c in metrics if c["part"] in ("weighing", "excess")],
-        "Change against the base",
+        "Change from the base",
         "No audit has metrics of reasoning with a standard error.",
     )
     return Section("reasoning", "Weighing and excess", [text], panels=[panel])
@@ -181,15 +183,15 @@ def _decisions(metrics: Sequence[Record]) -> Section:
         _change_panel(
             "decisions",
             "Change in decisions and errors",
-            "Rates, signed gaps between groups, and the AUC. A full point moved by more than noise.",
+            "Rates, signed gaps between groups, and the AUC. A filled point changed by more than noise.",
             [c for c in metrics if c["part"] == "outcome" and c["scale"] == "difference"],
-            "Change against the base",
+            "Change from the base",
             "No metric of decisions can be compared.",
         ),
         _change_panel(
             "ratios",
             "Change in approval ratios",
-            "The approval ratio divided by that of the base: 1 means no change; below 1 the group lost ground.",
+            "The approval ratio divided by that of the base: 1 means no change; below 1, the group lost ground.",
             [c for c in metrics if c["scale"] == "ratio"],
             "Ratio to the base",
             "No approval ratio can be compared.",
@@ -203,8 +205,8 @@ def _drivers(comparison: Record) -> Section:
     panels = [
         _change_panel(
             "drivers",
-            "Feature drivers that moved",
-            "Change of each feature's part of the excess, largest first. A full point moved by more than noise.",
+            "Features that changed",
+            "Change of each feature's part of the excess, largest first. A filled point changed by more than noise.",
             _largest(comparison["features"]),
             "Change of the part of the excess",
             "The audits have no evidence by feature in common.",
@@ -215,7 +217,7 @@ def _drivers(comparison: Record) -> Section:
 
 
 def _largest(changes: Sequence[Record]) -> list[Record]:
-    """Changes of the features that moved most in any audit, largest first."""
+    """Changes of the features that changed most in any audit, largest first."""
     known = [c for c in changes if is_number(c["p_value"])]
     size: dict[str, float] = {}
     for change in known:
@@ -240,7 +242,7 @@ def _share_panel(audits: Sequence[Record]) -> Panel:
     columns = (Column("feature", "text"), *(Column(name, "share", _of_audit(name)) for name in names))
     records = tuple({"feature": feature, "by_audit": by_feature[feature]} for feature in features)
     table = Table("Shares", "Share of the CEC score", columns, records)
-    caption = "How much each feature adds to the CEC score in each audit; without a test."
+    caption = "How much each feature adds to the CEC score in each audit; not tested."
     chart = share_chart(rows, names, features) if rows else "No audit has scored pairs."
     return panel_of("shares", "Share of the CEC score", caption, chart, table)
 
@@ -283,12 +285,12 @@ def monitoring_page(monitoring: Record) -> str:
     Parameters
     ----------
     monitoring
-        What `Monitoring.to_dict` returns.
+        Output of `Monitoring.to_dict`.
     """
     names = [audit["name"] for audit in monitoring["audits"]]
     found = monitoring["departures"]
     if len(names) < 2:
-        headline = "One audit has no past to depart from."
+        headline = "A single audit has no past to depart from."
     elif found:
         n = _n_monitored(monitoring)
         headline = f"{len(found)} of {n} monitored metrics departed from their past, first at {found[0]['audit']}."
@@ -327,33 +329,33 @@ def _rules(monitoring: Record) -> tuple[tuple[str, str], ...]:
     return (
         (
             "False alarms",
-            "If nothing changed, a history of this length raises any alarm at all with a chance of at most "
-            f"{rate}. The chance is shared equally by the {_n_monitored(monitoring)} monitored metrics and, "
+            "If nothing changed, the chance that a history of this length raises any alarm is at most "
+            f"{rate}. It is shared equally by the {_n_monitored(monitoring)} monitored metrics and, "
             "for each, by the two rules.",
         ),
         (
             "One audit alone",
             f"An alarm is raised by an audit more than {monitoring['single_limit']:.1f} standard errors from the "
-            "mean of all audits before it (the gray band).",
+            "mean of all previous audits (the gray band).",
         ),
         (
             "Drift",
-            "Small deviations on the same side are added up (CUSUM), less half a standard error each time; an "
-            f"alarm is raised when the sum passes {monitoring['cusum_limit']:.1f}.",
+            "Small deviations on the same side are added up (CUSUM), minus half a standard error each time; an "
+            f"alarm is raised when the sum exceeds {monitoring['cusum_limit']:.1f}.",
         ),
         (
             "After an alarm",
-            "The past of that metric is no longer updated, so that what follows is judged against what was.",
+            "The past of that metric is no longer updated, so that later audits are compared with the old level.",
         ),
         (
-            "Noise of sampling only",
-            "Where applicants change from one audit to the next for reasons of their own, metrics move with "
-            "them. An alarm says that something moved, not what, nor whether it is wrong.",
+            "Sampling noise only",
+            "If applicants change from one audit to the next for other reasons, metrics change with "
+            "them. An alarm says that something changed, not what, nor whether it is wrong.",
         ),
         (
             "The same people",
-            "When the audits are of the same people, deviations are smaller than the limits allow for, and "
-            "alarms are rarer than said.",
+            "If the audits are of the same people, deviations are smaller than the limits allow for, and "
+            "alarms are rarer than stated.",
         ),
     )
 
@@ -366,11 +368,11 @@ def _monitored(monitoring: Record) -> Section:
     if inputs:
         table = _by_audit_table(inputs, "Inputs", lambda point: point["value"])
         chart = rate_chart(sorted(inputs, key=_largest_value, reverse=True)[:8], "Part of the score gap", ".2f")
-        caption = "The inputs with the largest parts, with 95 % intervals; all inputs are monitored."
+        caption = "The inputs with the largest parts, with 95% intervals; all inputs are monitored."
         panels.append(panel_of("inputs", "Inputs of the score gap", caption, chart, table))
     text = (
-        "Each point is an audit with its 95 % interval. The dashed line is what the audits before it lead to expect, "
-        "the gray band what an unchanged model stays within; a ring marks the audit that raised an alarm."
+        "Each point is an audit with its 95% interval. The dashed line is the expectation from the previous audits, "
+        "and the gray band is the range of an unchanged model; a ring marks the audit that raised an alarm."
     )
     return Section("monitored", "Monitored metrics", [text], panels=panels)
 
@@ -403,7 +405,7 @@ def _trend_panel(trend: Record, place: int) -> Panel:
 
 
 def _by_audit_table(trends: Sequence[Record], caption: str, value: Callable[[Record], Any], places: int = 3) -> Table:
-    """A row for each trend, a column for each audit."""
+    """One row per trend, one column per audit."""
     names = [point["audit"] for point in trends[0]["points"]]
     columns = (Column("metric", "text"), *(Column(name, "number", _of_audit(name), places) for name in names))
     records = [
@@ -415,7 +417,7 @@ def _by_audit_table(trends: Sequence[Record], caption: str, value: Callable[[Rec
 def _drift(monitoring: Record) -> Section:
     trends = [trend for trend in monitoring["trends"] if trend["is_monitored"]]
     if not trends:
-        return Section("drift", "Drift", ["There are no two audits with the same metrics."])
+        return Section("drift", "Drift", ["No two audits have the same metrics."])
 
     def larger(point: Record) -> float | str:
         return max(point["cusum_high"], point["cusum_low"]) if is_number(point["z"]) else ""
@@ -423,11 +425,11 @@ def _drift(monitoring: Record) -> Section:
     table = _by_audit_table(trends, "Larger of the two sums", larger, 2)
     chart = cusum_chart(trends, monitoring["cusum_limit"])
     caption = (
-        "Deviations on the same side, added up; those downwards are shown below 0. The sum returns to 0 when they stop."
+        "Deviations on the same side, added up; downward ones are shown below 0. The sum returns to 0 when they stop."
     )
     panel = panel_of("cusum", "Sums of deviations", caption, chart, table)
     return Section(
-        "drift", "Drift", ["A change too small for any single audit shows in the sum of many."], panels=[panel]
+        "drift", "Drift", ["A change too small for any single audit shows in the sum over many."], panels=[panel]
     )
 
 
@@ -438,7 +440,7 @@ def _other_trends(monitoring: Record) -> list[Section]:
         ("auc: ", "areas", "AUC by group", ".2f"),
         ("score_gap_probability: ", "gaps-in-probability", "Score gaps in probability", ".0%"),
         ("score_gap_decision: ", "gaps-in-decisions", "Score gaps in favorable decisions", ".0%"),
-        ("excess_balanced", "excess-balanced", "Excess, groups weighing equally", ".3f"),
+        ("excess_balanced", "excess-balanced", "Excess, groups weighted equally", ".3f"),
         ("excess: group ", "excess-by-group", "Excess by group", ".3f"),
     )
     panels = []
@@ -447,7 +449,7 @@ def _other_trends(monitoring: Record) -> list[Section]:
         if trends:
             table = _by_audit_table(trends, title, lambda point: point["value"])
             chart = rate_chart(trends[:8], title, format_)
-            panels.append(panel_of(name, title, "With 95 % intervals; shown without limits.", chart, table))
+            panels.append(panel_of(name, title, "With 95% intervals; shown without limits.", chart, table))
     return [Section("others", "Other metrics", panels=panels)] if panels else []
 
 
@@ -456,5 +458,5 @@ def _capital(words: str) -> str:
 
 
 def _lower(sentence: str) -> str:
-    """A sentence that goes on after a colon; names in capitals keep them."""
+    """A sentence that continues after a colon; names in capitals keep them."""
     return sentence if sentence[:2].isupper() else sentence[:1].lower() + sentence[1:]

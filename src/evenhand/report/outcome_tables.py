@@ -1,4 +1,4 @@
-"""The tables of what a model decides, from an audit's summary: each for the page and for the workbook."""
+"""The tables of a model's decisions, from an audit's summary, for the page and for the workbook."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def group_table(summary: Summary) -> Table:
 
 
 def utility_table(summary: Summary) -> Table:
-    """How well the model tells labels apart, of everyone."""
+    """How well the model separates labels, over everyone."""
     outcome = summary["outcome"]
     names = {"auc": "AUC", "f1": "F1", "accuracy": "accuracy", "positive_rate": "share of favorable decisions"}
     records = [
@@ -60,7 +60,7 @@ def utility_table(summary: Summary) -> Table:
 
 
 def gap_table(summary: Summary) -> Table:
-    """The widest spread of a rate over groups."""
+    """The largest difference in a rate between groups."""
     outcome = summary["outcome"]
     words = {
         "sp_gap": "statistical parity gap",
@@ -80,11 +80,11 @@ def gap_table(summary: Summary) -> Table:
         text("highest in", "group_high"),
         NOTE,
     )
-    return Table("Gaps", "The widest spread of a rate over groups", columns, records, needs=("decisions",))
+    return Table("Gaps", "The largest difference in a rate between groups", columns, records, needs=("decisions",))
 
 
 def _beside(key: str) -> Callable[[Record], Any]:
-    """A value beside the reference group, which has none itself."""
+    """A value relative to the reference group, which has none itself."""
     return lambda record: "" if record["is_reference"] else record[key]
 
 
@@ -122,7 +122,7 @@ def _approval_highlights(threshold: float) -> list[Highlight]:
 
 
 def approval_table(summary: Summary) -> Table:
-    """Approvals beside the reference group."""
+    """Approvals compared with the reference group."""
     found = summary["outcome"]["approvals"]
     threshold = found["four_fifths_threshold"]
     columns = (
@@ -131,13 +131,13 @@ def approval_table(summary: Summary) -> Table:
         flag(lambda r: _approval_flags(r, threshold)),
         Column("note", "long text", lambda r: joined(r["note"], found["note"])),
     )
-    caption = f"Favorable decisions of each group beside the reference group, {found['reference']}"
+    caption = f"Favorable decisions of each group compared with the reference group, {found['reference']}"
     highlights = _approval_highlights(threshold)
     return Table("Approvals", caption, columns, found["groups"], highlights, needs=("decisions",))
 
 
 def score_table(summary: Summary) -> Table:
-    """Scores beside the reference group."""
+    """Scores compared with the reference group."""
     difference = "standardized_mean_difference_group_minus_reference"
     columns = (
         text("group"),
@@ -151,7 +151,7 @@ def score_table(summary: Summary) -> Table:
         flag(_small_group),
         Column("note", "long text", lambda r: joined(r["note"], r["mean_score"]["note"], r[difference]["note"])),
     )
-    caption = "Scores of each group beside the reference group"
+    caption = "Scores of each group compared with the reference group"
     return Table("Scores", caption, columns, summary["outcome"]["scores"], [FLAGGED], needs=("scores",))
 
 
@@ -185,13 +185,13 @@ def error_table(summary: Summary) -> Table:
         flag(_small_group),
         Column("note", "long text", note),
     )
-    caption = "Decisions and errors of each group with 95 % intervals"
+    caption = "Decisions and errors of each group with 95% intervals"
     records = summary["outcome"]["error_rates"]
     return Table("Error rates", caption, columns, records, [FLAGGED], needs=("labels", "decisions"))
 
 
 def cutoff_table(summary: Summary) -> Table:
-    """Approvals at other cut-offs."""
+    """Approvals at different cutoffs."""
     threshold = summary["outcome"]["approvals"]["four_fifths_threshold"]
     records = [
         {**group, "cut": {key: value for key, value in cut.items() if key != "table"}}
@@ -201,14 +201,14 @@ def cutoff_table(summary: Summary) -> Table:
     on_page = ("approval rate", "approval ratio")
     columns = (
         Column("quantile of scores", "share", "cut/quantile").detail(),
-        Column("cut-off", "number", "cut/cutoff"),
+        Column("cutoff", "number", "cut/cutoff"),
         Column("overall approval rate", "share", "cut/overall_approval_rate"),
         text("group"),
         *(column if column.heading in on_page else column.detail() for column in _approval_columns()),
         flag(lambda r: _approval_flags(r, threshold)),
         NOTE.detail(),
     )
-    caption = "Approvals as they would be with the cut-off at each decile of the score; p-values not adjusted over rows"
+    caption = "Approvals if the cutoff were at each decile of the score; p-values not adjusted over rows"
     highlights = _approval_highlights(threshold)
     return Table("Cutoffs", caption, columns, records, highlights, needs=("decisions", "probability"))
 
@@ -262,7 +262,7 @@ def segment_table(summary: Summary, column: str | None = None) -> Table:
     )
     caption = f"Approvals within values of {column or 'each column of `by`'}, and their common odds ratio"
     highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence")]
-    missing = "Not there: no column was named in `by`."
+    missing = "Not available: no column was named in `by`."
     return Table("Segments", caption, columns, records, highlights, missing, needs=("decisions",))
 
 

@@ -26,92 +26,92 @@ from evenhand.report.weighting_table import WEIGHTING_PROSE, weighting_tables
 __all__ = ["audit_card", "audit_page", "audit_sections", "key_metrics"]
 
 _MORE_WORDS = {
-    "baseline": "The mean of the people with the person's label and group; both of a pair are explained from it.",
+    "baseline": "The mean of the people with the person's label and group; both people of a pair are explained from it."
+    "",
     "consistency threshold": "The CEC score above which reasoning counts as different.",
     "prediction flip rate": "The share of pairs whose two people get different decisions: regimes C and D.",
 }
 _DATA_WORDS = {
     "model": "Model",
     "n_people": "People audited",
-    "n_reference": "People matched in",
+    "n_reference": "People to match in",
     "n_features": "Features",
     "groups": "Groups",
     "group_columns": "Columns that reveal the group",
     "attribution_method": "Attribution",
-    "completeness_gap": "Attribution left over",
+    "completeness_gap": "Completeness gap of attributions",
     "attribution_error": "Standard error of attributions",
-    "integration_error": "Error of integration, at most",
+    "integration_error": "Integration error, at most",
     "n_without_baseline": "Left out, without a baseline",
     "exclusions": "Rows left out before the audit",
 }
 _SETTING_WORDS = {
     "financial_features": "Financial features",
-    "favorable": "Good scores of the model",
+    "favorable": "Favorable end of the score",
     "decision_threshold": "Decision threshold",
     "consistency_threshold": "Consistency threshold",
-    "max_distance": "Farthest match",
+    "max_distance": "Largest distance of a match",
     "limits": "Limits on findings",
-    "attribution": "Attribution asked for",
-    "method": "Rule of integration",
-    "n_steps": "Steps of integration",
+    "attribution": "Attribution method requested",
+    "method": "Integration rule",
+    "n_steps": "Integration steps",
     "n_permutations": "Permutations",
     "random_state": "Seed",
-    "n_reasons": "Most reasons of a person",
-    "reason_map": "Reasons of features",
+    "n_reasons": "Largest number of reasons per person",
+    "reason_map": "Reason map",
 }
 
 _ATTRIBUTION_FACTS = ("attribution_method", "completeness_gap", "attribution_error", "integration_error")
-_PRINTS = ("fingerprint", "column_prints", "hashes")  # shown apart, or of use to no reader
+_PRINTS = ("fingerprint", "column_prints", "hashes")  # shown separately, or of no use to readers
 
 _PROSE = {
     "score-gap": (
         "Each person is given the finances of a comparable person of the other group, and the two scores are compared. "
-        "What is left is a difference between groups at equal finances, and it is the sum of what runs through each "
-        "input. An input that predicts the group can carry the gap without the group being named."
+        "What remains is a difference between groups at equal finances. It is the sum of the parts that run through "
+        "each input. An input that predicts the group can carry the gap even if the model does not see the group."
     ),
     "regimes": (
-        "Each person is paired with the nearest person of another group who has the same label. Two questions are "
-        "asked of a pair: do both get the same decision, and does the model weigh their features alike? The "
-        "answers make four regimes. Regime B is the one that outcome metrics cannot see."
+        "Each person is paired with the nearest person of a different group who has the same label. Two questions are "
+        "asked about a pair: do both get the same decision, and does the model weigh their features alike? The "
+        "answers define four regimes. Regime B is the one that outcome metrics cannot see."
     ),
     "excess": (
-        "Two people are never quite alike, so that explanations differ even where the group plays no part. A "
-        "placebo pair is a person and someone of the same group and label, as far away as the match is. What "
-        "pairs across groups have over placebo pairs is the excess: the evidence of this audit."
+        "Two people are never quite alike, so explanations differ even if the group plays no role. A "
+        "placebo pair is a person and someone of the same group and label who is as far away as the match. The CEC "
+        "score of pairs across groups minus that of placebo pairs is the excess: the evidence of this audit."
     ),
     "drivers": (
-        "Which features the excess comes from, which the model weighs differently in comparable people, and which "
-        "predict the group. A feature that predicts the group can stand in for it; whether it does is a question for "
-        "someone who knows the product."
+        "Which features the excess comes from, which ones the model weighs differently for comparable people, and "
+        "which ones predict the group. A feature that predicts the group can stand in for it; whether it does is a "
+        "question for someone who knows the product."
     ),
     "matching": (
-        "Every metric of pairs is about matched people. If matches are far or few, or the groups still differ after "
-        "matching, so does what the metrics mean."
+        "Every metric of pairs is about matched people. If matches are far or few, or if the groups still differ after "
+        "matching, the metrics mean less."
     ),
     "outcome": (
-        "What the model decides, by group, without matching: the tables of a fair-lending file. Differences in "
-        "outcomes can have many reasons and are no finding about reasoning, nor the other way round."
+        "The model's decisions by group, without matching: the tables of a fair-lending file. Differences in "
+        "outcomes can have many reasons. They say nothing about reasoning, and reasoning says nothing about them."
     ),
     "regressions": (
-        "The same outcomes by regression, as a fair-lending file has them: on the group alone, with the financial "
-        "features held equal, and with all inputs held equal, without those that are the group. What is left with all "
-        "inputs held equal does not run through them one by one; decisions that follow from the inputs by a linear "
-        "score leave nothing to estimate. Matched pairs hold finances and label equal."
+        "The same outcomes by regression, as in a fair-lending file: on the group alone, with the financial "
+        "features held equal, and with all inputs held equal except those that reveal the group. What remains with all "
+        "inputs held equal does not run through them one by one; if decisions follow from the inputs by a linear "
+        "score, nothing remains to be estimated. Matched pairs hold finances and label equal."
     ),
     "reasons-given": (
-        "What applicants with an unfavorable decision would be told: up to {n_reasons} principal reasons. They are "
-        "{source}. Shares by group do not hold finances equal; what comparable people have in common, over placebo "
-        "pairs, does. Whether a notice is right or complete is not judged here."
+        "The reason codes that declined applicants would be given: up to {n_reasons} principal reasons each. "
+        "They are {source}. Shares by group do not hold finances equal, but the comparison of comparable people with "
+        "placebo pairs does. Whether a notice is right or complete is not judged here."
     ),
     "sensitivity": (
-        "The same question with other choices. A verdict that changes with a choice nobody can defend is not much "
-        "of a verdict."
+        "The same question with different settings. A verdict that changes with an arbitrary setting is not reliable."
     ),
 }
 
 _WITHOUT_ATTRIBUTIONS = {
     "score-gap": (
-        "Each person is compared with the nearest people of another group. What is left of the difference in finances "
+        "Each person is compared with the nearest people of a different group. The remaining difference in finances "
         "between them is held equal by a regression; the rest is a difference between groups at equal finances."
     ),
     "drivers": (
@@ -126,46 +126,46 @@ _LIMITS = {
         "the applicants and the law."
     ),
     "The financial features are a judgment": (
-        "They say who is comparable. With another list, the audit answers another question."
+        "They decide who is comparable. With different ones, the audit answers a different question."
     ),
     "Matches are near, not equal": (
-        "Other inputs differ, and that alone makes large CEC scores: hold them against placebo pairs, never "
-        "against 0 or another dataset."
+        "Other inputs differ, and that alone makes CEC scores large: compare them with placebo pairs, never "
+        "with 0 or with a different dataset."
     ),
 }
 _LIMITS_OF_EVIDENCE = {
     "The excess has assumptions": (
-        "It takes out what unlike finances explain by a linear regression. It does not take out other inputs that "
+        "It removes the effect of unequal finances by linear regression. It does not remove other inputs that "
         "differ between groups and that the model uses alike for everyone: such a proxy is what it is meant to "
         "notice."
     ),
-    "Many looks": (
-        "Splits, features and sensitivity are many estimates; some stray by chance. Adjusted p-values are beside "
-        "the splits."
+    "Multiple comparisons": (
+        "Splits, features and sensitivity are many estimates, and some differ by chance. The splits have "
+        "adjusted p-values."
     ),
 }
 _LIMITS_WITHOUT_EVIDENCE = {
     "No noise floor": (
-        "Without evidence nothing here says whether pairs across groups differ more than any two people would."
+        "Without evidence, nothing here shows whether pairs across groups differ more than any two people do."
     ),
 }
 _LIMITS_OF_ALL = {
     "Attributions are one way to explain": (
-        "They describe the model's function between a baseline and a person: not the world, and not a cause."
+        "They describe how the model's output changes between a baseline and a person: not the world, and not a cause."
     ),
     "Labels and groups are taken as true": (
-        "Repayment is known only of those who got a loan, and errors in the group blur every difference."
+        "Repayment is known only for people who got a loan, and errors in the group blur every difference."
     ),
     "Thresholds are conventions": (
-        "The consistency threshold, 0.8 for approval ratios and 0.1 for balance were not made for this case."
+        "The consistency threshold, 0.8 for approval ratios and 0.1 for balance were not chosen for this case."
     ),
 }
 
 
 _LIMITS_WITHOUT_MODEL = {
     "Scores are taken as given": (
-        "Whether they are the scores that people were judged by, and attributions those of the same model from one "
-        "background, is for whoever handed them in to say; only that attributions sum to the scores was checked."
+        "Whether people were really judged by these scores, and whether the attributions belong to the same model and "
+        "one background, cannot be checked here; it was only checked that attributions sum to the scores."
     ),
 }
 _LIMITS_OF_SCORES = {
@@ -177,7 +177,7 @@ _LIMITS_OF_SCORES = {
 _OF_EXPLANATIONS = (
     "Matches are near, not equal",
     "The excess has assumptions",
-    "Many looks",
+    "Multiple comparisons",
     "Attributions are one way to explain",
 )
 
@@ -190,13 +190,13 @@ def audit_page(
     Parameters
     ----------
     summary
-        What `AuditResult.to_dict` returns.
+        Output of `AuditResult.to_dict`.
     sample
         Pairs for the explorer: `AuditResult.pair_sample().to_dict()`.
     title
-        Of the page; by default it names the model.
+        Title of the page; by default it names the model.
     pairs_file
-        Name of a file beside the page that has every pair.
+        Name of a file next to the page that has every pair.
     """
     heading = title or f"Audit of {shortened(summary['data']['model'])}"
     sections = audit_sections(summary, sample["how"], pairs_file)
@@ -205,7 +205,7 @@ def audit_page(
 
 
 def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | None = None) -> list[Section]:
-    """The sections of the page; `sampled` says in words how the pairs of the explorer were drawn."""
+    """The sections of the page; `sampled` describes how the pairs of the explorer were drawn."""
     hidden = (*_PRINTS, *(_ATTRIBUTION_FACTS if lacking(summary, "excess") else ()))
     data = {name: value for name, value in summary["data"].items() if name not in hidden}
     details = [
@@ -213,10 +213,10 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
         ("Hashes (SHA-256)", _hashes(summary["data"])),
         ("Versions", tuple((str(name), str(value)) for name, value in summary["versions"].items())),
     ]
-    beside = f" Every pair is in {pairs_file}, beside this page." if pairs_file else ""
+    beside = f" Every pair is in {pairs_file}, next to this page." if pairs_file else ""
     explorer = (
-        f"Two applicants side by side: what they have, what they got, and what counted. {sampled}{beside} Use it to "
-        "look at files, not as a list of findings."
+        f"Two applicants side by side: their data, their decisions, and what counted. {sampled}{beside} Use it to "
+        "inspect single cases, not as a list of findings."
     )
     outcome = (
         outcome_tables.approval_table,
@@ -237,11 +237,11 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
             details_title="Settings, hashes and versions",
         ),
         *_weighting(summary),
-        Section("verdict", "Verdict", finding=_finding(summary), tables=_finding_tables(summary)),
+        Section("verdict", "Verdict", _reading(summary), finding=_finding(summary), tables=_finding_tables(summary)),
         *_drawn_groups(summary),
         _charts(summary, "score-gap", "Score gap at equal finances"),
         _charts(summary, "regimes", "Decisions and reasoning"),
-        _charts(summary, "excess", "Excess over the placebo floor"),
+        _charts(summary, "excess", "Excess over placebo pairs"),
         _charts(summary, "drivers", "Feature drivers"),
         _charts(
             summary,
@@ -261,7 +261,20 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
     return [section for section in sections if _is_possible(section, summary)]
 
 
-_OF_CHARTS = ("regimes", "excess", "drivers", "sensitivity")  # left out where none of them is possible
+_READING_LOG_ODDS = (
+    "Scores are compared in log-odds, the logarithm of the odds of a favorable outcome: near even odds, 0.1 log-odds "
+    "are 2.5 percentage points of probability. "
+)
+_READING_TESTS = (
+    "A 95% interval is the range of values that agree with the data. A p-value says how often chance alone would give "
+    "such a result if there were nothing to find; an adjusted p-value allows for the number of questions."
+)
+_READING_EXPLANATIONS = (
+    " An explanation says how much each input moved a score. The CEC score is the distance between the explanations of "
+    "two people: 0 is the same reasoning, 1 the opposite."
+)
+
+_OF_CHARTS = ("regimes", "excess", "drivers", "sensitivity")  # left out if none of them is possible
 
 
 def _is_possible(section: Section, summary: Mapping[str, Any]) -> bool:
@@ -276,7 +289,7 @@ def _has_explorer(summary: Mapping[str, Any]) -> bool:
 
 
 def _limits(summary: Mapping[str, Any]) -> dict[str, str]:
-    """What none of the metrics shows, by name."""
+    """What the metrics do not show, by name."""
     more = _LIMITS_WITHOUT_EVIDENCE if summary["evidence"] is None else _LIMITS_OF_EVIDENCE
     found = {**_LIMITS, **more, **_LIMITS_OF_ALL}
     if "scope" in summary and "model" not in summary["scope"]["given"]:
@@ -287,7 +300,7 @@ def _limits(summary: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _weighting(summary: Mapping[str, Any]) -> list[Section]:
-    """The section on sampling weights, where people have them."""
+    """The section on sampling weights, if people have them."""
     tables = weighting_tables(summary)
     return [Section("weights", "Sampling weights", (WEIGHTING_PROSE,), tables=tables)] if tables else []
 
@@ -299,7 +312,7 @@ def _reasons(summary: Mapping[str, Any]) -> list[Section]:
     prose = _PROSE["reasons-given"].format(n_reasons=found["n_reasons"], source=found["source"])
     tables = [reason_tables.agreement_table(summary), reason_tables.declined_table(summary)]
     panels = panels_of(summary, "reasons-given")
-    return [Section("reasons-given", "Reasons given", (prose,), panels=panels, tables=tables)]
+    return [Section("reasons-given", "Reason codes", (prose,), panels=panels, tables=tables)]
 
 
 def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:  # noqa: ANN401 - of `Section`
@@ -309,12 +322,12 @@ def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -
 
 
 def _of_one_draw(summary: Mapping[str, Any]) -> tuple[str, ...]:
-    """Where groups are drawn, that not all of a section is pooled."""
+    """A note that not all of a section is pooled, if groups are drawn."""
     return (drawn_tables.OF_ONE_DRAW,) if "drawn_groups" in summary else ()
 
 
 def _drawn_groups(summary: Mapping[str, Any]) -> tuple[Section, ...]:
-    """A section on groups that are known as probabilities, if they are."""
+    """A section on groups known as probabilities, if they are."""
     tables = drawn_tables.drawn_tables(summary)
     if not tables:
         return ()
@@ -323,13 +336,25 @@ def _drawn_groups(summary: Mapping[str, Any]) -> tuple[Section, ...]:
 
 
 def _regressions(summary: Mapping[str, Any]) -> tuple[Section, ...]:
-    """The section on regressions, where there are some."""
+    """The section on regressions, if there are any."""
     if "regressions" not in summary:
         return ()
     columns = dict.fromkeys(row["column"] for row in summary["regressions"]["rows"])  # "" for everyone first
     tables = [regressions.regression_table(summary, column) for column in columns]
     notes = regressions.regression_notes(summary)
     return (_charts(summary, "regressions", "Regressions", tables=tables, notes=notes),)
+
+
+def _reading(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """A paragraph that explains the terms of the verdict; none without evidence, whose verdict has no such terms."""
+    if not summary["findings"]:
+        return ()
+    alike = (
+        "similar financial features" if lacking(summary, "labels") else "similar financial features and the same label"
+    )
+    is_log_odds = any(found["unit"] == "log-odds" for found in summary["findings"])
+    explained = "" if lacking(summary, "excess") else _READING_EXPLANATIONS
+    return (f"Comparable people have {alike}. {_READING_LOG_ODDS if is_log_odds else ''}{_READING_TESTS}{explained}",)
 
 
 def _finding(summary: Mapping[str, Any]) -> Finding:
@@ -350,20 +375,20 @@ def audit_card(summary: Mapping[str, Any]) -> str:
 
 
 def _glossary() -> tuple[tuple[str, str], ...]:
-    """The words in the order of the alphabet; the page has no empty cells."""
+    """The terms in alphabetical order; the page has no empty cells."""
     words = {**GLOSSARY, **_MORE_WORDS}
     words.pop("empty cell", None)
     return tuple(sorted(words.items(), key=lambda word: word[0].lower()))
 
 
 def _hashes(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """SHA-256 of what was audited, by what it is of."""
+    """SHA-256 of what was audited, by name."""
     named = {"audited people": data.get("fingerprint"), **data.get("hashes", {})}
     return tuple((f"{name[:1].upper()}{name[1:]}", value) for name, value in named.items() if value)
 
 
 def _facts(found: Mapping[str, Any], words: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Names and values in a known order; a name that is new is shown as it is."""
+    """Names and values in a known order; a new name is shown unchanged."""
     known = [name for name in words if name in found]
     return tuple(
         (words.get(name, name.replace("_", " ").capitalize()), _fact(name, found[name]))
@@ -379,7 +404,7 @@ def _fact(name: str, value: Any) -> str:  # noqa: ANN401 - any plain data
     if name == "attribution_error":
         return "none: nothing is sampled" if value is None else f"{percent(value, 1)} of their size"
     if name == "integration_error":
-        return "none: no path is cut into segments" if value is None else f"{percent(value, 2)} of their size"
+        return "none: no path is split into segments" if value is None else f"{percent(value, 2)} of their size"
     if name == "completeness_gap":
         return f"{percent(value, 2)} of the change in the model's output"
     if isinstance(value, Mapping):
@@ -395,7 +420,7 @@ def _fact(name: str, value: Any) -> str:  # noqa: ANN401 - any plain data
 
 
 def key_metrics(data: Mapping[str, Any]) -> tuple[KeyMetric, ...]:
-    """The six metrics to take away."""
+    """The six key metrics."""
     cec, found = data["cec"], data["evidence"]
     flips = KeyMetric(
         "Prediction flip rate", percent(data["outcome"]["pfr"]), "matched people with different decisions"
@@ -405,14 +430,14 @@ def key_metrics(data: Mapping[str, Any]) -> tuple[KeyMetric, ...]:
     outcome = (
         KeyMetric("AUC", decimal(data["outcome"]["auc"]), "of all audited people"),
         KeyMetric("Equalized odds gap", decimal(gap["value"]), estimate_interval(gap) or gap["note"]),
-        KeyMetric("Coverage", percent(data["matching"]["coverage"]), "people with a match in another group"),
+        KeyMetric("Coverage", percent(data["matching"]["coverage"]), "people with a match in a different group"),
     )
     if found is None:
         mean = KeyMetric("Mean CEC score", decimal(cec["mean"]), "not compared with placebo pairs")
         return (mean, regime_b, flips, *outcome)
     over = found["regime_b"]["value"]
     if is_number(over):
-        beside = f"{decimal(abs(100 * over), 1)} points {'over' if over >= 0 else 'under'} placebo pairs"
+        beside = f"{decimal(abs(100 * over), 1)} points {'above' if over >= 0 else 'below'} placebo pairs"
         regime_b = KeyMetric(regime_b.name, regime_b.value, beside)
     asked = tuple(_finding_metric(one) for one in data["findings"] if one["answer"] != "not possible")
     more = ((regime_b, "regimes"), (flips, "decisions"))
@@ -441,8 +466,8 @@ def _matching(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         ("Exact financial twins", percent(found["twin_share"])),
         (
             "Reuse of matches",
-            f"{count(reuse['n_distinct'])} people serve as matches, one of them {count(reuse['max'])} times; they are "
-            f"worth {count(reuse['effective_n'])} used equally",
+            f"{count(reuse['n_distinct'])} people serve as matches, one of them {count(reuse['max'])} times; their "
+            f"effective number is {count(reuse['effective_n'])}",
         ),
     ]
     rows += [("Without a match", f"{count(n)}: {why}") for why, n in found["unmatched"].items() if n]

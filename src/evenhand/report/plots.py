@@ -22,14 +22,14 @@ __all__ = ["Plots"]
 class Plots:
     """Charts of an audit, each an `altair.Chart`: it shows in a notebook, and `save` writes it to a file.
 
-    Beside `pair`, there is a method without arguments for every chart of `evenhand.report.registry.CHARTS`.
+    Besides `pair`, there is a method without arguments for every chart of `evenhand.report.registry.CHARTS`.
 
     Attributes
     ----------
     summary
         The audit's summary.
     sample_of
-        Gives the sample that holds the pairs of one person (`PairSample.to_dict`).
+        Returns the sample that holds the pairs of one person (`PairSample.to_dict`).
     """
 
     summary: Mapping[str, Any]
@@ -47,26 +47,24 @@ class Plots:
         person
             Row of the audited table.
         other_group
-            Group of the match; needed only where there are more than two.
+            Group of the match; required only if there are more than two groups.
 
         Raises
         ------
         InvalidInputError
-            If the person has no scored pair, or several and `other_group` does not say which.
+            If the person has no scored pair, or has several and `other_group` does not say which.
         """
         sample = self.sample_of(person)
         others = sample["pairs"]["other_group"].astype(str).tolist()
         if not others:
-            raise InvalidInputError(f"`person` must be a row with a scored pair, got {person}: it has none.")
+            raise InvalidInputError(f"`person` must be a row with a scored pair; {person} has none.")
         if other_group is None and len(others) > 1:
             raise InvalidInputError(
                 f"Person {person} has {len(others)} pairs; give `other_group`, one of {sorted(others)}."
             )
         wanted = others[0] if other_group is None else other_group
         if wanted not in others:
-            raise InvalidInputError(
-                f"Person {person} has no scored pair in {wanted!r}; there is one in {sorted(others)}."
-            )
+            raise InvalidInputError(f"Person {person} has no scored pair in {wanted!r}, only in {sorted(others)}.")
         return charts.pair(sample, others.index(wanted))
 
     def save(self, folder: str | os.PathLike[str], formats: Sequence[str] = ("svg",)) -> list[Path]:
@@ -75,9 +73,9 @@ class Plots:
         Parameters
         ----------
         folder
-            Where to; it is made if it is not there.
+            Folder to write to; created if it does not exist.
         formats
-            Of "svg", "png" and "pdf".
+            Among "svg", "png" and "pdf".
         """
         written = []
         for name, chart in CHARTS.items():

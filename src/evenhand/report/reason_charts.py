@@ -27,12 +27,12 @@ _MOST_REASONS = 12
 
 
 def reason_rates(data: Mapping[str, Any]) -> alt.Chart:
-    """How often each reason is given to declined people of each group, with 95 % intervals; the most frequent first."""
+    """How often each reason is given to declined people of each group, with 95% intervals; the most frequent first."""
     found = data["reasons"]
     rates = [
         row for row in (found["rates"] if found else ()) if row["place"] == "any" and is_number(row["rate"]["value"])
     ]
-    check_any(rates, (found and found["note"]) or "no reason is given to anyone")
+    check_any(rates, (found and found["note"]) or "no one is given a reason")
     shown = list(dict.fromkeys(row["reason"] for row in rates))[:_MOST_REASONS]
     reason_label = dict(zip(shown, labels_of(shown), strict=True))
     groups = list(dict.fromkeys(row["group"] for row in rates))
@@ -54,7 +54,7 @@ def reason_rates(data: Mapping[str, Any]) -> alt.Chart:
     beside = alt.YOffset("group:N", scale=alt.Scale(domain=names))
     top = min(1.0, 1.05 * max(row["high"] for row in rows))
     tooltip = tooltips(
-        "label", "group", ("share", ".1%"), ("low", ".1%", "95 % from"), ("high", ".1%", "to"), ("people", ",")
+        "label", "group", ("share", ".1%"), ("low", ".1%", "95% from"), ("high", ".1%", "to"), ("people", ",")
     )
     base = chart_of(rows)
     x = quantity(alt.X, "low", "Share of declined people with the reason", percent=True, domain=[0, top])
@@ -74,7 +74,7 @@ def reason_rates(data: Mapping[str, Any]) -> alt.Chart:
     height = max(STEP, 14 * len(names)) * len(reason_label)
     return finished(
         alt.layer(*layers),
-        "Points with 95 % intervals: share of declined people of each group who are given each reason, the most "
+        "Points with 95% intervals: share of declined people of each group who are given each reason, the most "
         "frequent reasons first.",
         height,
     )

@@ -1,4 +1,4 @@
-"""The tables of the reasons for unfavorable decisions, from an audit's summary: each for the page and the workbook."""
+"""The tables of the reasons for unfavorable decisions, from an audit's summary, for the page and the workbook."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["NO_REASONS", "agreement_table", "declined_table", "rate_table"]
 
 Summary = Mapping[str, Any]
 
-NO_REASONS = "Not there: the audit has no reasons."
+NO_REASONS = "Not available: the audit has no reasons."
 _PLACES = {"first": "first", "any": "among all"}
 
 
 def _beside(key: str) -> Any:  # noqa: ANN401 - a function of the record
-    """A value beside the reference group, which has none itself."""
+    """A value relative to the reference group, which has none itself."""
     return lambda record: "" if record["is_reference"] else record[key]
 
 
@@ -38,14 +38,14 @@ def rate_table(summary: Summary) -> Table:
         flag(lambda r: significance_flag(r["p_value_holm"], "adjusted p-value")),
         Column("note", "long text", lambda r: "" if r["is_reference"] else r["difference"]["note"]),
     )
-    beside = f", beside {found['reference']}" if found else ""
+    beside = f", compared with {found['reference']}" if found else ""
     caption = f"Reasons of declined people{beside}; finances are not held equal"
     highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"), FLAGGED]
     return Table("Reason rates", caption, columns, found["rates"] if found else [], highlights, _if_empty(summary))
 
 
 def agreement_table(summary: Summary) -> Table:
-    """What the reasons of comparable declined people have in common, over placebo pairs."""
+    """Overlap of the reasons of comparable declined people, minus that of placebo pairs."""
     columns = (
         Column("measure", "text", "words"),
         Column("pairs", "share", "compared"),
@@ -54,10 +54,10 @@ def agreement_table(summary: Summary) -> Table:
         Column("p-value, one-sided", "p", lambda r: "" if r["excess"] is None else r["excess"]["p_value"]),
         Column("people", "whole", lambda r: "" if r["excess"] is None else r["excess"]["n"]),
         Column("mean of all pairs", "share", "all"),
-        Column("pairs in all", "whole", "n_pairs"),
+        Column("number of pairs", "whole", "n_pairs"),
         NOTE,
     )
-    caption = "Reasons that two comparable declined people have in common; below 0, fewer than placebo pairs"
+    caption = "Reasons that two comparable declined people share; below 0, fewer than placebo pairs share"
     return Table("Reason agreement", caption, columns, _agreement_records(summary["reasons"]), (), _if_empty(summary))
 
 
@@ -105,4 +105,4 @@ def declined_table(summary: Summary) -> Table:
 
 def _if_empty(summary: Summary) -> str:
     found = summary["reasons"]
-    return NO_REASONS if found is None else f"Not there: {found['note'] or 'no reason is given to anyone'}."
+    return NO_REASONS if found is None else f"Not available: {found['note'] or 'no one is given a reason'}."

@@ -1,4 +1,4 @@
-"""The charts of an audit, once: what each is called, where it stands on the page, what to see in it, and its table."""
+"""The charts of an audit, defined once: name, place on the page, caption, and table."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class AuditChart:
     Attributes
     ----------
     draw
-        The chart from an audit's summary; its name is the chart's.
+        Draws the chart from an audit's summary; the function's name is the chart's.
     title
-        Of the chart on the page.
+        Title of the chart on the page.
     caption
-        What to see in it: always the same, or from the summary.
+        What to see in it: fixed, or computed from the summary.
     table
         The numbers behind it, from the summary.
     is_wide
@@ -55,7 +55,7 @@ class AuditChart:
 
     @property
     def name(self) -> str:
-        """As in `result.plot`."""
+        """Name, as in `result.plot`."""
         return self.draw.__name__
 
     def drawn(self, summary: Data) -> alt.Chart:
@@ -64,7 +64,7 @@ class AuditChart:
         Raises
         ------
         NothingToDrawError
-            If there is nothing to draw, or what was given cannot tell.
+            If there is nothing to draw, or the given inputs do not allow it.
         """
         why = lacking(summary, *self.table(summary).needs)
         if why:
@@ -84,7 +84,7 @@ class AuditChart:
 
 
 def panels_of(summary: Data, section: str) -> tuple[Panel, ...]:
-    """The charts of a section of the page; those that what was given cannot tell are left out."""
+    """The charts of a section of the page, without those that the given inputs do not allow."""
     return tuple(chart.panel(summary) for chart in _SECTIONS[section] if is_shown(summary, chart.table(summary)))
 
 
@@ -93,7 +93,7 @@ def _score_gap(data: Data) -> str:
     total = gap["total"]
     label = "" if lacking(data, "labels") else " and label"
     parts = "" if lacking(data, "inputs") else "; the inputs below sum to it"
-    side = "; below 0 the group is worse off" if lacking(data, "probability") else ""
+    side = "; below 0, the group is worse off" if lacking(data, "probability") else ""
     return (
         f"At equal finances{label}, {shortened(gap['group'], 40)} minus {shortened(gap['reference'], 40)} is "
         f"{decimal(total['value'])} {gap['unit']} ({interval(total['ci_low'], total['ci_high'])}){side}{parts}."
@@ -104,34 +104,34 @@ def _regimes(data: Data) -> str:
     shares = data["regimes"]
     return (
         f"{percent(shares['B'])} of pairs get the same decision for different reasons (regime B), and "
-        f"{percent(shares['A'])} the same decision for the same reasons; match noise alone puts many pairs in B, so "
-        "read this beside the excess."
+        f"{percent(shares['A'])} the same decision for the same reasons. Matching noise alone puts many pairs in B, so "
+        "compare this with the excess."
     )
 
 
 def _plane(data: Data) -> str:
     found = data["evidence"]
     if found is None or not is_number(found["placebo_mean"]):
-        return "Each point is a group; up means more different reasoning, right means more different decisions."
+        return "Each point is a group. Higher: more different reasoning; farther right: more different decisions."
     return (
         "The evidence is the gap between the lines of compared pairs and placebo pairs, which are equally far apart: "
-        f"{decimal(found['compared_mean'])} and {decimal(found['placebo_mean'])}. Points are nearest matches, and may "
-        "lie lower."
+        f"{decimal(found['compared_mean'])} and {decimal(found['placebo_mean'])}. Points show nearest matches, and may "
+        "be lower."
     )
 
 
 _DENSITY = (
-    "Darker cells hold more pairs. Those high up and near the middle have almost the same score for different "
-    "reasons: no metric of outcomes can see them."
+    "Darker cells hold more pairs. Pairs near the top middle have almost the same score for different "
+    "reasons: no outcome metric can see them."
 )
 
 
 def _cec_distribution(data: Data) -> str:
     if data["evidence"] is None:
-        return "Filled: nearest matches. Without evidence there are no placebo pairs to hold them against."
+        return "Filled: nearest matches. Without evidence, there are no placebo pairs to compare them with."
     return (
-        "Filled: nearest matches. Dashed: placebo pairs, averaged for each person and as far apart as all who are "
-        "compared; the test is the excess above, not this picture."
+        "Filled: nearest matches. Dashed: placebo pairs, averaged for each person, at the same distance as all "
+        "compared pairs; the test is the excess above, not this chart."
     )
 
 
@@ -139,7 +139,7 @@ def _excess(data: Data) -> str:
     found = data["evidence"]["cec"]
     return (
         f"The excess of the CEC score is {decimal(found['value'])} ({interval(found['ci_low'], found['ci_high'])}); "
-        "0 is what the same reasoning for both groups would give."
+        "0 means the same reasoning for both groups."
     )
 
 
@@ -147,7 +147,7 @@ def _excess_by(data: Data) -> str:
     splits = [s for s in data["evidence"]["splits"] if is_number(s["estimate"]["value"])]
     called = [s for s in splits if is_number(s["p_adjusted"]) and s["p_adjusted"] <= 0.05]
     if not splits:
-        return "No part of the people is large enough for an estimate of its own."
+        return "No part of the people is large enough for a separate estimate."
     most = max(splits, key=lambda s: s["estimate"]["value"])
     place = f"largest for {shortened(most['split'], 40)}: {shortened(most['value'], 40)}"
     if not called:
@@ -161,14 +161,16 @@ def _drivers(data: Data) -> str:
     ]
     clear.sort(key=lambda f: -f["estimate"]["value"])
     if not clear:
-        return "Contributions sum to the excess; no single feature adds to it clearly."
-    return f"Contributions sum to the excess. Clearly adding to it: {_names(clear)}."
+        return "Contributions sum to the excess; no single feature clearly adds to it."
+    return f"Contributions sum to the excess. Features that clearly add to it: {_names(clear)}."
 
 
 def _shares(data: Data) -> str:
     first = [f for f in data["features"] if is_number(f["share"])][:3]
     total = percent(sum(f["share"] for f in first), 0)
-    return f"{total} of what differs between the explanations of a pair is due to {_names(first)}; noise is part of it."
+    return (
+        f"{total} of the difference between the explanations of a pair is due to {_names(first)}; this includes noise."
+    )
 
 
 def _weights(data: Data) -> str:
@@ -180,7 +182,7 @@ def _weights(data: Data) -> str:
     several = f"{len(clear)} of {len(data['evidence']['weights'])} intervals exclude 0 (1 in 20 would by chance)"
     weighed = {w["feature"] for w in data["evidence"]["weights"]}
     left = [f for f in data["features"] if f["feature"] not in weighed]
-    categories = f" Without a weight, because the model takes them as categories: {_names(left)}." if left else ""
+    categories = f" Without a weight, because the model treats them as categories: {_names(left)}." if left else ""
     return f"Change of the model's output for one standard deviation of the feature: {several}.{categories}"
 
 
@@ -188,7 +190,7 @@ def _proxies(data: Data) -> str:
     every = data["proxies"]["all_features"]
     known = sorted((f for f in data["proxies"]["features"] if is_number(f["auc"])), key=lambda f: -f["auc"])
     best = f"; best alone is {shortened(known[0]['feature'], 40)} at {decimal(known[0]['auc'], 2)}" if known else ""
-    return f"All features together predict the group with an AUC of {decimal(every['auc'], 2)}{best}. 0.5 is guessing."
+    return f"All features together predict the group with an AUC of {decimal(every['auc'], 2)}{best} (0.5: chance)."
 
 
 def _distances(data: Data) -> str:
@@ -203,7 +205,7 @@ def _balance(data: Data) -> str:
     worst = data["matching"]["worst_balance"]
     judged = "above" if is_number(worst) and worst > 0.1 else "within"
     return (
-        "Matching should move points left of 0.1, a rule of thumb; the largest difference that remains is "
+        "Matching should move points to the left of 0.1, a rule of thumb; the largest remaining difference is "
         f"{decimal(worst, 2)}, {judged} it."
     )
 
@@ -219,16 +221,16 @@ def _approvals(data: Data) -> str:
     )
 
 
-_RATIOS = "1 is equal rates. 0.8 is a rule of thumb from US employment selection, not a limit of credit law."
+_RATIOS = "1 means equal rates. 0.8 is a rule of thumb from US employment selection, not a limit of credit law."
 
 
 def _scores(data: Data) -> str:
     if lacking(data, "probability"):
         return f"Everyone audited, in {data['scope']['unit']}."
-    return "Scores of everyone audited, in bins of 0.025; what lies right of the threshold is approved."
+    return "Scores of everyone audited, in bins of 0.025; people to the right of the threshold are approved."
 
 
-_CUTOFFS = "A ratio that moves a lot says that the finding on outcomes depends on where the cut-off is."
+_CUTOFFS = "If the ratio changes a lot, the finding on outcomes depends on the choice of the cutoff."
 
 
 def _error_rates(data: Data) -> str:
@@ -241,8 +243,8 @@ def _error_rates(data: Data) -> str:
 def _sensitivity(data: Data) -> str:
     depends_on = data["evidence"]["sensitivity"]["depends_on"]
     if not depends_on:
-        return "The excess differs by no more than chance allows under every choice shown."
-    return f"The excess differs by more than chance allows with {listed(depends_on)}."
+        return "With every setting shown, the excess differs by no more than chance."
+    return f"The excess differs by more than chance with {listed(depends_on)}."
 
 
 def _thresholds(data: Data) -> str:
@@ -260,9 +262,9 @@ def _reasons(data: Data) -> str:
     names = list(dict.fromkeys(shortened(r["reason"], 40) for r in called))[:3]
     which = f", most of all {listed(names)}" if names else ""
     return (
-        f"Up to {found['n_reasons']} reasons of each declined person. Beside {shortened(found['reference'], 40)}, "
-        f"{len(called)} of {len(asked)} shares, of first and of all reasons, differ after adjustment for their "
-        f"number{which}."
+        f"Up to {found['n_reasons']} reasons of each declined person. Compared with "
+        f"{shortened(found['reference'], 40)}, {len(called)} of {len(asked)} shares, of first and of all reasons, "
+        f"differ after adjustment for their number{which}."
     )
 
 
@@ -317,7 +319,7 @@ _SECTIONS: dict[str, tuple[AuditChart, ...]] = {
         AuditChart(charts.ratios, "Approval ratios", _RATIOS, outcome_tables.approval_table),
         AuditChart(charts.score_distribution, "Scores", _scores, audit_tables.score_histogram),
         AuditChart(charts.error_rates, "Error rates", _error_rates, outcome_tables.error_table),
-        AuditChart(charts.cutoffs, "Other cut-offs", _CUTOFFS, outcome_tables.cutoff_table, is_wide=True),
+        AuditChart(charts.cutoffs, "Other cutoffs", _CUTOFFS, outcome_tables.cutoff_table, is_wide=True),
         AuditChart(
             calibration.reliability,
             "Calibration by group",
@@ -348,4 +350,4 @@ _SECTIONS: dict[str, tuple[AuditChart, ...]] = {
 """The charts of each section of the page, in its order."""
 
 CHARTS: dict[str, AuditChart] = {chart.name: chart for charts_of in _SECTIONS.values() for chart in charts_of}
-"""Every chart that needs nothing but the summary, by name, in the order of the page."""
+"""Every chart that needs only the summary, by name, in the order of the page."""

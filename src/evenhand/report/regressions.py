@@ -25,7 +25,7 @@ __all__ = ["caption", "coefficients", "regression_notes", "regression_table"]
 
 Summary = Mapping[str, Any]
 
-_NOT_ASKED = "Not there: the audit was made without regressions (`regressions=True`, --regressions)."
+_NOT_ASKED = "Not available: the audit was run without regressions (`regressions=True`, --regressions)."
 _CONTROLS = {
     "none": "nothing",
     "financial features": "finances",
@@ -37,7 +37,7 @@ _MOST_LINES = 12
 
 
 def regression_table(summary: Summary, column: str | None = None) -> Table:
-    """Regressions of everyone and within segments: all of them, or those of one column; "" for everyone."""
+    """Regressions for everyone and within segments: all of them, or those of one column; "" for everyone."""
     found = summary.get("regressions") or {"outcomes": (), "rows": (), "reference": "the reference group"}
     described = {one["outcome"]: one for one in found["outcomes"]}
     records = [
@@ -72,7 +72,7 @@ def _method(record: Record) -> str:
 
 
 def _lacking(record: Record) -> str:
-    """Who has no outcome, said where everyone is regressed on nothing but the group."""
+    """How many people have no outcome, in the row for everyone without controls."""
     n = record["of"]["n_missing"]
     return f"{n:,} people without this outcome" if n and record["controls"] == "none" and not record["column"] else ""
 
@@ -81,25 +81,25 @@ def regression_notes(summary: Summary) -> tuple[str, ...]:
     """What is held equal, and what is not."""
     found = summary["regressions"]
     errors = {
-        "robust": "robust to unequal variances (HC1; of logits White's)",
+        "robust": "robust to unequal variances (HC1; White's for logits)",
         "clustered": "clustered by applicant",
     }
     notes = [
-        "A decision is regressed by a logit and given as average marginal effect, in shares of people; anything else "
-        "by least squares, in its unit. "
+        "A decision is regressed with a logit and shown as an average marginal effect, in shares of people; anything "
+        "else with least squares, in its unit. "
         f"Standard errors are {errors[found['errors']]}. p-values are adjusted (Holm) over groups and outcomes, and "
-        "over the segments of a column, with the same held equal; the table of score gaps adjusts those of matched "
+        "over the segments of a column, with the same controls; the table of score gaps adjusts those of matched "
         "pairs.",
     ]
     finances = found["controls"].get("financial features", ())
     if finances:
         notes.append(f"Finances held equal: {', '.join(shortened(name, 40) for name in finances)}.")
-    notes += [f"Not held equal: {shortened(name, 40)}, since {why}." for name, why in found["left_out"].items()]
+    notes += [f"Not held equal: {shortened(name, 40)}, because {why}." for name, why in found["left_out"].items()]
     return (*notes, *(f"{note[:1].upper()}{note[1:]}." for note in found["notes"]))
 
 
 def coefficients(data: Summary) -> alt.Chart:
-    """The group's effect in every outcome as more is held equal, in standard deviations of the outcome."""
+    """The group's effect on every outcome as more is held equal, in standard deviations of the outcome."""
     found = data.get("regressions")
     if not found:
         raise NothingToDrawError("There are no regressions: run `audit` with `regressions=True` for this chart.")
@@ -134,7 +134,7 @@ def coefficients(data: Summary) -> alt.Chart:
             tooltip=tooltip,
         ),
     )
-    description = "Points with 95 % intervals: effect of the group on each outcome, with more and more held equal."
+    description = "Points with 95% intervals: effect of the group on each outcome, as more is held equal."
     return finished(alt.layer(*layers), description, 18 * len(sets) * len(names) + 8 * len(names))
 
 
@@ -155,7 +155,7 @@ def _point(row: Record, spread: float, several: bool) -> dict[str, Any]:
 
 
 def caption(data: Summary) -> str:
-    """How many differences are beyond chance, at equal inputs and without."""
+    """How many differences are beyond chance, with and without equal inputs."""
     found = data["regressions"]
     rows = [row for row in found["rows"] if not row["column"] and is_number(row["p_adjusted"])]
     parts = []
@@ -166,6 +166,6 @@ def caption(data: Summary) -> str:
             parts.append(f"{len(clear)} of {len(among)} with {words} held equal")
     said = ", ".join(parts) or "none could be tested"
     return (
-        f"Differences beyond chance after adjustment: {said}. What holding more equal takes away runs through what is "
-        "held equal."
+        f"Differences beyond chance after adjustment: {said}. If a difference disappears as more is held equal, it "
+        "runs through what is held equal."
     )

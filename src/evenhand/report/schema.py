@@ -1,4 +1,4 @@
-"""The JSON Schema of what `AuditResult.to_json` writes."""
+"""The JSON Schema of the output of `AuditResult.to_json`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["load_schema"]
 def load_schema() -> dict[str, Any]:
     """The schema of the audit's JSON, version 2, as plain data (JSON Schema 2020-12).
 
-    What may change within the version is written in the documentation of the JSON.
+    The documentation of the JSON says what may change within the version.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What an audit could not find from what it was given, and what a report leaves out because of it."""
+"""What an audit could not find with the given inputs, and what a report leaves out because of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMES = {
 
 
 def lacking(summary: Summary, *needs: str) -> str:
-    """The sentence why the first need that is not met is not; empty where all are.
+    """Why the first unmet need is not met; empty if all are met.
 
     A need is a key of what may not be possible, ``"labels"``, ``"scores"``, or ``"probability"`` for scores that are
     probabilities.
@@ -53,9 +53,9 @@ def is_shown(summary: Summary, table: Table) -> bool:
 
 
 def scope_table(summary: Summary) -> Table:
-    """What could not be found, and why; no record where everything could."""
+    """What could not be found, and why; empty if everything could."""
     scope = summary.get("scope") or {"given": (), "not_possible": {}}
     records = [{"what": _NAMES[key], "why": why} for key, why in scope["not_possible"].items()]
     columns = (text("not possible", "what"), Column("why", "long text", "why"))
-    caption = f"What cannot be found from what was given: {', '.join(scope['given'])}"
+    caption = f"What cannot be found with the given inputs: {', '.join(scope['given'])}"
     return Table("Not possible", caption, columns, records)

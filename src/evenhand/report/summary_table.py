@@ -1,4 +1,4 @@
-"""The metrics of an audit in one table: those that `AuditResult.summary` has, on the terminal and in the workbook."""
+"""The metrics of an audit in one table, for `AuditResult.summary`, the terminal and the workbook."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Summary = Mapping[str, Any]
 
 
 def summary_table(summary: Summary) -> Table:
-    """The metrics of the audit: those that `AuditResult.summary` has."""
+    """The metrics of the audit, as in `AuditResult.summary`."""
     columns = (text("metric"), estimate("value", lambda r: r), NOTE)
-    return Table("Summary", "The metrics of the audit with 95 % intervals.", columns, _summary_records(summary))
+    return Table("Summary", "The metrics of the audit with 95% intervals.", columns, _summary_records(summary))
 
 
 def _summary_records(summary: Summary) -> list[Record]:
@@ -38,8 +38,8 @@ def _reasoning_rows(summary: Summary) -> list[_Row]:
     cec = summary["cec"]
     return [
         ("CEC score, mean", cec["mean"], "0 identical reasoning, 1 opposed", "excess"),
-        ("input gap, mean", cec["input_gap"], "other inputs under the same weights", "weighing"),
-        ("reasoning gap, mean", cec["reasoning_gap"], "the same inputs under other weights", "weighing"),
+        ("input gap, mean", cec["input_gap"], "different inputs under the same weights", "weighing"),
+        ("reasoning gap, mean", cec["reasoning_gap"], "the same inputs under different weights", "weighing"),
     ]
 
 
@@ -51,7 +51,7 @@ def _evidence_rows(summary: Summary) -> list[_Row]:
     side = f"{gap['group']} minus {gap['reference']}, at equal finances"
     p = found["cec"]["p_value"]
     words = "" if not is_number(p) else "one-sided p < 0.001" if p < 0.001 else f"one-sided p = {p:.3f}"
-    excess = ", ".join(x for x in ("over placebo pairs", words, found["cec"]["note"]) if x)
+    excess = ", ".join(x for x in ("minus placebo pairs", words, found["cec"]["note"]) if x)
     return [
         *_gap_in_unit(summary, side),
         ("score gap, log-odds", gap["logit"], gap["logit"]["note"] or side, "probability"),
@@ -60,7 +60,7 @@ def _evidence_rows(summary: Summary) -> list[_Row]:
         ("compared pairs, CEC mean", found["compared_mean"], "pairs that have a placebo pair", "excess"),
         ("placebo pairs, CEC mean", found["placebo_mean"], "within a group, at the same distance", "excess"),
         ("excess", found["cec"], excess, "excess"),
-        ("excess, groups weighing equally", found["balanced"], found["balanced"]["note"], "excess"),
+        ("excess, groups weighted equally", found["balanced"], found["balanced"]["note"], "excess"),
         (
             "weighing",
             found["reasoning_gap"],
@@ -71,7 +71,7 @@ def _evidence_rows(summary: Summary) -> list[_Row]:
         (
             "excess, shared principal reasons",
             found["reason_overlap"],
-            found["reason_overlap"]["note"] or "of two declined people; below 0, fewer in common",
+            found["reason_overlap"]["note"] or "of two declined people; below 0, fewer shared",
             "excess",
             "decisions",
         ),
@@ -83,7 +83,7 @@ def _gap_in_unit(summary: Summary, side: str) -> list[_Row]:
     gap, scope = summary["score_gap"], summary.get("scope")
     if "value" not in gap or not scope or scope["outcome"] != "value":
         return []
-    worse = f"{side}; below 0 is worse off"
+    worse = f"{side}; below 0, worse off"
     return [(f"score gap, {scope['unit']}", gap["value"], gap["value"]["note"] or worse, "scores")]
 
 
@@ -104,7 +104,7 @@ def _outcome_rows(summary: Summary) -> list[_Row]:
         found_gap = outcome["gaps"].get(name)
         value = outcome[name] if found_gap is None else {**found_gap, "value": outcome[name]}
         rows.append((metric, value, outcome["notes"].get(name, "") or note, *needs))
-    rows.append(("coverage", summary["matching"]["coverage"], "people who have a match in another group"))
+    rows.append(("coverage", summary["matching"]["coverage"], "people who have a match in a different group"))
     return rows
 
 

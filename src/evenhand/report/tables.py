@@ -1,4 +1,4 @@
-"""Tables: each is defined once, by columns that say where their values lie, and shown on pages and in workbooks."""
+"""Tables: each is defined once, by columns that say where their values are, and shown on pages and in workbooks."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ class Column:
     Attributes
     ----------
     heading
-        What stands above it.
+        The heading.
     kind
-        How its values are shown; "any" shows each value by its own type.
+        How its values are shown; "any" shows each value by its type.
     value
-        Where the value lies in a record: keys with slashes between them, or a function of the record. An empty text
-        is shown as nothing; None and NaN are numbers that could not be estimated.
+        Where the value is in a record: keys separated by slashes, or a function of the record. An empty text is an
+        empty cell; None and NaN are numbers that could not be estimated.
     places
         Decimals on a page; a workbook keeps all digits.
     where
-        "workbook" for details that would crowd a page, "page" for what a workbook says otherwise.
+        "workbook" for details that would crowd a page, "page" for what a workbook shows differently.
     is_estimate
-        Whether the value is a mapping with a value and the ends of its interval, which are shown beside it.
+        Whether the value is a mapping with a value and the ends of its interval, which are shown next to it.
     """
 
     heading: str
@@ -68,34 +68,34 @@ class Column:
         return self.kind in _NUMBERS
 
     def detail(self) -> Column:
-        """The same column in workbooks only."""
+        """The same column, in workbooks only."""
         return replace(self, where="workbook")
 
 
 def estimate(heading: str, value: str | Callable[[Record], Any], kind: Kind = "number", *, places: int = 3) -> Column:
-    """A column of estimates with their 95 % intervals."""
+    """A column of estimates with their 95% intervals."""
     return Column(heading, kind, value, places, is_estimate=True)
 
 
 def text(heading: str, key: str = "") -> Column:
-    """A column of words; by default they lie under the heading."""
+    """A column of words; by default their key is the heading."""
     return Column(heading, "text", key)
 
 
 def flag(flag_of: Callable[[Record], str]) -> Column:
-    """A workbook's column of words for what colors show."""
+    """A workbook column with words for what colors show."""
     return Column("flag", "text", flag_of, where="workbook")
 
 
-INTERVAL = "95 % interval"
-"""Heading of the ends of an estimate, beside it."""
+INTERVAL = "95% interval"
+"""Heading of the interval of an estimate, next to it."""
 
 NOTE = Column("note", "long text")
-"""Why a number is missing, or what to mind."""
+"""Why a number is missing, or a remark."""
 
 
 def joined(*notes: str) -> str:
-    """Different notes in one cell.
+    """The distinct notes, in one cell.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def joined(*notes: str) -> str:
 
 @dataclass(frozen=True)
 class Highlight:
-    """Cells of one column that a workbook colors; what the color says is also readable in the column "flag"."""
+    """Cells of one column that a workbook colors; the column "flag" says the same in words."""
 
     heading: str
     rule: Rule
@@ -126,7 +126,7 @@ class Table:
     Attributes
     ----------
     name
-        A few words: the name of its sheet.
+        A short name, used for its sheet.
     caption
         What it shows.
     columns
@@ -136,9 +136,9 @@ class Table:
     highlights
         Cells to color in a workbook.
     if_empty
-        What stands in a workbook where there is no record.
+        Text of a workbook sheet without records.
     needs
-        What must have been given for it to mean anything: see `report.scope.lacking`.
+        Inputs without which the table has no meaning: see `report.scope.lacking`.
     """
 
     name: str
@@ -171,14 +171,14 @@ def value_of(column: Column, record: Record) -> Any:  # noqa: ANN401 - a cell ho
 
 
 def shown(table: Table) -> ShownTable:
-    """A table as a page shows it.
+    """A table in the form of a page.
 
     Examples
     --------
     >>> columns = (Column("group", "text"), estimate("rate", "rate", "share"), Column("people", "whole"))
     >>> record = {"group": "a", "rate": {"value": 0.5, "low": 0.25, "high": 0.75}, "people": 1200}
     >>> shown(Table("Rates", "Rates by group", columns, (record,))).rows
-    (('a', '50.0 %', '25.0 to 75.0', '1,200'),)
+    (('a', '50.0%', '25.0 to 75.0', '1,200'),)
     """
     columns = [column for column in table.columns if column.where != "workbook"]
     heads = [head for c in columns for head in ((c.heading, INTERVAL) if c.is_estimate else (c.heading,))]

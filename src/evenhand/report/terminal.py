@@ -18,7 +18,7 @@ __all__ = ["plain", "summary_rows", "terminal_summary"]
 
 
 def plain(text: str, style: str = "") -> Text:
-    """A text without what a terminal, or rich, would obey."""
+    """Remove from a text whatever a terminal, or rich, would interpret."""
     return Text(printable(text), style=style)
 
 
@@ -38,7 +38,7 @@ def terminal_summary(summary: Mapping[str, Any]) -> RenderableType:
     """The summary of an audit for a terminal."""
     people = summary["data"]
     groups = ", ".join(f"{name} {count:,}" for name, count in people["groups"].items())
-    metrics = Table("metric", "value", "95 % interval", "", box=None, pad_edge=False)
+    metrics = Table("metric", "value", "95% interval", "", box=None, pad_edge=False)
     metrics.columns[1].justify = "right"
     for name, value, low, high, note in summary_rows(summary):
         interval = "" if math.isnan(low) else f"{low:.3f} to {high:.3f}"
@@ -48,7 +48,7 @@ def terminal_summary(summary: Mapping[str, Any]) -> RenderableType:
     for row in summary["features"][:5]:
         drivers.add_row(plain(row["feature"]), f"{row['share']:.1%}")
     parts: list[RenderableType] = [plain(f"{people['model']}, {people['n_people']:,} people ({groups})")]
-    parts += [plain(f"Left out: {count:,} rows, {reason}.") for reason, count in people["exclusions"].items()]
+    parts += [plain(f"Left out {count:,} rows: {reason}.") for reason, count in people["exclusions"].items()]
     parts.append(Text())
     parts += [metrics, Text(), drivers] if summary["features"] else [metrics]
     found = summary["verdict"]

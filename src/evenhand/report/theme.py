@@ -1,4 +1,4 @@
-"""Colors and type of page and charts, once; colors can be told apart by people with any color vision."""
+"""Colors and fonts of page and charts, defined once; people with any color vision can distinguish the colors."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, s
 
 @dataclass(frozen=True)
 class Palette:
-    """Colors by what they are for.
+    """Colors by purpose.
 
     Attributes
     ----------
     paper, surface, line
         Background of the page, of cards, and hairlines.
     ink, muted
-        Text, and text that matters less.
+        Text, and less important text.
     accent, floor
-        The audit's pairs, and the placebo pairs they are held against.
+        The audit's pairs, and the placebo pairs they are compared with.
     band
         The range of earlier values in a history.
     regimes, groups
-        Of the regimes A to D; of groups in order.
+        Colors of the regimes A to D, and of groups in order.
     """
 
     paper: str

@@ -1,4 +1,4 @@
-"""The table of sampling weights: how many people each group counts, and how many they are worth."""
+"""The table of sampling weights: how many people each group has, and their effective number."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["WEIGHTING_PROSE", "weighting_tables"]
 Summary = Mapping[str, Any]
 
 WEIGHTING_PROSE = (
-    "Each row stands for as many people of the population as its sampling weight says. Rates, means and gaps are those "
-    "of the population; numbers of people are those of the sample, and so are standard errors. Unequal weights leave "
-    "less information than as many people with equal weights: the effective number of people says how much."
+    "Each row stands for as many people of the population as its sampling weight says. Rates, means and gaps refer to "
+    "the population; numbers of people and standard errors refer to the sample. Unequal weights carry "
+    "less information than equal ones: the effective number of people says how much."
 )
 
 _EVERYONE = "everyone"
 
 
 def weighting_tables(summary: Summary) -> list[Table]:
-    """The table of sampling weights; none of an audit without."""
+    """The table of sampling weights; none for an audit without weights."""
     found = summary.get("weighting")
     if found is None:
         return []
@@ -36,10 +36,12 @@ def weighting_tables(summary: Summary) -> list[Table]:
         Column("share of the population", "share", "share"),
         flag(_uneven),
     )
-    caption = "People of each group, and the number of equally weighing people who would be worth as much (Kish)."
+    caption = (
+        "People of each group, and the number of equally weighted people who would carry the same information (Kish)."
+    )
     return [Table("Sampling weights", caption, columns, records)]
 
 
 def _uneven(row: Record) -> str:
     is_uneven = row["n_effective"] < row["n_counted"] / 2
-    return "worth less than half of the people counted" if is_uneven else ""
+    return "effective number below half of the people counted" if is_uneven else ""

@@ -1,4 +1,4 @@
-"""What a Word document is written with: built-in styles, captions with numbers, tables, pictures, and templates."""
+"""Building blocks of a Word document: built-in styles, numbered captions, tables, pictures, and templates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from evenhand.system.optional import optional_module
 __all__ = ["BULLET", "SUBTITLE", "TEXT", "TITLE", "Grid", "WordDocument", "open_word", "plain_text"]
 
 TEXT, TITLE, SUBTITLE, BULLET, CAPTION, TABLE = "Normal", "Title", "Subtitle", "List Bullet", "Caption", "Table Grid"
-CELL = "Table Text"  # the one style that is not Word's own: none of those is for cells
+CELL = "Table Text"  # the only style that Word does not have: none of its styles is for cells
 _HEADINGS = ("Heading 1", "Heading 2", "Heading 3")
 _STYLES = (TEXT, TITLE, SUBTITLE, *_HEADINGS, BULLET, CELL, CAPTION, TABLE)
 
@@ -33,21 +33,21 @@ _DOCUMENT, _TEMPLATE_KIND = (
     f"application/vnd.openxmlformats-officedocument.wordprocessingml.{kind}.main+xml".encode()
     for kind in ("document", "template")
 )
-_POINTS, _POINTS_HERE = 72, 96  # to the inch
-_EMU = 914_400  # Word's units to the inch
+_POINTS, _POINTS_HERE = 72, 96  # per inch
+_EMU = 914_400  # Word's units per inch
 _TALLEST = 3.6  # inches
 _CENTERED, _RIGHT, _PARAGRAPH = 1, 2, 1
 _FIRST_BOOKMARK = 10_000  # beyond those that a template may have
-_MOST_TOGETHER = 12  # rows of a table that a page break does not part
+_MOST_TOGETHER = 12  # rows of a table that a page break does not separate
 _LONGEST_PROPERTY = 255
-_PADDING, _ON_A_LINE = 5, 115  # characters beside a cell, and in a row of cells
-_LONGEST_WORD, _LONGEST_LINE = 22, 70  # characters that a column makes room for; longer ones are broken
-_BROKEN_HEAD = 8  # characters of a heading's word that there is room for where columns are many
+_PADDING, _ON_A_LINE = 5, 115  # characters next to a cell, and in a row of cells
+_LONGEST_WORD, _LONGEST_LINE = 22, 70  # characters that a column makes room for; longer words are broken
+_BROKEN_HEAD = 8  # characters of a heading's word that fit if there are many columns
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def plain_text(text: object) -> str:
-    r"""A text with the characters that XML cannot hold written out.
+    r"""Escape the characters of a text that XML cannot hold.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def plain_text(text: object) -> str:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table as it stands in a document: headings, rows of cells, and whether each column holds numbers."""
+    """A table in the form of a document: headings, rows of cells, and whether each column holds numbers."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -67,14 +67,14 @@ class Grid:
 
 
 def open_word(template: str | os.PathLike[str] | None = None) -> WordDocument:
-    """An empty document, or a template with its own body, headers, footers and styles.
+    """An empty document, or a template with its body, headers, footers and styles.
 
     Raises
     ------
     InvalidInputError
-        If the template is not a Word file, or one with macros.
+        If the template is not a Word file, or has macros.
     FileNotFoundError
-        If it is not there.
+        If there is no such file.
     MissingExtraError
         If python-docx is not installed.
     """
@@ -87,13 +87,13 @@ def open_word(template: str | os.PathLike[str] | None = None) -> WordDocument:
         document = docx.Document(io.BytesIO(content))
         _add_missing_styles(document, _with_house_look(docx.Document()))
         _end_body(document)
-    except Exception:  # python-docx and lxml raise many kinds on parts that are absent or not XML
+    except Exception:  # python-docx and lxml raise many kinds of errors on missing or invalid parts
         raise _not_a_template(path) from None
     return WordDocument(document)
 
 
 def _template_content(path: Path) -> bytes:
-    """The bytes of a template as a document."""
+    """Open the bytes of a template as a document."""
     if path.suffix.lower() not in _TEMPLATES:
         raise _not_a_template(path)
     try:
@@ -116,14 +116,14 @@ def _as_document(path: Path, archive: Archive) -> bytes:
 
 def _not_a_template(path: Path) -> EvenhandError:
     return InvalidInputError(
-        f"The template must be a Word file, .docx or .dotx without macros, and {str(path)!r} is not one that can be "
-        "read; save it anew in Word."
+        f"The template must be a Word file, .docx or .dotx without macros, but {str(path)!r} cannot be "
+        "read as one; save it again in Word."
     )
 
 
 @dataclass(frozen=True, eq=False)
 class WordDocument:
-    """A document to be written from its beginning to its end; `word` is that of python-docx."""
+    """A document that is written from start to end; `word` is the python-docx document."""
 
     word: Any
 
@@ -132,7 +132,7 @@ class WordDocument:
         self.paragraph(text, _HEADINGS[level - 1])
 
     def paragraph(self, text: str, style: str = TEXT, *, lead: str = "") -> Any:  # noqa: ANN401 - of python-docx
-        """A paragraph; `lead` stands before the text in bold."""
+        """A paragraph; `lead` precedes the text in bold."""
         added = self.word.add_paragraph(style=style)
         if lead:
             added.add_run(f"{plain_text(lead)} ").bold = True
@@ -140,7 +140,7 @@ class WordDocument:
         return added
 
     def page_break(self) -> None:
-        """What follows begins on a new page."""
+        """Start a new page."""
         self.word.add_page_break()
 
     def caption(self, kind: str, number: int, text: str, *, bookmark: str = "", refers_to: str = "") -> Any:  # noqa: ANN401
@@ -160,9 +160,9 @@ class WordDocument:
         return added
 
     def picture(self, png: bytes, ppi: int, description: str) -> None:
-        """A chart, drawn with so many pixels per inch, with a description for those who do not see it."""
-        pixels, tall = struct.unpack(">II", png[16:24])  # of the header that every PNG has
-        # The converter draws 72 points to the inch; at 96 a chart's letters have the size of a caption's.
+        """A chart with the given pixels per inch, and a description for people who cannot see it."""
+        pixels, tall = struct.unpack(">II", png[16:24])  # from the header that every PNG has
+        # The converter draws 72 points per inch; at 96, a chart's letters have the size of a caption's.
         natural = pixels * _POINTS / ppi / _POINTS_HERE * _EMU
         width = int(min(self.width, natural, _TALLEST * _EMU * pixels / tall))
         added = self.word.add_paragraph(style=TEXT)
@@ -178,7 +178,7 @@ class WordDocument:
         widths = _widths(texts, grid.is_number, self.width)
         table = self.word.add_table(rows=0, cols=len(grid.heads), style=TABLE)
         table.autofit = False
-        style = self.word.styles[CELL].style_id  # looked up once: python-docx goes through all styles each time
+        style = self.word.styles[CELL].style_id  # looked up once: python-docx searches all styles each time
         properties = table._tbl.tblPr
         properties.append(_element("w:tblDescription", val=plain_text(shortened(description, _LONGEST_PROPERTY))))
         for column, width in zip(table.columns, widths, strict=True):
@@ -200,12 +200,12 @@ class WordDocument:
 
     @property
     def width(self) -> int:
-        """Of the text on a page, in the units of python-docx."""
+        """Width of the text on a page, in the units of python-docx."""
         last = self.word.sections[-1]
         return int(last.page_width - last.left_margin - last.right_margin)
 
     def save(self, path: str | os.PathLike[str], *, title: str, subject: str, author: str, created: datetime) -> None:
-        """Write the file, whole or not at all; the same content and time give the same bytes."""
+        """Write the file, completely or not at all; the same content and time give the same bytes."""
         properties = self.word.core_properties
         properties.title, properties.subject = (
             shortened(plain_text(text), _LONGEST_PROPERTY) for text in (title, subject)
@@ -241,7 +241,7 @@ def _set(element: Any, /, **attributes: str) -> Any:  # noqa: ANN401 - of lxml
 
 
 def _add_field(paragraph: Any, instruction: str, shown: str) -> None:  # noqa: ANN401 - of python-docx
-    """A field that Word computes anew when asked to, with what it shows until then."""
+    """A field that Word can recompute, with what it shows until then."""
     text = _element("w:instrText")
     text.text = f" {instruction} "
     begin, middle, end = (_element("w:fldChar", fldCharType=kind) for kind in ("begin", "separate", "end"))
@@ -252,7 +252,7 @@ def _add_field(paragraph: Any, instruction: str, shown: str) -> None:  # noqa: A
 
 
 def _widths(rows: Sequence[Sequence[str]], is_number: Sequence[bool], whole: int) -> list[int]:
-    """Widths of columns that share a page by what they hold: room for words and numbers first, then for whole lines.
+    """Widths of columns on a page by their content: room for words and numbers first, then for whole lines.
 
     Examples
     --------
@@ -275,7 +275,7 @@ def _widths(rows: Sequence[Sequence[str]], is_number: Sequence[bool], whole: int
 
 
 def _unbroken(column: Sequence[Sequence[str]], *, is_number: bool, longest_head: int) -> int:
-    """Characters that a column must have room for: its longest word, and numbers with what belongs to them."""
+    """Characters that a column must have room for: its longest word, and numbers with their units."""
     head, *cells = column
     heads = [min(len(word), longest_head) for line in head for word in line.split(" ")]
     words = [len(word) for cell in cells for line in cell for word in line.split(" ")]
@@ -287,7 +287,7 @@ def _unbroken(column: Sequence[Sequence[str]], *, is_number: bool, longest_head:
 
 
 def _with_house_look(document: Any) -> Any:  # noqa: ANN401 - of python-docx
-    """The look without a template, and that of styles that a template does not have."""
+    """The style without a template, and of styles that a template does not have."""
     shared = optional_module("docx.shared", "The memo", "python-docx", "word")
     document.styles.add_style(CELL, _PARAGRAPH).base_style = document.styles[TEXT]
     sizes = {TEXT: 10, TITLE: 20, SUBTITLE: 10.5, CELL: 8, CAPTION: 8.5, "Footer": 8.5}
@@ -299,8 +299,8 @@ def _with_house_look(document: Any) -> Any:  # noqa: ANN401 - of python-docx
             style.font.color.rgb = shared.RGBColor.from_string(LIGHT.ink[1:].upper())
     for name in sizes:
         for fonts in document.styles[name].element.xpath(".//w:rFonts"):
-            fonts.getparent().remove(fonts)  # those of a theme would win
-        if name != CELL:  # which has the font of the text, in a template too
+            fonts.getparent().remove(fonts)  # those of a theme would take precedence
+        if name != CELL:  # which has the font of the text, also in a template
             document.styles[name].font.name = "Arial"  # on every desktop, or a font of the same widths
     document.styles[CAPTION].font.bold = False
     document.styles[CELL].paragraph_format.space_after = shared.Pt(0)
@@ -321,7 +321,7 @@ def _with_house_look(document: Any) -> Any:  # noqa: ANN401 - of python-docx
 
 
 def _shade_first_row(style: Any) -> None:  # noqa: ANN401 - of lxml
-    """Thin gray lines, a little air, and headings on a light ground."""
+    """Thin gray lines, some padding, and headings on a light background."""
     for side in style.xpath(".//w:tblCellMar/w:top | .//w:tblCellMar/w:bottom"):
         _set(side, w="30")
     for side in style.xpath(".//w:tblBorders/*"):
@@ -333,13 +333,13 @@ def _shade_first_row(style: Any) -> None:  # noqa: ANN401 - of lxml
 
 
 def _add_missing_styles(document: Any, source: Any) -> None:  # noqa: ANN401 - of python-docx
-    """Give a template those styles that the memo needs and it does not have."""
+    """Add to a template the styles that the memo needs and the template lacks."""
     ids = {style.name: style.style_id for style in document.styles}
     for name in _STYLES:
         if name in document.styles:
             continue
         element = copy.deepcopy(source.styles[name].element)
-        # Lists, links and followers are of the document that the style comes from.
+        # Lists, links and followers belong to the document that the style comes from.
         for foreign in element.xpath(".//w:numPr | ./w:link | ./w:next"):
             foreign.getparent().remove(foreign)
         for base in element.xpath("./w:basedOn"):
@@ -352,7 +352,7 @@ def _add_missing_styles(document: Any, source: Any) -> None:  # noqa: ANN401 - o
 
 
 def _end_body(document: Any) -> None:  # noqa: ANN401 - of python-docx
-    """Keep what a template says before the memo, which then begins on a new page."""
+    """Keep the text of a template before the memo, which then starts on a new page."""
     body = document.element.body
     is_blank = not body.xpath(".//w:t | .//w:drawing | .//w:pict | ./w:tbl | ./w:sdt")
     if not is_blank:

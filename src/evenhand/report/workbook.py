@@ -1,4 +1,4 @@
-"""Tables as an Excel workbook: one sheet for each, numbers as numbers."""
+"""Tables as an Excel workbook: one sheet each, with numbers as numbers."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from evenhand.system.optional import optional_module
 __all__ = ["MAX_PAIRS", "Sheet", "sheet_of", "write_sheets", "write_workbook"]
 
 MAX_PAIRS = 1_048_575
-"""Rows that an Excel sheet has below its heading."""
+"""Number of rows of an Excel sheet below its heading."""
 
 _LONGEST_TEXT = 32_767
 _LARGEST_EXACT = 10**15  # Excel keeps fifteen digits
 _ROWS_AT_ONCE = 8192
-_FIRST_ROWS = 200  # looked at to choose the widths of columns
+_FIRST_ROWS = 200  # rows inspected to choose the widths of columns
 _STARTS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
-# Light orange, dark orange and blue of Okabe and Ito's palette, tinted: apart for every kind of color vision, and
+# Light orange, dark orange and blue of Okabe and Ito's palette, tinted: distinct for every kind of color vision, and
 # dark text stays readable on each. The flag says the same in words.
 _TONES = {
     "notice": {"bg_color": "#FBE5B8", "font_color": "#4A3200"},
@@ -57,7 +57,7 @@ _CRITERIA = {"equals": "=", "at most": "<=", "below": "<"}
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """A sheet: what `sheet_of` makes of a table, or rows that are too many to be records.
+    """A sheet: the output of `sheet_of` for a table, or rows that are too many to be records.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Sheet:
 
 
 def sheet_of(table: Table) -> Sheet:
-    """A table as a sheet: an estimate takes three columns, its value and the ends of its interval.
+    """Turn a table into a sheet: an estimate takes three columns, its value and the ends of its interval.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def write_workbook(
     cases: pd.DataFrame | None = None,
     reasons: pd.DataFrame | None = None,
 ) -> None:
-    """Write an audit as an Excel workbook, whole or not at all.
+    """Write an audit as an Excel workbook, completely or not at all.
 
     Every number is a number, a metric that could not be estimated is an empty cell with the reason in the note of its
     row, and no text can become a formula or a link. Memory does not grow with the number of pairs.
@@ -124,18 +124,18 @@ def write_workbook(
     Parameters
     ----------
     summary
-        What `AuditResult.to_dict` returns; every sheet but those of pairs and cases is made from it alone.
+        Output of `AuditResult.to_dict`, from which all sheets except pairs and cases are made.
     path
         The file to write.
     pairs
-        The sheet of pairs: all of them, or those with the strongest evidence where a sheet cannot hold all.
+        The sheet of pairs: all of them, or those with the strongest evidence if a sheet cannot hold all.
     n_left_out
-        How many pairs are not in `pairs`; a sentence says so.
+        How many pairs are not in `pairs`; the workbook says so.
     cases
-        What `AuditResult.cases` returns; without, there is no sheet of cases.
+        Output of `AuditResult.cases`; without it, there is no sheet of cases.
     reasons
-        What `AuditResult.reasons` returns; without, there is no sheet of reasons by person. Of more people than a sheet
-        has rows, the first are shown, and a sentence says so.
+        Output of `AuditResult.reasons`; without it, there is no sheet of reasons by person. If there are more people
+        than a sheet has rows, the first are shown, and the workbook says so.
 
     Raises
     ------
@@ -157,7 +157,9 @@ def write_workbook(
     True
     """
     if len(pairs) > MAX_PAIRS:
-        raise InvalidInputError(f"`pairs` must have at most {MAX_PAIRS:,} rows, those of a sheet, got {len(pairs):,}.")
+        raise InvalidInputError(
+            f"`pairs` must have at most {MAX_PAIRS:,} rows, the limit of a sheet, got {len(pairs):,}."
+        )
     left_out = _left_out(len(pairs), n_left_out) if n_left_out else ""
     tables = [
         summary_table(summary),
@@ -227,7 +229,7 @@ def _cases(cases: pd.DataFrame) -> Sheet:
     flags = [significance_flag(q, "q-value") for q in cases.get("q_value", ())]
     rows = ((*row, flag) for row, flag in zip(_plain_rows(cases), flags, strict=True))
     about = (
-        "The people with the strongest evidence beside their matches, feature by feature: files to look at, "
+        "The people with the strongest evidence next to their matches, feature by feature: cases to inspect, "
         "not findings."
     )
     return Sheet("Cases", about, _columns(cases, ("flag", "text")), rows, (_STRONG,))
@@ -235,7 +237,11 @@ def _cases(cases: pd.DataFrame) -> Sheet:
 
 def _reasons(reasons: pd.DataFrame) -> Sheet:
     kinds = [(str(name), _reason_kind(str(name))) for name in reasons.columns]
-    note = f"The first {MAX_PAIRS:,} of {len(reasons):,} declined people are shown." if len(reasons) > MAX_PAIRS else ""
+    note = (
+        f"Only the first {MAX_PAIRS:,} of {len(reasons):,} declined people are shown."
+        if len(reasons) > MAX_PAIRS
+        else ""
+    )
     about = f"The principal reasons of each person with an unfavorable decision, the strongest first. {note}".rstrip()
     columns = [(name.replace("_", " "), kind) for name, kind in kinds]
     return Sheet("Reasons", about, columns, _plain_rows(reasons.iloc[:MAX_PAIRS]))
@@ -257,7 +263,7 @@ def _pairs(pairs: pd.DataFrame, left_out: str) -> Sheet:
             yield (*row, "; ".join(filter(None, flags)), "; ".join(filter(None, (note, why))))
             note = ""
 
-    about = "A row for each person and other group; `person` and `match` are row numbers from 0."
+    about = "One row per person and other group; `person` and `match` are row numbers from 0."
     highlights = (Highlight("regime", "equals", "B"), Highlight("regime", "equals", "D", "strong"), _STRONG)
     return Sheet("Pairs", about, _columns(pairs, ("flag", "text"), ("note", "long text")), rows(), highlights)
 
@@ -280,23 +286,23 @@ def _glossary(sheets: Sequence[Sheet]) -> Sheet:
     rows = [("sheet", sheet.name, f"{sheet.about.rstrip('.')}.") for sheet in sheets]
     rows += [("word", word, meaning) for word, meaning in GLOSSARY.items()]
     columns: tuple[tuple[str, Kind], ...] = (("kind", "text"), ("name", "text"), ("meaning", "long text"))
-    return Sheet("Glossary", "What the sheets hold and what the words mean.", columns, rows)
+    return Sheet("Glossary", "The content of the sheets, and the meaning of the terms.", columns, rows)
 
 
 # --- the file ---
 
 
 def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title: str, subject: str = "") -> None:
-    """Write sheets as an Excel workbook, whole or not at all; no text can become a formula or a link.
+    """Write sheets as an Excel workbook, completely or not at all; no text can become a formula or a link.
 
     Parameters
     ----------
     sheets
-        In the order of the workbook. Rows may be made as they are asked for.
+        The sheets, in order. Rows may be generated on demand.
     path
         The file to write.
     title, subject
-        What the file says of itself.
+        Properties of the file.
 
     Raises
     ------
@@ -330,7 +336,7 @@ def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title
             for sheet in sheets:
                 _write_sheet(workbook.add_worksheet(sheet.name), sheet, formats)
     except xlsxwriter.exceptions.FileCreateError as error:
-        # The library wraps what the system said in an error of its own.
+        # The library wraps the system's error.
         cause = error.args[0] if error.args and isinstance(error.args[0], OSError) else error
         raise OSError(f"{os.fspath(path)!r} cannot be written: {error}.") from cause
 
@@ -341,7 +347,7 @@ def _formats(workbook: Any) -> dict[str, Any]:  # noqa: ANN401
         {"bold": True, "bg_color": "#E8ECEF", "bottom": 1, "text_wrap": True, "valign": "top"}
     )
     found["long text"] = workbook.add_format({"text_wrap": True, "valign": "top"})
-    # Excel then keeps the cell as text when somebody edits it.
+    # Excel then keeps the cell as text when someone edits it.
     found["quoted"] = workbook.add_format({"quote_prefix": True})
     return found | {tone: workbook.add_format(colors) for tone, colors in _TONES.items()}
 
@@ -383,7 +389,7 @@ def _write_cell(worksheet: Any, row: int, place: int, value: Any, kind: str, for
 
 
 def _is_nothing(value: object) -> bool:
-    """Whether a cell stays empty: None, pandas' missing values, and text of no length."""
+    """Whether a cell stays empty: None, pandas' missing values, and empty text."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, str) and not value)
 
 

@@ -1,1 +1,1 @@
-"""What the package needs of the machine: files, hashing, threads, memory, progress, optional libraries."""
+"""What the package needs from the machine: files, hashing, threads, memory, progress, optional libraries."""

@@ -18,18 +18,18 @@ __all__ = ["Archive", "open_archive", "write_archive"]
 
 MOST_ENTRIES = 4096
 MOST_BYTES = 4 << 30
-"""Of all entries together, unpacked."""
+"""Largest size of all entries together, uncompressed."""
 MOST_IN_MEMORY = 256 << 20
-"""Of an entry that is read at once."""
+"""Largest size of an entry that is read at once."""
 
-_FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can hold
+_FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can hold
 _PLAIN_FILE = 0o100644 << 16
 _CHUNK = 1 << 20
 _ENCRYPTED = 0x1
 
 
 def write_archive(target: str | os.PathLike[str] | IO[bytes], entries: Mapping[str, bytes | Path]) -> None:
-    """Write a zip file whose bytes depend on names and contents alone: entries in the order of names, one fixed time.
+    """Write a zip file whose bytes depend only on names and contents: entries sorted by name, with a fixed time.
 
     Examples
     --------
@@ -56,14 +56,14 @@ def write_archive(target: str | os.PathLike[str] | IO[bytes], entries: Mapping[s
 
 @dataclass(frozen=True, eq=False)
 class Archive:
-    """An opened zip file that was looked at: no name leads out of it or occurs twice, and its size is bounded."""
+    """An opened and checked zip file: no name leads out of it or occurs twice, and its size is bounded."""
 
     name: str
     file: zipfile.ZipFile
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the entries, in order."""
+        """Names of the entries, in order."""
         return tuple(sorted(info.filename for info in self.file.infolist()))
 
     def read(self, name: str) -> bytes:
@@ -72,12 +72,12 @@ class Archive:
         Raises
         ------
         ArchiveError
-            If there is none of this name, it is too large, or it is damaged.
+            If there is no such entry, or it is too large or damaged.
         """
         try:
             size = self.file.getinfo(name).file_size
         except KeyError:
-            raise ArchiveError(f"{self.name!r} has no {name!r}: it is not whole.") from None
+            raise ArchiveError(f"{self.name!r} has no {name!r}: it is not complete.") from None
         if size > MOST_IN_MEMORY:
             raise ArchiveError(
                 f"{name!r} in {self.name!r} is {size:,} bytes, more than the {MOST_IN_MEMORY:,} expected."
@@ -93,31 +93,31 @@ class Archive:
 
     def _chunks(self, name: str) -> Iterator[bytes]:
         try:
-            with self.file.open(name) as entry:  # which gives no more than the size that was checked
+            with self.file.open(name) as entry:  # which reads no more than the checked size
                 while chunk := entry.read(_CHUNK):
                     yield chunk
-        except Exception as error:  # any kind, by where the damage is
+        except Exception as error:  # the kind of error depends on where the damage is
             raise ArchiveError(f"{name!r} in {self.name!r} is damaged: {first_line(error)}.") from None
 
 
 @contextmanager
 def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
-    """Open a zip file after a look at its list of entries; nothing is unpacked to disk.
+    """Open a zip file after checking its list of entries; nothing is unpacked to disk.
 
     Raises
     ------
     ArchiveError
-        If it is not a zip file; has too many entries, or too large ones; a name twice, or one that leads out of the
-        archive; or an entry that is encrypted, a link, or packed in an unusual way.
+        If it is not a zip file; has too many or too large entries; has a repeated name, or one that leads out of the
+        archive; or has an entry that is encrypted, a link, or compressed in an unusual way.
     FileNotFoundError
-        If it is not there.
+        If there is no such file.
     """
     shown = Path(path).name
     try:
         file = zipfile.ZipFile(path)
     except (FileNotFoundError, PermissionError):
         raise
-    except Exception as error:  # `zipfile` raises several kinds on damaged lists
+    except Exception as error:  # `zipfile` raises several kinds of errors on damaged lists
         raise ArchiveError(f"{shown!r} is not a readable zip file: {first_line(error)}.") from None
     with file:
         _check(shown, file.infolist())
@@ -132,14 +132,16 @@ def _check(shown: str, entries: list[zipfile.ZipInfo]) -> None:
         raise ArchiveError(f"{shown!r} would unpack to {total:,} bytes, more than the {MOST_BYTES:,} expected.")
     twice = [name for name, times in Counter(entry.filename for entry in entries).items() if times > 1]
     if twice:
-        raise ArchiveError(f"{shown!r} has more than one entry named {twice[0]!r}: which one is meant is not known.")
+        raise ArchiveError(f"{shown!r} has more than one entry named {twice[0]!r}, so it is ambiguous.")
     for entry in entries:
         if _leads_out(entry.filename):
             raise ArchiveError(f"{shown!r} has an entry named {entry.filename!r}, which leads out of the archive.")
         kind = entry.external_attr >> 28
         is_packed_as_usual = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         if entry.flag_bits & _ENCRYPTED or not is_packed_as_usual or kind == 0o12:
-            raise ArchiveError(f"{entry.filename!r} in {shown!r} is encrypted, a link, or packed in an unusual way.")
+            raise ArchiveError(
+                f"{entry.filename!r} in {shown!r} is encrypted, a link, or compressed in an unusual way."
+            )
 
 
 def _leads_out(name: str) -> bool:

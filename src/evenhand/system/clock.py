@@ -1,4 +1,4 @@
-"""The time that written files carry."""
+"""The timestamp of written files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _VARIABLE = "SOURCE_DATE_EPOCH"
 
 
 def time_of_writing() -> datetime:
-    """Now, or the time in `SOURCE_DATE_EPOCH` (seconds since 1970), by which a file can be written twice alike.
+    """Now, or the time in `SOURCE_DATE_EPOCH` (seconds since 1970), with which a file can be reproduced exactly.
 
     Raises
     ------
@@ -32,5 +32,5 @@ def time_of_writing() -> datetime:
         return datetime.fromtimestamp(int(given), UTC)
     except (ValueError, OverflowError, OSError):
         raise InvalidInputError(
-            f"{_VARIABLE} must be a whole number of seconds since 1970, got {given!r}; correct it or leave it out."
+            f"{_VARIABLE} must be a whole number of seconds since 1970, got {given!r}; correct or unset it."
         ) from None

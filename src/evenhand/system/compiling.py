@@ -1,4 +1,4 @@
-"""Python compiled by numba, which belongs to an extra: only modules of compiled functions import this one."""
+"""Functions compiled with numba, which belongs to an extra: only modules of compiled functions import this one."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Scalar = Any  # a number of the compiled code
 
 
 def compiled(function: Function) -> Function:
-    """`function` compiled for vectors, and kept on disk where there is a place to keep it.
+    """Compile `function` for vectors, and cache it on disk if possible.
 
-    Sums may be taken in any order and products fused with them, the same way in every call on a machine; what is not a
-    number stays so.
+    Sums may be taken in any order and fused with products, in the same way in every call on a machine; NaN and infinity
+    are preserved.
     """
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}
     try:

@@ -1,7 +1,7 @@
-"""Downloads that arrive whole or not at all.
+"""Downloads that are complete or absent.
 
-Not by pooch: it takes an empty answer for a file, asks again after a refusal, follows a redirect to plain http, and
-trusts the certificates that come with requests where a bank's network needs the system's.
+Not pooch: it accepts an empty answer as a file, retries after a refusal, follows redirects to plain http, and trusts
+the certificates of requests even if a bank's network needs the system's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from evenhand.system.web import BrokenDownloadError, announced_size, check_secur
 __all__ = ["Progress", "download_file", "progress_bar"]
 
 Progress = Callable[[int, "int | None"], None]
-"""Called with the bytes received so far and the size announced, None where the server announced none."""
+"""Called with the bytes received so far and the announced size, None if the server announced none."""
 
 _BLOCK = 1 << 18
 
@@ -42,25 +42,25 @@ def download_file(
     timeout: float = 60.0,
     wait: float = 1.0,
 ) -> Path:
-    """Path of `target` after the content of `url` was stored there.
+    """Download `url` to `target` and return its path.
 
-    Content goes to a temporary file beside `target`, which is renamed once complete; a failed attempt
-    leaves nothing.
+    Content goes to a temporary file next to `target`, which is renamed once complete; a failed attempt leaves
+    nothing.
 
     Parameters
     ----------
     url
         An https address; http only for this machine itself.
     target
-        Where to store the content; its folder is made if need be.
+        Where to store the content; its folder is created if necessary.
     sha256
-        Expected digest of the content, where known.
+        Expected digest of the content, if known.
     progress
-        Told after every block how far the download is.
+        Called after every block with the progress of the download.
     attempts
-        How often to try in all.
+        Total number of attempts.
     timeout
-        Seconds without a byte after which an attempt has failed.
+        Seconds without a byte after which an attempt fails.
     wait
         Seconds before the second attempt; twice that before the third, and so on.
 
@@ -94,7 +94,7 @@ def download_file(
         else:
             return target
     raise DownloadError(
-        f"Could not download {url} ({reason_of(failure)}): check the connection and try again, or fetch that "
+        f"Could not download {url} ({reason_of(failure)}): check the connection and try again, or download that "
         f"address with a browser and save it as {target}."
     ) from failure
 
@@ -123,7 +123,7 @@ def _receive(
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether another attempt makes sense: not after a refusal such as 404, and not on a full disk."""
+    """Whether to try again: not after a refusal such as 404, and not on a full disk."""
     if isinstance(error, HTTPError):
         return error.code >= 500 or error.code in (408, 429)
     return not (isinstance(error, OSError) and error.errno == errno.ENOSPC)

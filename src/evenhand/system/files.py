@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, and data that JSON can hold."""
+"""Files that are either complete or absent, and data that JSON can hold."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _TEMPORARY = re.compile(r"\..*\.(?P<machine>[0-9a-f]{8})-(?P<process>[0-9]+)-[0-9a-f]{8}(\.[^.]*)?")
-_STALE_SECONDS = 24 * 3600  # without a change, after which no one on a different machine still writes a file
+_STALE_SECONDS = 24 * 3600  # time without a change after which no one on a different machine is still writing a file
 
 _SPARE = 1 << 28  # bytes that are left free for whatever else the system does
 
@@ -60,14 +60,14 @@ class PrivateFolder:
 
 @dataclass(frozen=True)
 class Room:
-    """What may be written to a folder without filling its disk.
+    """How much may be written to a folder without filling its disk.
 
     Attributes
     ----------
     folder
-        Where.
+        The folder.
     n_bytes
-        How much, when it was asked.
+        The free space at the time of the check.
     """
 
     folder: Path
@@ -75,27 +75,28 @@ class Room:
 
     @classmethod
     def of(cls, folder: Path) -> Room:
-        """The room in a folder: what is free, less 256 MB."""
+        """The space in a folder: what is free, minus 256 MB."""
         return cls(folder, max(shutil.disk_usage(folder).free - _SPARE, 0))
 
     def check(self, needed: int) -> None:
-        """Refuse what is too large.
+        """Reject what is too large.
 
         Raises
         ------
         OSError
-            If more bytes are needed than there is room for.
+            If more bytes are needed than there is space for.
         """
         if needed > self.n_bytes:
             raise OSError(
                 errno.ENOSPC,
-                f"it has {needed:,} bytes or more, and the disk of {str(self.folder)!r} has room for {self.n_bytes:,}",
+                f"it needs at least {needed:,} bytes, but the disk of {str(self.folder)!r} has space for "
+                f"{self.n_bytes:,}",
             )
 
 
 @contextmanager
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary path beside `path`, renamed to it when the block ends well and removed when it does not.
+    """A temporary path next to `path`, renamed to it if the block succeeds and removed otherwise.
 
     Examples
     --------
@@ -119,7 +120,7 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def written_together(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary folder inside `folder`, whose files are moved there when the block ends well: all of them, or none.
+    """A temporary folder inside `folder`, whose files are moved there if the block succeeds: all of them, or none.
 
     Examples
     --------
@@ -143,15 +144,15 @@ def written_together(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def temporary_path(path: Path) -> Path:
-    """A hidden name beside `path` that nobody has and that says which process of which machine it belongs to."""
+    """A unique hidden name next to `path` that identifies the process and machine it belongs to."""
     return path.with_name(f".{path.stem}.{_machine()}-{os.getpid()}-{secrets.token_hex(4)}{path.suffix}")
 
 
 def remove_stale(folders: Iterable[Path]) -> None:
     """Remove temporary files whose process was killed; those of processes that run stay.
 
-    Whether a process of a different machine runs cannot be asked: its files go once nobody has written to them for a
-    day.
+    Whether a process on a different machine is running cannot be checked: its files are removed once no one has written
+    to them for a day.
 
     Examples
     --------
@@ -167,7 +168,7 @@ def remove_stale(folders: Iterable[Path]) -> None:
             named = _TEMPORARY.fullmatch(path.name)
             if named is None:
                 continue
-            with suppress(OSError):  # gone already, or not ours to remove
+            with suppress(OSError):  # already gone, or not ours to remove
                 is_here = named["machine"] == _machine() and os.name == "posix"
                 if not _runs(int(named["process"])) if is_here else _is_old(path):
                     path.unlink()
@@ -188,7 +189,7 @@ def _runs(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except (PermissionError, OverflowError):  # somebody else's; no number of a process
+    except (PermissionError, OverflowError):  # someone else's; not the number of a process
         return True
     return True
 
@@ -198,14 +199,14 @@ def _is_old(path: Path) -> bool:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
-    """Write a file of UTF-8 text, whole or not at all, and return its path."""
+    """Write a UTF-8 text file, completely or not at all, and return its path."""
     with write_atomically(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return Path(path)
 
 
 def json_ready(value: Any) -> Any:  # noqa: ANN401 - any plain data
-    """Plain data as JSON can hold it: None for what is not finite, text for keys, no scalars of numpy.
+    """Plain data in a form that JSON can hold: None for non-finite numbers, text for keys, no numpy scalars.
 
     Examples
     --------

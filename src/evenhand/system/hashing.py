@@ -1,4 +1,4 @@
-"""Random-looking bits that depend on a person and a seed alone: samples that are the same however people are read."""
+"""Random-looking bits that depend only on a person and a seed: samples that are the same however people are read."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 def person_hash(keys: ArrayLike, random_state: int = 0) -> NDArray[np.uint64]:
     """64 random-looking bits for each person, of shape (n,), from their key and the seed alone.
 
-    People read in parts, in any order, on any number of machines, have the bits they would have had at once: a sample
-    of those with the lowest is one and the same.
+    People read in parts, in any order, on any number of machines, have the same bits: a sample of those with the lowest
+    bits is always the same.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def person_hash(keys: ArrayLike, random_state: int = 0) -> NDArray[np.uint64]:
 
 
 def mixed_hash(keys: NDArray[np.uint64], *columns: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Hashes with the whole numbers of further columns mixed in, of shape (n,).
+    """Hashes with the integers of additional columns mixed in, of shape (n,).
 
     Examples
     --------
@@ -67,7 +67,7 @@ def row_hash(rows: NDArray[np.floating]) -> NDArray[np.uint64]:
     """
     keys = np.zeros(len(rows), dtype=np.uint64)
     for column in rows.T:
-        # One zero, and one value for what is missing.
+        # A single zero, and a single missing value.
         numbers = np.where(np.isnan(column), np.nan, column.astype(np.float64) + 0.0)
         keys = _mixed(keys * _GOLDEN + numbers.view(np.uint64))
     return keys

@@ -1,4 +1,4 @@
-"""What becomes of memory that this process frees, and when Python looks for what it could free."""
+"""What happens to memory that this process frees, and when Python collects garbage."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LARGEST_REUSED, _MOST_KEPT = 32 << 20, 256 << 20
 
 @cache
 def keep_freed_memory() -> None:
-    """Let this process keep memory that it frees, up to a bound, and use it again.
+    """Let this process keep freed memory, up to a bound, and reuse it.
 
-    Dask starts its workers with settings of glibc by which every larger array is returned to the system at once. An
-    audit makes and frees such arrays all the time; fetching their pages anew makes it three times as slow.
+    Dask starts its workers with glibc settings that return every large array to the system at once. An audit creates
+    and frees such arrays all the time; mapping their pages again makes it three times as slow.
     """
     mallopt = _of_glibc("mallopt")
     if mallopt is not None:
@@ -31,7 +31,7 @@ def keep_freed_memory() -> None:
 
 
 def return_freed_memory() -> None:
-    """Give back to the system what this process has freed: the end of an audit needs other memory than its batches."""
+    """Return freed memory to the system: the end of an audit needs different memory than its batches."""
     trim = _of_glibc("malloc_trim")
     if trim is not None:
         gc.collect()
@@ -39,7 +39,7 @@ def return_freed_memory() -> None:
 
 
 def available_memory() -> int | None:
-    """Bytes that a process can take without pushing others out; None where the system is not Linux, which says it."""
+    """Bytes that a process can use without swapping; None if the system is not Linux."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -49,10 +49,9 @@ def available_memory() -> int | None:
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Look for nothing to free while modules are imported inside the block, nor at their contents afterwards.
+    """Turn garbage collection off while modules are imported in the block, and exempt their contents afterwards.
 
-    Modules stay until the end, and looking over their two million objects again and again takes a fifth of the time of
-    importing them.
+    Modules stay until the end, and scanning their two million objects repeatedly takes a fifth of the import time.
     """
     was_enabled = gc.isenabled()
     gc.disable()

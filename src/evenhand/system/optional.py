@@ -11,16 +11,16 @@ __all__ = ["optional_module"]
 
 
 def optional_module(module: str, what: str, package: str, extra: str) -> Any:  # noqa: ANN401
-    """A module of an optional library, or the extra to install it with.
+    """Import a module of an optional library, or name the extra that installs it.
 
     Parameters
     ----------
     module
-        What to import.
+        The module to import.
     what
-        What needs it, to begin the message with.
+        What needs it, for the start of the message.
     package, extra
-        Where the module comes from, and the extra of evenhand that brings it.
+        The package of the module, and the extra of evenhand that installs it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Results that are wanted one after the other, of work done at once; and their sum."""
+"""Results in order, from work done in parallel; and their sum."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _ADDED_AT_ONCE = 8  # items; a power of 2, as the order of additions is then tha
 
 
 def in_order(function: Callable[[T], R], items: Iterable[T], n_threads: int) -> Iterator[R]:
-    """Results of a function in the order of the items, computed in threads; only a few wait to be taken.
+    """Results of a function in the order of the items, computed in threads; only a few wait to be consumed.
 
-    Not joblib's `Parallel(return_as="generator")`: it bounds what is begun and not what is done, so that all results
-    wait in memory for a slow taker, and it warns where the taker stops early.
+    Not joblib's `Parallel(return_as="generator")`: it limits what is started but not what is done, so that all results
+    wait in memory for a slow consumer, and it warns if the consumer stops early.
 
     Examples
     --------
@@ -49,9 +49,9 @@ def in_order(function: Callable[[T], R], items: Iterable[T], n_threads: int) -> 
 
 
 class PairwiseSum(Generic[A]):
-    """The sum of many items in their order, each of which is added a number of times that hardly grows with them.
+    """The sum of many items in order, in which each is added a number of times that hardly grows with their number.
 
-    Adding to one growing total would take as long as the total is, every time.
+    Adding to one growing total would take time proportional to its size, every time.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class PairwiseSum(Generic[A]):
         self._sums.append(item)
 
     def total(self) -> A | None:
-        """The sum; None where nothing was added."""
+        """The sum; None if nothing was added."""
         total: A | None = None
         for part in self._sums:
             if part is not None:

@@ -12,7 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-import cloudpickle  # takes classes and functions of a script, which other processes cannot import
+import cloudpickle  # handles classes and functions of a script, which other processes cannot import
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from evenhand.system.files import temporary_path
 
 __all__ = ["Parcel", "parcel"]
 
-_SMALLEST_APART = 4096  # bytes; arrays below that are not worth a place in the file of their own
+_SMALLEST_APART = 4096  # bytes; smaller arrays are not worth a separate place in the file
 _ALIGNMENT = 64  # bytes, as numpy and torch align what they allocate
 
 
@@ -33,24 +33,24 @@ class Parcel:
     Attributes
     ----------
     path
-        The file: arrays, and behind them what is pickled.
+        The file: arrays, followed by the pickled part.
     start
-        Where the pickled part begins, in bytes.
+        Where the pickled part starts, in bytes.
     sha256
-        Of the pickled part, so that nothing is unpickled but what was written.
+        SHA-256 of the pickled part, so that only what was written is unpickled.
     """
 
     path: Path
     start: int
     sha256: str
 
-    def open(self) -> Any:  # noqa: ANN401 - what was put in
-        """The object; its arrays lie in the file, and only pages that are written to are copied.
+    def open(self) -> Any:  # noqa: ANN401 - the original object
+        """The object; its arrays are in the file, and only pages that are written to are copied.
 
         Raises
         ------
         OSError
-            If the file is not there.
+            If there is no such file.
         ValueError
             If it was changed.
         """
@@ -70,7 +70,7 @@ def parcel(value: Any, folder: Path) -> Iterator[Parcel]:  # noqa: ANN401
     Raises
     ------
     Exception
-        Of any kind, if something in the object cannot be pickled.
+        Any error, if something in the object cannot be pickled.
     """
     path = temporary_path(folder / "parcel")
     path.touch(mode=0o600, exist_ok=False)
@@ -83,12 +83,12 @@ def parcel(value: Any, folder: Path) -> Iterator[Parcel]:  # noqa: ANN401
             file.write(pickled)
         yield Parcel(path.absolute(), start, hashlib.sha256(pickled).hexdigest())
     finally:
-        with suppress(PermissionError):  # on Windows, while a worker of somebody else's pool has it open
+        with suppress(PermissionError):  # on Windows, while a worker of a different pool has it open
             path.unlink(missing_ok=True)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # has no types
-    """Writes large arrays, and the memory of tensors, to a file as they are met."""
+    """Write large arrays, and the memory of tensors, to a file as they are found."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.stream = BytesIO()
@@ -100,7 +100,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # has no types
     def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401
         if type(obj) is Tensor and _is_plain(obj):
             storage = obj.untyped_storage()
-            # Tensors that share memory share it afterwards: an array that is met again is not written again.
+            # Tensors that share memory continue to share it: a repeated array is not written again.
             memory = self._memories.setdefault(
                 storage.data_ptr(), torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
             )
@@ -119,7 +119,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # has no types
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor is its memory, its type and its strides, and nothing else."""
+    """Whether a tensor is fully described by its memory, type and strides."""
     is_dense = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
     return is_dense and not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg()) and not tensor.__dict__
 

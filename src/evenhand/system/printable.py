@@ -1,4 +1,4 @@
-"""Text from files as a terminal may show it."""
+"""Text from files in a form that is safe for a terminal."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 
 __all__ = ["printable"]
 
-# Control characters but for line feed and tab, which could move the cursor, recolor or rewrite what was printed; and
+# Control characters except line feed and tab, which could move the cursor, recolor or rewrite what was printed; and
 # marks that reverse the order in which letters are shown.
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    r"""The text with control characters written out, as Python writes them.
+    r"""The text with control characters escaped, as in Python.
 
     Examples
     --------

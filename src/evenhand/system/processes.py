@@ -1,4 +1,4 @@
-"""Modules of the package run as processes with limits, for work that may crash, hang or take all memory."""
+"""Modules of the package run as processes with limits, for work that may crash, hang or exhaust memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module and imports nothing that lies in the working folder, perhaps beside a file."""
+    """The command that runs a module without importing anything from the working folder."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def module_environment() -> dict[str, str]:
-    """The environment of such a process: this package is found, and libraries keep to one thread."""
+    """The environment of such a process: this package is found, and libraries use one thread."""
     known = [str(Path(__file__).parents[2]), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return os.environ | _ONE_THREAD | {"PYTHONPATH": os.pathsep.join(known)}
 

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 __all__ = ["PATIENCE", "progress"]
 
 PATIENCE = 2.0
-"""Seconds that nobody minds to wait without a sign."""
+"""Seconds without output that users do not mind."""
 
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -22,18 +22,18 @@ _SECONDS_BETWEEN_LINES = 5.0
 def progress(
     what: str, total: int, *, is_shown: bool = True, done: int = 0, after: float = 0.0
 ) -> Iterator[Callable[[str], None]]:
-    """A function to call after each of `total` pieces of work, with a few words on how it stands.
+    """Return a function to call after each of `total` pieces of work, with a short status.
 
     Parameters
     ----------
     what
         The work.
     total, done
-        How many pieces there are, and how many were done before.
+        The number of pieces, and how many were done before.
     is_shown
-        False for silence.
+        False for no output.
     after
-        Seconds of silence before anything is shown: work that is done by then needs no sign.
+        Seconds before anything is shown: work that is done by then needs no output.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How many threads compute: cores to use, and libraries kept from sharing out single operations."""
+"""Number of threads: cores to use, and libraries kept from splitting single operations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def n_cores() -> int:
 
 @contextmanager
 def on_this_core() -> Iterator[None]:
-    """Start no threads inside the block, which is one of several that run beside each other."""
+    """Start no threads inside the block, which is one of several running in parallel."""
     before = _IS_ALONE.set(True)
     try:
         yield
@@ -37,8 +37,8 @@ def on_this_core() -> Iterator[None]:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Let torch use a single thread of each that calls it."""
-    import torch  # not at the top: the process that opens model files apart counts cores, too, and needs no torch
+    """Let torch use a single thread in each thread that calls it."""
+    import torch  # not at the top: the process that opens model files also counts cores, and needs no torch
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -49,11 +49,11 @@ def one_torch_thread() -> Iterator[None]:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep every product of numpy and scipy on the core that asked for it.
+    """Keep every product of numpy and scipy on the calling core.
 
-    BLAS threads inside threads of ours make products several times slower, and how a product is shared out decides its
-    last digits. The limit is one of the whole process: whoever starts threads that limit it again holds it around them,
-    so that none of them lifts it for the others, or finds a limit of another and restores that for ever.
+    BLAS threads inside our threads make products several times slower, and how a product is split affects its last
+    digits. The limit applies to the whole process: whoever starts threads that set it again holds it around them, so
+    that none of them lifts it for the others, or finds the limit of a different one and restores it forever.
     """
     limit: AbstractContextManager[object] = _thread_pools().limit(limits=1, user_api="blas")
     return limit
@@ -70,14 +70,14 @@ def one_thread_each() -> Iterator[None]:
 
 
 def device_turn(device_type: str) -> AbstractContextManager[object]:
-    """Wait until few enough threads of this process hold much of a GPU's memory; no one waits for a CPU.
+    """Wait until few enough threads of this process use much of a GPU's memory; on a CPU no one waits.
 
-    A GPU does one thing after the other in any case. A second thread fills the pauses in which the first one waits.
+    A GPU does one thing after the other in any case. A second thread fills the pauses while the first one waits.
     """
     return nullcontext() if device_type == "cpu" else _DEVICE_TURNS
 
 
 @cache
 def _thread_pools() -> Any:  # noqa: ANN401 (threadpoolctl has no types)
-    """The handle on BLAS threads; found once, as that takes milliseconds."""
+    """The handle on BLAS threads; looked up once, because that takes milliseconds."""
     return ThreadpoolController()

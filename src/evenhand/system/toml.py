@@ -11,7 +11,7 @@ __all__ = ["toml_text", "toml_value"]
 
 
 def toml_text(values: Mapping[str, object]) -> str:
-    r"""A line for each key; None, for which TOML has no word, is left out.
+    r"""One line per key; None, which TOML does not have, is left out.
 
     Examples
     --------
@@ -22,7 +22,7 @@ def toml_text(values: Mapping[str, object]) -> str:
 
 
 def toml_value(value: object) -> str:
-    """A value as TOML, whose basic strings take JSON's escapes.
+    """A value as TOML, whose basic strings use JSON's escapes.
 
     Raises
     ------
@@ -40,5 +40,5 @@ def toml_value(value: object) -> str:
     if isinstance(value, Iterable):
         return f"[{', '.join(toml_value(item) for item in value)}]"
     raise InvalidTypeError(
-        f"A TOML file holds texts, numbers, lists and tables, got {type(value).__name__}: {value!r}."
+        f"A TOML file holds strings, numbers, lists and tables, got {type(value).__name__}: {value!r}."
     )

@@ -1,4 +1,4 @@
-"""Versions of everything that a number may depend on, for reports of problems."""
+"""Versions of everything that a number may depend on, for bug reports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OPTIONAL = (
 
 
 def versions() -> dict[str, str]:
-    """The version of evenhand, of Python, of the system and of each library that is installed.
+    """The versions of evenhand, Python, the system and each installed library.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def versions() -> dict[str, str]:
 
 
 def show_versions() -> None:
-    """Print what a report of a problem should name."""
+    """Print the versions that a bug report should include."""
     found = versions()
     width = max(map(len, found))
     for name, version in found.items():

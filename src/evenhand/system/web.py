@@ -1,6 +1,6 @@
-"""Answers of web servers over connections that nobody else can read.
+"""Answers of web servers over private connections.
 
-By the standard library, which trusts the system's certificates and takes proxies from the environment.
+Uses the standard library, which trusts the system's certificates and takes proxies from the environment.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ _SECRET_HEADERS = ("Authorization", "Cookie")
 
 
 class BrokenDownloadError(OSError):
-    """What arrived is not what was announced; another attempt may be."""
+    """What arrived is not what was announced; a second attempt may succeed."""
 
 
 def open_url(url: str, headers: Mapping[str, str] | None = None, *, timeout: float = 60.0) -> Any:  # noqa: ANN401
-    """The answer to a GET request, as `urllib.request.urlopen` gives it.
+    """The answer to a GET request, as `urllib.request.urlopen` returns it.
 
     Parameters
     ----------
     url
-        An https address; http only for this machine itself. A user and a password in it are sent as such.
+        An https address; http only for this machine itself. A user and a password in it are sent as a header.
     headers
-        To send besides the usual ones.
+        Headers in addition to the usual ones.
     timeout
-        Seconds without a byte after which the request has failed.
+        Seconds without a byte after which the request fails.
 
     Raises
     ------
     InvalidInputError
         If `url` is not https.
     OSError
-        If there is no answer, or one of failure (`urllib.error.HTTPError`).
+        If there is no answer, or an error (`urllib.error.HTTPError`).
     """
     check_secure(url)
     address, login = _without_login(url)
@@ -51,7 +51,7 @@ def open_url(url: str, headers: Mapping[str, str] | None = None, *, timeout: flo
 
 
 def check_secure(url: str) -> None:
-    """Refuse an address that others could read along or change.
+    """Reject an address that others could read or change.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def check_secure(url: str) -> None:
 
 
 def announced_size(headers: Mapping[str, str]) -> int | None:
-    """Bytes that an answer says to have; None where it does not say."""
+    """Number of bytes that an answer announces; None if it does not."""
     announced = headers.get("Content-Length")
     return int(announced) if announced and announced.isdigit() else None
 
@@ -95,7 +95,7 @@ def _without_login(url: str) -> tuple[str, dict[str, str]]:
 
 
 class _CheckedRedirects(HTTPRedirectHandler):
-    """Follow a redirect only to an address that could have been asked for, and show a second host no password."""
+    """Follow a redirect only to an allowed address, and never send a password to a different host."""
 
     def redirect_request(
         self,

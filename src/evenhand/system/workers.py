@@ -1,8 +1,8 @@
-"""Processes of this machine that run functions, whatever script or notebook asks for them.
+"""Local processes that run functions, for any script or notebook.
 
-Python's own pools have each process read the user's script again, which must then be guarded; joblib's do not, but
-their processes outlive a parent that was killed by a minute, and ending them at once fails once a call was cancelled.
-This file is both sides of the pipe; as a program it is the side that runs functions.
+In Python's pools, each process reads the user's script again, which must then be guarded. joblib's do not, but their
+processes outlive a killed parent by a minute, and ending them at once fails after a call was canceled. This file is
+both sides of the pipe; as a program it is the side that runs functions.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 
 class Workers(Executor):
-    """An executor of processes with one thread each, which end with it, or with this process however that ends.
+    """An executor of processes with one thread each, which end with it, or with this process however it ends.
 
-    Functions and what they take and return must be importable; what they print goes to the error stream.
+    Functions, their arguments and results must be importable; what they print goes to the error stream.
 
     Parameters
     ----------
     n_workers
-        Most processes; each is started when it has something to do.
+        Largest number of processes; each is started when it is needed.
     """
 
     def __init__(self, n_workers: int) -> None:
@@ -50,13 +50,13 @@ class Workers(Executor):
         return self._threads.submit(self._call, fn, args, kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for what was submitted, then end the processes."""
+        """Wait for submitted work, then end the processes."""
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
         if wait:
             self.end()
 
     def end(self) -> None:
-        """End the processes at once, whatever they do."""
+        """End the processes at once, whatever they are doing."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             self._is_ended = True
@@ -67,7 +67,7 @@ class Workers(Executor):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Wait for what was submitted, unless the block ends by an error."""
+        """Wait for submitted work, unless the block ends with an error."""
         if kind is None:
             self.shutdown()
         else:
@@ -97,7 +97,7 @@ class Workers(Executor):
 class _Process:
     def __init__(self) -> None:
         found = os.pathsep.join(str(Path(folder).absolute()) for folder in sys.path)
-        # What is to be said of the work is in what it returns. Ctrl-C reaches the parent alone, which ends this one.
+        # Everything worth knowing is in the result. Ctrl-C only reaches the parent, which ends this one.
         self._running = subprocess.Popen(
             [sys.executable, "-W", "ignore", *module_command("evenhand.system.workers")[1:]],
             stdin=subprocess.PIPE,
@@ -107,7 +107,7 @@ class _Process:
         )
 
     def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """What a function returns, and what it raises instead."""
+        """What a function returns, or raises."""
         asks, answers = self._running.stdin, self._running.stdout
         assert asks is not None
         assert answers is not None
@@ -125,12 +125,12 @@ class _Process:
         self._running.wait()
         for pipe in (self._running.stdin, self._running.stdout):
             assert pipe is not None
-            with suppress(OSError):  # where something was still to be sent
+            with suppress(OSError):  # if something remained to be sent
                 pipe.close()
 
 
 def _serve(asks: IO[bytes], answers: IO[bytes]) -> None:
-    """Run functions until nobody asks anymore."""
+    """Run functions until no one asks anymore."""
     while True:
         try:
             fn, args, kwargs = pickle.load(asks)
@@ -147,7 +147,7 @@ def _serve(asks: IO[bytes], answers: IO[bytes]) -> None:
 
 def _main() -> None:
     asks, answers = (os.fdopen(os.dup(number), mode) for number, mode in ((0, "rb"), (1, "wb")))
-    # Whatever reads or prints in the work must not do so on the pipes.
+    # Work that reads or prints must not use the pipes.
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)

@@ -102,15 +102,15 @@ def test_findings_and_sentences_are_in_order_of_strength(dropped):
     order = {"yes": 0, "no": 1, "open": 2}
     ranks = [(order[f.answer], f.p_adjusted) for f in dropped.findings]
     assert ranks == sorted(ranks)
-    assert dropped.sentences[0] == f"without proxy against all inputs: {dropped.findings[0].headline}."
+    assert dropped.sentences[0] == f"without proxy compared with all inputs: {dropped.findings[0].headline}."
     names = [sentence.split(":")[0] for sentence in dropped.sentences[1:5]]
     assert sorted(names) == ["Excess", "Inputs", "Score gap", "Weighing"]
-    assert re.fullmatch(r"Of \d+ other metrics \d+ moved by more than noise\.", dropped.sentences[5])
+    assert re.fullmatch(r"Of \d+ other metrics, \d+ changed by more than noise\.", dropped.sentences[5])
 
 
 def test_no_text_of_a_comparison_shows_a_python_list(dropped):
     texts = [*dropped.sentences, *dropped.warnings, *(p.sentence for p in dropped.pairings)]
-    assert "Features of all inputs that without proxy does not have: proxy." in texts
+    assert "Features in all inputs but not in without proxy: proxy." in texts
     assert not [text for text in texts if re.search(r"[\[\]]|'\w+'", text)]
 
 
@@ -119,7 +119,7 @@ def test_what_was_not_found_says_what_would_have_been(with_proxy, people):
     found = [f for f in compare_audits({"one": with_proxy, "two": alike}).findings if f.key != "inputs"]
     open_or_no = [f for f in found if f.answer == "no"]
     assert open_or_no
-    assert all("would have been found in 80 % of cases" in f.sentence for f in open_or_no)
+    assert all("would have been found in 80% of cases" in f.sentence for f in open_or_no)
 
 
 def test_a_gap_that_another_reference_group_turns_is_compared_with_the_sign_of_the_base(with_proxy):
@@ -161,7 +161,7 @@ def test_of_many_groups_the_pair_that_changed_most_clearly_is_named(people):
     )
     gap = of_key(found, "score_gap")
     assert gap.answer == "yes"
-    assert re.search(r"score gap of (c against [ab]|[ab] against c)", gap.sentence)
+    assert re.search(r"score gap between (c and [ab]|[ab] and c)", gap.sentence)
     gaps = [c for c in found.metrics if c.finding == "score_gap"]
     assert len(gaps) == 3
     assert gap.p_value == pytest.approx(min(1.0, 3 * min(c.p_value for c in gaps)))
@@ -177,7 +177,7 @@ def test_audits_without_evidence_leave_the_questions_open(people):
     }
     found = compare_audits(audits)
     assert {f.answer for f in found.findings} == {"open"}
-    assert found.headline == "Whether the answers to the four questions changed cannot be said"
+    assert found.headline == "Whether the answers to the four questions changed is not known"
     assert all(math.isnan(f.p_adjusted) for f in found.findings)
     assert found.pairings[0].is_paired  # decisions are compared within people nonetheless
 
@@ -188,7 +188,7 @@ def test_people_matched_on_other_features_are_not_compared_by_influences(people,
     with pytest.warns(EvenhandWarning, match="financial_features: income in other, debt and income in the base"):
         found = compare_audits({"one": with_proxy, "other": other}, allow_different_settings=True)
     assert not any(f.is_paired for f in found.findings)
-    assert "changes are taken within people, but for metrics" in found.pairings[0].sentence
+    assert "changes are computed within people, except for metrics" in found.pairings[0].sentence
 
 
 def intervals_of_changes(n_repetitions, n):

@@ -151,7 +151,7 @@ def within_people(first, second):
 def test_the_same_people_are_recognized_and_every_answer_is_compared_within_people(old, new):
     comparison = compare_audits({"old": old, "new": new})
     assert comparison.pairings[0].is_paired
-    assert comparison.pairings[0].sentence == "new and old are of the same people: changes are taken within people."
+    assert comparison.pairings[0].sentence == "new and old are of the same people: changes are computed within people."
     assert all(c.is_paired for c in comparison.metrics if c.finding or c.part == "outcome")
     assert all(c.is_paired for c in comparison.inputs)
     assert {f.is_paired for f in comparison.findings} == {True}
@@ -221,7 +221,7 @@ def test_pairs_of_another_audit_are_not_taken_for_those_of_this_one(old, new, ot
 def test_audits_that_do_not_keep_what_people_add_are_said_to_be_treated_as_independent(old, new):
     first, second = ({k: v for k, v in audit.to_dict().items() if k != "influences"} for audit in (old, new))
     found = compare_audits({"old": first, "new": second})
-    assert "what each person adds was not kept" in found.pairings[0].sentence
+    assert "each person's contribution was not kept" in found.pairings[0].sentence
     assert not any(c.is_paired for c in found.metrics if c.standard_error > 0)
     for data in (first, second):
         data["data"] = {k: v for k, v in data["data"].items() if k != "column_prints"}
@@ -339,7 +339,7 @@ def test_a_planted_change_of_reasoning_is_found():
     assert excess.ci_low > 0
     assert excess in comparison.moved
     assert {"weighing", "excess"} <= {f.key for f in comparison.findings if f.answer == "yes"}
-    assert comparison.sentences[0] == f"after against before: {comparison.headline}."
+    assert comparison.sentences[0] == f"after compared with before: {comparison.headline}."
     assert any(c.verdict == "more than noise" for c in comparison.features)
 
 
@@ -376,7 +376,7 @@ def test_other_groups_are_refused_by_name(people, old):
     new = audited((X, y, np.where(group == "b", "c", group)), evidence=False)
     with pytest.raises(InvalidInputError, match="groups: a and c in new, a and b in the base"):
         compare_audits({"old": old, "new": new})
-    with pytest.warns(EvenhandWarning, match="other groups were compared"):
+    with pytest.warns(EvenhandWarning, match="different groups were compared"):
         comparison = compare_audits({"old": old, "new": new}, allow_different_settings=True)
     assert {"positive rate: a"} == {c.key for c in comparison.metrics if c.key.startswith("positive rate:")}
 
@@ -412,8 +412,8 @@ def test_features_and_versions_that_differ_are_named(old, others):
     data["features"] = [{**row, "feature": row["feature"].replace("f", "g")} for row in data["features"]]
     data["versions"]["evenhand"] = "0.0.1"
     comparison = compare_audits({"old": old, "others": data})
-    assert "Features of old that others does not have: f." in comparison.warnings
-    assert "Features of others that old does not have: g." in comparison.warnings
+    assert "Features in old but not in others: f." in comparison.warnings
+    assert "Features in others but not in old: g." in comparison.warnings
     assert "The audits were made with different versions of evenhand." in comparison.warnings
 
 
@@ -449,8 +449,8 @@ def test_a_metric_without_a_standard_error_is_shown_and_not_judged(old, others):
     estimate["value"], estimate["standard_error"], estimate["note"] = None, None, "not estimated: 3 people"
     found = change(compare_audits({"old": old, "others": data}), "excess")
     assert math.isnan(found.p_value)
-    assert found.verdict == "cannot be said"
-    assert found.sentence == "Excess: whether it moved cannot be said (not estimated: 3 people)."
+    assert found.verdict == "not known"
+    assert found.sentence == "Excess: whether it changed is not known (not estimated: 3 people)."
     data["evidence"]["cec"]["note"] = ""
     assert "one of the audits has no standard error" in change(compare_audits({"a": old, "b": data}), "excess").note
 

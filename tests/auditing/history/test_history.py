@@ -79,7 +79,7 @@ def test_without_all_times_audits_are_ordered_by_name_with_numbers_as_numbers(da
     history = read_history(tmp_path)
     assert [audit.name for audit in history.audits] == ["audit-1", "audit-9", "audit-10"]
     assert history.ordered_by == "name"
-    assert "Not every file says when it was made, so the audits are ordered by name." in monitor(history).warnings
+    assert "Not every file records when it was made, so the audits are ordered by name." in monitor(history).warnings
 
 
 def test_folders_of_reports_are_read_by_the_name_of_the_folder(data, tmp_path):
@@ -198,7 +198,7 @@ def test_a_jump_is_found_at_the_audit_that_made_it(data):
     monitoring = monitor(drawn_history(data, [0.02, 0.021, 0.019, 0.02, 0.09, 0.09]))
     (departure,) = monitoring.departures
     assert (departure.key, departure.audit, departure.rule) == ("excess", "m4", "single")
-    assert departure.sentence == "Excess departed from its past upwards at m4, by one audit alone."
+    assert departure.sentence == "Excess departed from its past upwards at m4, in one audit alone."
     assert monitoring.sentences == (departure.sentence,)
 
 
@@ -210,7 +210,7 @@ def test_a_drift_is_found_and_its_beginning_named(data):
     assert departure.direction == "downwards"
     assert departure.began == "m6"
     assert int(departure.audit[1:]) > 6
-    assert "by drift that seems to have begun with m6" in departure.sentence
+    assert "by drift that seems to have started with m6" in departure.sentence
 
 
 def test_after_an_alarm_the_past_is_kept(data):
@@ -221,7 +221,7 @@ def test_after_an_alarm_the_past_is_kept(data):
 def test_an_excess_that_is_always_zero_raises_no_alarm(data):
     monitoring = monitor(drawn_history(data, [0.0, 0.0, 0.0], error=0.0))
     assert not monitoring.departures
-    assert "In 3 audits no monitored metric departed from its past" in monitoring.sentences[0]
+    assert "In 3 audits, no monitored metric departed from its past" in monitoring.sentences[0]
 
 
 def test_ratios_are_judged_on_the_logarithm_and_shown_as_ratios(data):
@@ -248,7 +248,7 @@ def test_an_audit_that_lacks_a_metric_is_passed_over(data):
     assert math.isnan(points[1].value)
     assert math.isfinite(points[2].z)
     history.audits[1].data["evidence"] = None
-    assert "Audited without evidence, so that the four questions were not asked: m1." in monitor(history).warnings
+    assert "Audited without evidence, so the four questions were not asked: m1." in monitor(history).warnings
 
 
 def test_changed_settings_and_groups_are_named_with_the_audit(data):
@@ -257,13 +257,13 @@ def test_changed_settings_and_groups_are_named_with_the_audit(data):
     groups = history.audits[1].data["data"]["groups"]
     groups["group 2"] = groups.pop("group 1")
     warnings = "\n".join(monitor(history).warnings)
-    assert "consistency_threshold changed with m2, from 0.3 to 0.4" in warnings
-    assert "The audits do not have the same groups; in all of them: group 0." in warnings
+    assert "consistency_threshold changed at m2, from 0.3 to 0.4" in warnings
+    assert "The audits do not all have the same groups; these are in all of them: group 0." in warnings
 
 
 def test_one_audit_has_no_past(data):
     monitoring = monitor(drawn_history(data, [0.02]))
-    assert monitoring.sentences == ("One audit has no past to depart from.",)
+    assert monitoring.sentences == ("A single audit has no past to depart from.",)
     assert not monitoring.trends
 
 

@@ -57,7 +57,7 @@ def folder(tmp_path, people):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda table: table.drop(columns="z1"), r"part-1\.parquet' has other columns than .*missing \['z1'\]"),
+        (lambda table: table.drop(columns="z1"), r"part-1\.parquet' has different columns from .*missing \['z1'\]"),
         (lambda table: table.assign(extra=1), r"part-1\.parquet' .*added \['extra'\]"),
         (lambda table: table.assign(z2="x"), r"another kind 'z2' \(was number, is text\)"),
         (lambda table: table.assign(z2=True), r"another kind 'z2' \(was number, is yes or no\)"),
@@ -92,7 +92,7 @@ def test_missing_and_infinite_values_are_named_with_their_batch(folder, people, 
         ("y", 2, r"\(batch 2\): `y` must be 0 or 1"),
         ("y", None, r"\(batch 2\): `y` has 1 missing labels"),
         ("sex", None, r"\(batch 2\): `sex` has 1 missing values"),
-        ("sex", "other", r"\(batch 2\): No one of the groups \['other'\] is in the reference, which has \['a', 'b'\]"),
+        ("sex", "other", r"\(batch 2\): The reference has no one of the groups \['other'\], only of \['a', 'b'\]"),
     ],
 )
 def test_labels_and_groups_are_checked_in_every_batch(folder, people, go, column, value, message):
@@ -162,7 +162,7 @@ def test_a_source_of_one_group_or_label(tmp_path, people, go):
     with pytest.raises(InvalidInputError, match="The reference holds only the label 1"):
         go(source, reference=people.assign(y=1), out=tmp_path / "c")
     people.assign(sex=None).to_parquet(source)
-    with pytest.raises(StreamError, match="no row with a label and a group"):
+    with pytest.raises(StreamError, match="no row with both a label and a group"):
         go(source, drop_missing=True, out=tmp_path / "d")
 
 
@@ -194,7 +194,7 @@ def test_a_source_of_one_group_or_label(tmp_path, people, go):
         ),
         ({"reference": pd.DataFrame({"f0": [1.0]})}, InvalidInputError, "The reference must have the columns"),
         ({"device": "cuda:7"}, InvalidInputError, "has no GPU that torch can use"),
-        ({"device": "cpu", "model": lambda x: x[:, 0]}, InvalidInputError, "`device` is for torch modules"),
+        ({"device": "cpu", "model": lambda x: x[:, 0]}, InvalidInputError, "`device` only applies to torch modules"),
     ],
 )
 def test_arguments_are_checked_before_anything_is_audited(tmp_path, people, go, settings, kind, message):
@@ -271,7 +271,7 @@ def test_a_full_disk_keeps_what_was_finished_and_says_so(tmp_path, applicants):
     assert "cannot be written: File too large" in last
     n_kept = len(list((out / "batches").glob("??????.npz")))
     assert n_kept >= 9
-    assert "free space and go on with `resume=True` (--resume)" in last
+    assert "free some space and continue with `resume=True` (--resume)" in last
     assert f"{n_kept} of 19 batches are finished and kept in" in last
     assert start(None, "resume").returncode == 0
     assert (out / "audit.json").exists()

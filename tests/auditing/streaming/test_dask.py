@@ -116,7 +116,7 @@ def test_a_file_that_a_worker_cannot_read_is_named_with_its_own_kind_of_error(
     people.to_parquet(folder / "a.parquet", row_group_size=130)
     people.drop(columns="z1").to_parquet(folder / "b.parquet", row_group_size=130)
     where = {"n_jobs": 1} if is_local else {"scheduler": cluster.scheduler_address}
-    with pytest.raises(DataFileError, match=r"b\.parquet' has other columns than .*a\.parquet': missing \['z1'\]"):
+    with pytest.raises(DataFileError, match=r"b\.parquet' has different columns from .*a\.parquet': missing \['z1'\]"):
         audit_stream(
             model,
             folder,
@@ -135,7 +135,7 @@ def test_a_file_that_a_worker_cannot_read_is_named_with_its_own_kind_of_error(
 def test_a_full_disk_on_a_worker_keeps_what_was_finished_and_says_so(tmp_path, model, people, streamed, started):
     """A folder in the place of a file is as good as a full disk, and found by the process that writes."""
     (tmp_path / "audit" / "batches" / "000003.triples.npy" / "in the way").mkdir(parents=True)
-    told = r"audit' cannot be written: Is a directory; free space and go on.*\. [1-8] of 9 batches are finished"
+    told = r"audit' cannot be written: Is a directory; free some space and continue.*\. [1-8] of 9 batches are finished"
     with pytest.raises(StreamError, match=told):
         streamed(model, people, tmp_path, engine="dask", n_jobs=1)
 

@@ -153,5 +153,5 @@ def test_damaged_rows_are_refused(tmp_path):
     objects = (tmp_path / "objects.npy").read_bytes()
     for damaged in (b"", content[:5], content[:60], content[:-1], content + b"0", objects):
         (tmp_path / "rows.npy").write_bytes(damaged)
-        with pytest.raises(StreamError, match=r"rows\.npy' cannot be read .*remove the \.npz file beside it"):
+        with pytest.raises(StreamError, match=r"rows\.npy' cannot be read .*remove the \.npz file next to it"):
             RowFile.open(tmp_path / "rows.npy")

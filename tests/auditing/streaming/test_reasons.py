@@ -44,5 +44,5 @@ def test_a_different_map_cannot_be_resumed_with(tmp_path, model, applicants, str
     table = applicants(300)
     streamed(model, table, tmp_path, reason_map=MAP)
     streamed(model, table, tmp_path, reason_map={**MAP, "z0": "Other"}, resume=True)  # the same in other words
-    with pytest.raises(InvalidInputError, match="cannot be resumed, as reason_map was"):
+    with pytest.raises(InvalidInputError, match="cannot be resumed because reason_map was"):
         streamed(model, table, tmp_path, reason_map={"*": "All"}, resume=True)

@@ -111,7 +111,7 @@ def test_another_version_of_evenhand_does_not_go_on(begun):
     _, out, go, _ = begun
     manifest = json.loads((out / "manifest.json").read_text())
     (out / "manifest.json").write_text(json.dumps({**manifest, "evenhand": "0.0.1"}))
-    with pytest.raises(InvalidInputError, match=r"begun with evenhand 0\.0\.1 and this is"):
+    with pytest.raises(InvalidInputError, match=r"started with evenhand 0\.0\.1 and this is"):
         go(resume=True)
     (out / "manifest.json").write_text("{")
     with pytest.raises(StreamError, match="is damaged"):

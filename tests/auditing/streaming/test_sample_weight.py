@@ -67,7 +67,7 @@ def test_wrong_weights_are_refused_with_the_file(tmp_path, model, applicants, st
     with pytest.raises(InvalidInputError, match=r"`state` must hold numbers, one weight per row, got .* such as 'NY'"):
         streamed(model, table, tmp_path, sample_weight="state")
     nothing = table.assign(weight=0.0)
-    with pytest.raises(InvalidInputError, match="`weight` is 0 for everyone, so that no one is counted"):
+    with pytest.raises(InvalidInputError, match="`weight` is 0 for everyone, so no one is counted"):
         streamed(model, nothing, tmp_path, sample_weight="weight")
-    with pytest.raises(InvalidInputError, match="`weight` is 0 for everyone, so that no one is counted"):
+    with pytest.raises(InvalidInputError, match="`weight` is 0 for everyone, so no one is counted"):
         streamed(model, nothing, tmp_path, sample_weight="weight", reference=table)

@@ -66,7 +66,7 @@ def test_an_object_that_changes_is_not_gone_on_with(people, put, go, tmp_path):
     first = go(address, evidence=False)
     assert go(address, evidence=False, resume=True).to_dict()["cec"] == first.to_dict()["cec"]
     written(people.assign(f0=people["f0"] + 1))
-    with pytest.raises(InvalidInputError, match="cannot be resumed, as the source has changed"):
+    with pytest.raises(InvalidInputError, match="cannot be resumed because the source has changed"):
         go(address, evidence=False, resume=True)
 
 

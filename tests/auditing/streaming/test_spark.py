@@ -246,7 +246,7 @@ def test_an_audit_of_a_table_goes_on_with_the_rows_it_was_begun_with(tmp_path, s
 
 def test_a_folder_that_is_not_that_of_the_executors_is_told(tmp_path, spark, model, people, monkeypatch):
     monkeypatch.setattr(spark_tables, "_address", lambda _folder: (tmp_path / "elsewhere").as_uri())
-    told = r"Spark wrote 900 rows to '.*rows', but 0 are there for this process: `out` \(--out\) must be"
+    told = r"Spark wrote 900 rows to '.*rows', but this process sees 0: `out` \(--out\) must be"
     with pytest.raises(StreamError, match=told):
         audit_stream(model, _table(spark, tmp_path, people), out=tmp_path / "audit", engine="spark", **ROLES)
 

@@ -86,7 +86,7 @@ def test_executors_with_a_different_version_or_without_the_package_are_refused(t
         )
         with pytest.raises(InvalidInputError) as told:
             spark._look_around(session, _landmarks(tmp_path))
-        assert f"must have evenhand {__version__}, as this process has, got {version}; install" in str(told.value)
+        assert f"must have evenhand {__version__}, like this process, got {version}; install" in str(told.value)
 
 
 def test_executors_without_python_are_told_in_one_line(tmp_path):
@@ -174,7 +174,9 @@ def test_only_lost_processes_are_worth_another_round(tmp_path, error, is_lost):
     cluster = spark._Cluster(n_tasks=1, is_shared=True)
     run = spark._Run(_Rows(RuntimeError(error)), None, None, tmp_path / "stop", cluster)
     kind = spark._LostError if is_lost else StreamError
-    with pytest.raises(kind, match="exited" if is_lost else r"finish the batches \(KeyError: 'income'\); go on with"):
+    with pytest.raises(
+        kind, match="exited" if is_lost else r"finish the batches \(KeyError: 'income'\); continue with"
+    ):
         run._job((SimpleNamespace(number=0),))
 
 

@@ -33,7 +33,5 @@ def test_what_is_asked_for_by_name_stays():
 
 
 def test_a_model_that_needs_one_is_refused():
-    with pytest.raises(
-        InvalidInputError, match=r"The model takes .*'opened' \(date: .*`keep_inputs` \(--keep-inputs\)"
-    ):
+    with pytest.raises(InvalidInputError, match=r"The model uses .*'opened' \(date: .*`keep_inputs` \(--keep-inputs\)"):
         without_unfit(COLUMNS, TABLE, asked=("Unnamed: 0",), is_named=True)

@@ -95,15 +95,15 @@ def test_a_source_that_breaks_off_leaves_nothing_and_says_so(tmp_path):
         raise RuntimeError("the database went away")
 
     reader = pa.RecordBatchReader.from_batches(pa.schema([("x", pa.float64())]), batches())
-    with pytest.raises(DataFileError, match=r"the RecordBatchReader given' cannot be read: .*the database went away"):
+    with pytest.raises(DataFileError, match=r"the given RecordBatchReader' cannot be read: .*the database went away"):
         open_table(reader, folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_gives_no_arrow_data_is_refused():
-    with pytest.raises(InvalidTypeError, match="must be a path, an address, or something that gives Arrow data"):
+    with pytest.raises(InvalidTypeError, match="must be a path, an address, or an object that provides Arrow data"):
         read_table({"x": [1]})
     with pytest.raises(DataFileError, match="has no rows"):
         read_table(pa.table({"x": pa.array([], pa.float64())}))
-    with pytest.raises(DataFileError, match=r"more than one column with the name \['x'\]"):
+    with pytest.raises(DataFileError, match=r"more than one column named \['x'\]"):
         read_table(pa.table([[1], [2]], names=["x", "x"]))

@@ -51,8 +51,8 @@ def test_words_of_the_user_are_missing(path, read):
     table, notes = read(path)
     assert table.column("income").to_pylist() == ["12", "Exempt", "15"]
     assert notes == (
-        "income: 2 of 3 values are numbers and the others, such as 'Exempt', are not, so all were read as text; words "
-        "that stand for a missing value can be named with --missing.",
+        "income: 2 of 3 values are numbers, but others, such as 'Exempt', are not, so all were read as text; name "
+        "words for a missing value with --missing.",
     )
     assert read(path, missing=("Exempt",))[0].column("income").to_pylist() == [12, None, 15]
 
@@ -63,7 +63,7 @@ def test_title_lines_and_empty_rows_are_left_out_and_said(path, read):
     assert table.to_pydict() == {"income": [1, 2], "sex": ["f", "m"]}
     assert notes == (
         f"{str(path)!r}: the line 'Loans of 2024' above the header was not read.",
-        f"{str(path)!r}: 2 rows without any value were not read.",
+        f"{str(path)!r}: 2 empty rows were not read.",
     )
 
 
@@ -114,7 +114,7 @@ def test_a_saved_index_keeps_the_name_that_pandas_gives(path, read):
         (b'a,b\n1,"x\n2,y\n3,z\n', "has a quotation mark that is never closed, after line 1"),
         (b"a,b\n1,x\n2,y\xff\n", r"is not UTF-8 text \(line 3\); save it as UTF-8 .*--encoding cp1252"),
         ("a,b\n1,é\n".encode("utf-16"), r"is not UTF-8 text \(line 1\); .*--encoding utf-16"),
-        (b"a,b\n1,x\n2,y\0\n", "holds a character of code 0 in line 3"),
+        (b"a,b\n1,x\n2,y\0\n", "contains a NUL character in line 3"),
         (b"a\xff,b\n1,x\n", "is not UTF-8 text"),
         (b"\n \n", "is empty"),
     ],
@@ -133,7 +133,7 @@ def test_other_encodings_are_read_when_named(path, read, encoding):
 
 def test_a_wrong_encoding_is_named(path, read):
     path.write_bytes(b"income,work\n1,\x81\n")
-    with pytest.raises(DataFileError, match=r"is no text in 'cp1252' \(line 2\)"):
+    with pytest.raises(DataFileError, match=r"is not text in 'cp1252' \(line 2\)"):
         read(path, encoding="cp1252")
 
 
@@ -172,7 +172,7 @@ def test_the_kind_of_a_column_is_decided_on_all_rows(path, read, monkeypatch, ea
 def test_a_row_longer_than_a_block_is_refused(path, monkeypatch):
     monkeypatch.setattr("evenhand.inputs.tables.csv_files._BLOCK", 4096)
     path.write_text("a,b\n1,2\n3," + "x" * 20_000 + "\n4,5\n")
-    with pytest.raises(DataFileError, match="a quotation mark may be open that is never closed"):
+    with pytest.raises(DataFileError, match="a quotation mark is never closed"):
         read_table(path)
 
 

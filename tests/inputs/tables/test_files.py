@@ -103,7 +103,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path, ending):
         path.write_text("debt,debt\n1,3\n2,4\n")
     else:
         pq.write_table(pa.Table.from_arrays([pa.array([1, 2]), pa.array([3, 4])], names=["debt", "debt"]), path)
-    with pytest.raises(DataFileError, match=r"more than one column with the name \['debt'\]"):
+    with pytest.raises(DataFileError, match=r"more than one column named \['debt'\]"):
         read_table(path)
 
 
@@ -118,7 +118,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path, ending):
 )
 def test_columns_that_hold_no_values_are_refused_by_name(tmp_path, values):
     pq.write_table(pa.table({"income": [1, 2], "odd": values}), tmp_path / "a.parquet")
-    with pytest.raises(DataFileError, match=r"neither numbers, text, dates nor yes and no: 'odd' \(.*--drop"):
+    with pytest.raises(DataFileError, match=r"neither numbers, text, dates nor booleans: 'odd' \(.*--drop"):
         read_table(tmp_path / "a.parquet")
 
 
@@ -141,7 +141,7 @@ def test_text_that_a_file_declares_stays_text_unless_it_is_decorated(tmp_path, r
         "answer": ["", "NA", "x"],
     }
     assert notes == (
-        "code: read as text, as the file has it, though every value is a number like '01'.",
+        "code: read as text, as stored in the file, though every value is a number like '01'.",
         "income: 2 values like '$1,000' were read as numbers, this one as 1000.",
     )
 
@@ -188,7 +188,7 @@ def test_a_messy_sheet(tmp_path, read):
     }
     assert [note.split(": ", 1)[1] for note in notes] == [
         "the row 'Applicants, spring' above the header was not read.",
-        "1 rows without any value were not read.",
+        "1 empty rows were not read.",
         "2 values like '$1,250' were read as numbers, this one as 1250.",
     ]
 

@@ -109,7 +109,7 @@ def test_a_snapshot_of_an_iceberg_table_is_what_pyiceberg_reads(iceberg):
     ("name", "message"),
     [
         ("delta:{folder}/none", "There is no Delta table 'delta:.*/none'"),
-        ("delta:{folder}/loans@7", "has no version 7: its latest is 2"),
+        ("delta:{folder}/loans@7", "has no version 7: the latest is 2"),
     ],
 )
 def test_an_absent_delta_table_is_named(delta, name, message):

@@ -63,7 +63,7 @@ def test_what_is_no_number(text):
 @pytest.mark.parametrize("texts", [["1,234"], ["1,234", "56,789"], ["€ 1.234"], ["$1.234", "$5"]])
 def test_two_readings_are_refused(texts):
     with pytest.raises(
-        DataFileError, match=r"Column 'x' has numbers such as .* two ways, .* say --decimal '.', or --thou"
+        DataFileError, match=r"Column 'x' has numbers such as .* two ways, .* set --decimal '.', or --thou"
     ):
         read(*texts)
 

@@ -51,7 +51,7 @@ def test_a_copy_that_the_disk_has_no_room_for_is_refused(put, monkeypatch):
     address = put("loans.csv", TABLE.to_csv(index=False).encode())
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 0}))
     with pytest.raises(
-        DataFileError, match=r"cannot be copied: it has \d+ bytes or more, and the disk of .* room for 0"
+        DataFileError, match=r"cannot be copied: it needs at least \d+ bytes, but the disk of .* space for 0"
     ):
         read_table(address)
 
@@ -125,9 +125,9 @@ def test_what_is_read_travels_to_different_processes_without_the_key(put):
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("s3://nobody/loans.parquet", r"There is no bucket 'nobody', which 's3://nobody/loans\.parquet' names"),
+        ("s3://nobody/loans.parquet", r"There is no bucket 'nobody', as named in 's3://nobody/loans\.parquet'"),
         ("s3://nobody", "There is no bucket 'nobody'"),
-        ("s3://lending/none.parquet", r"There is no file and no folder 's3://lending/none\.parquet'"),
+        ("s3://lending/none.parquet", r"There is no file or folder 's3://lending/none\.parquet'"),
         ("s3://lending/loans.txt", r"must be one of \.csv"),
         ("nonsense://lending/x.parquet", "begins with nonsense://, which no installed library reads"),
     ],
@@ -141,7 +141,7 @@ def test_what_is_absent_is_named(put, address, message):
 def test_refused_access_names_where_credentials_come_from(put, deny_access):
     address = put("loans.parquet", parquet(TABLE))
     deny_access()
-    with pytest.raises(DataFileError, match=r"refuses access to 's3://lending/loans\.parquet' .*AWS_ACCESS_KEY_ID"):
+    with pytest.raises(DataFileError, match=r"denies access to 's3://lending/loans\.parquet' .*AWS_ACCESS_KEY_ID"):
         read_table(address)
 
 

@@ -60,7 +60,7 @@ def test_what_cannot_be_estimated_is_nan_with_the_reason(compared):
     assert none_approved.odds_ratio_group_over_reference.low > 0
 
     all_approved = compared(10, 10, 20, 20)
-    assert "same decision throughout" in all_approved.odds_ratio_group_over_reference.note
+    assert "only one decision" in all_approved.odds_ratio_group_over_reference.note
     assert np.isnan(all_approved.n_standard_deviations)
     assert all_approved.approval_ratio_group_over_reference.value == 1
     assert all_approved.p_value == 1

@@ -92,7 +92,7 @@ def test_intervals_of_the_error_hold(shift):
         y = (rng.random(1000) < score - shift).astype(int)
         error = group_calibration(y, score, np.arange(1000) % 2)[0].expected_calibration_error
         inside += error.low <= shift <= error.high
-    assert inside >= 0.9 * 200  # 95 % at least, give or take three standard errors
+    assert inside >= 0.9 * 200  # 95% at least, give or take three standard errors
 
 
 def test_small_groups_have_fewer_bins_and_are_flagged():

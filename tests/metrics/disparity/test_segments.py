@@ -17,8 +17,8 @@ def test_segments_that_say_nothing_are_listed_and_counted():
     notes = [segment.note for segment in found.segments]
     assert "fewer than 30" in notes[0]
     assert "same decision" in notes[1]
-    assert "no one of the group" in notes[2]
-    assert "no one of the reference" in notes[3]
+    assert "no one in the group" in notes[2]
+    assert "no one in the reference" in notes[3]
     assert np.isnan(found.segments[2].approval_rate_group.value)
     assert "3 of 4 segments" in found.note
 
@@ -26,8 +26,8 @@ def test_segments_that_say_nothing_are_listed_and_counted():
 def test_no_informative_segment_is_nan_with_the_reason():
     row = segmented_approvals([1, 0, 1, 0], [0, 1, 0, 1], ["x", "y", "x", "y"])[0]
     assert np.isnan(row.p_value)
-    assert "no segment holds both groups" in row.note
-    assert "no segment holds both groups" in row.to_dict()["common_odds_ratio_group_over_reference"]["note"]
+    assert "no segment has both groups" in row.note
+    assert "no segment has both groups" in row.to_dict()["common_odds_ratio_group_over_reference"]["note"]
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_what_is_neither_number_nor_category_is_refused(values):
 
 def test_numbers_that_become_text_are_refused(table):
     coded = CodedTable.of(table)
-    with pytest.raises(InvalidInputError, match="column 'income' holds numbers among the audited people, and values"):
+    with pytest.raises(InvalidInputError, match="column 'income' holds numbers for the audited people, but values"):
         coded.transform(table.assign(income="much"))
 
 

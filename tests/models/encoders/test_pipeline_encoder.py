@@ -224,7 +224,7 @@ def test_a_pipeline_whose_steps_end_in_text_is_a_black_box_on_the_table(mixed):
     audited = as_audited_model(model, table=X)
     assert audited.attribution == "sampled_shapley"
     np.testing.assert_allclose(audited.margin(audited.encode(X)), model.predict_proba(X)[:, 1], atol=1e-12)
-    with pytest.raises(InvalidInputError, match="step FunctionTransformer mixes columns, or makes no numbers of them"):
+    with pytest.raises(InvalidInputError, match="step FunctionTransformer mixes columns, or does not return numbers"):
         as_audited_model(model, table=X, attribution="tree_shap")
 
 
@@ -269,7 +269,7 @@ def test_sparse_matrices_are_filled_in_where_they_fit(monkeypatch):
     sparse = scipy.sparse.eye_array(5).tocsr()
     np.testing.assert_array_equal(dense(sparse), np.eye(5))
     monkeypatch.setattr("evenhand.models.encoders.pipeline_encoder._MAX_DENSE_VALUES", 24)
-    with pytest.raises(InvalidInputError, match="a sparse matrix of 5 rows and 5 columns, too large to hold in full"):
+    with pytest.raises(InvalidInputError, match="a sparse matrix of 5 rows and 5 columns, too large for memory"):
         dense(sparse)
     with pytest.raises(InvalidInputError, match="The pipeline's steps must end in numbers"):
         dense(np.array([["a"]]))

@@ -146,5 +146,5 @@ def test_a_model_that_is_not_fitted_is_refused():
 
 
 def test_other_objects_of_catboost_are_refused(applicants):
-    with pytest.raises(InvalidTypeError, match=r"Of CatBoost, a fitted model .* can be read; got Pool"):
+    with pytest.raises(InvalidTypeError, match=r"For CatBoost, a fitted model .* is expected, got Pool"):
         read_trees(catboost.Pool(*applicants))

@@ -65,14 +65,14 @@ def test_numbers_of_any_type_are_taken(applicants):
 def test_text_without_codes_is_refused(applicants):
     X, y = applicants
     ensemble = read_trees(RandomForestClassifier(n_estimators=5, random_state=0).fit(X[:, :2], y))
-    with pytest.raises(InvalidInputError, match=r"The column 'home' holds no numbers .* give it as it was coded"):
+    with pytest.raises(InvalidInputError, match=r"The column 'home' is not numeric .* pass it as it was coded"):
         coded_matrix(ensemble, pd.DataFrame({"a": [1.0], "home": ["rent"]}))
 
 
 def test_another_number_of_columns_is_refused(applicants):
     X, y = applicants
     ensemble = read_trees(RandomForestClassifier(n_estimators=5, random_state=0).fit(X, y))
-    message = r"RandomForestClassifier \(5 trees\) takes 6 columns, the table has 1: \['a'\]"
+    message = r"RandomForestClassifier \(5 trees\) takes 6 columns, but the table has 1: \['a'\]"
     with pytest.raises(InvalidInputError, match=message):
         coded_matrix(ensemble, pd.DataFrame({"a": [1.0]}))
 

@@ -38,15 +38,15 @@ def test_trees_stand_one_after_the_other():
     [
         ({"threshold": np.zeros(2)}, "must have a root and as many entries in each array, got 3 features"),
         ({name: values[:0] for name, values in STUMP.items()}, "must have a root .* got 0 features"),
-        ({"feature": np.array([2, -1, -1])}, "asks about feature 2; there are 2, from 0 on"),
+        ({"feature": np.array([2, -1, -1])}, "tests feature 2; there are 2, numbered from 0"),
         (
             {"left": np.array([0, -1, -1])},
-            "leads from a node out of its 3 nodes, back to its root, or to a node that two",
+            "leads from a node out of its 3 nodes, back to its root, or to a node with two",
         ),
         ({"left": np.array([3, -1, -1])}, "leads from a node out of its 3 nodes"),
         ({"left": np.array([2, -1, -1])}, "leads from a node out of its 3 nodes"),
-        ({"left_categories": {1: np.ones(1, bool)}}, "has categories at a node that asks nothing"),
-        ({"left_categories": {7: np.ones(1, bool)}}, "has categories at a node that asks nothing"),
+        ({"left_categories": {1: np.ones(1, bool)}}, "has categories at a node that tests nothing"),
+        ({"left_categories": {7: np.ones(1, bool)}}, "has categories at a node that tests nothing"),
     ],
 )
 def test_nodes_that_form_no_tree_are_refused(changes, message):

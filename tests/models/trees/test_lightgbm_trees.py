@@ -194,5 +194,5 @@ def test_a_model_that_is_not_fitted_is_refused():
 
 
 def test_other_objects_of_lightgbm_are_refused(applicants):
-    with pytest.raises(InvalidTypeError, match=r"Of LightGBM, an estimator .* can be read; got Dataset"):
+    with pytest.raises(InvalidTypeError, match=r"For LightGBM, an estimator .* is expected, got Dataset"):
         read_trees(lightgbm.Dataset(*applicants))

@@ -99,7 +99,7 @@ def test_categories_have_no_weight_and_keep_their_names_in_the_report(planted, t
     assert set(result.features["feature"]) == {*FINANCIAL, *WORDS}
     result.to_html(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text("utf-8")
-    assert "Without a weight, because the model takes them as categories: " in page
+    assert "Without a weight, because the model treats them as categories: " in page
     assert "north" in page
     assert "rent" in page
 
@@ -142,7 +142,7 @@ def test_unknown_categories_are_refused_where_the_library_refuses_them(with_cate
     with pytest.raises(Exception, match="Found a category not in the training set"):
         margin(elsewhere)
     n = int((X["area"] == "south").sum())
-    message = rf"column 'area' holds {n} values, such as 'zone', that the XGBoost .*\['east', 'north', 'south'\]"
+    message = rf"column 'area' has {n} values, such as 'zone', that the XGBoost .*\['east', 'north', 'south'\]"
     with pytest.raises(InvalidInputError, match=message):
         as_audited_model(model, table=X).encode(elsewhere)
 
@@ -198,9 +198,7 @@ def test_words_that_a_model_keeps_no_codes_for_are_refused(with_categories):
     coded = numbered(X).rename(columns={"income now": "income"})
     model = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(coded, y, categorical_feature=WORDS)
     words = X.rename(columns={"income now": "income"})
-    with pytest.raises(
-        InvalidInputError, match=r"column 'home' holds no numbers .* give it as it was coded in training"
-    ):
+    with pytest.raises(InvalidInputError, match=r"column 'home' is not numeric .* pass it as it was coded in training"):
         as_audited_model(model, table=words).encode(words)
 
 

@@ -264,7 +264,7 @@ def test_nobody_gets_an_empty_table(rng):
 def test_rows_of_another_width_are_refused(rng):
     ensemble = ensemble_of([random_tree(rng, 4, 2)], 4)
     x = np.zeros((2, 4))
-    message = r"must have shape \(n, 4\), a column for each feature of the test ensemble; got shape \(2, 3\)"
+    message = r"must have shape \(n, 4\), with one column per feature of the test ensemble; got shape \(2, 3\)"
     for name in "zwb":
         with pytest.raises(InvalidInputError, match=f"`{name}` {message}"):
             contributions(ensemble, **{"z": x, "w": x, "b": x, name: x[:, :3]})
@@ -275,7 +275,7 @@ def test_rows_of_another_width_are_refused(rng):
 def test_different_numbers_of_people_are_refused(rng):
     ensemble = ensemble_of([random_tree(rng, 4, 2)], 4)
     x = np.zeros((3, 4))
-    with pytest.raises(InvalidInputError, match="must have a row for each person, got 3, 2 and 3 rows"):
+    with pytest.raises(InvalidInputError, match="must have one row per person, got 3, 2 and 3 rows"):
         contributions(ensemble, x, x[:2], x)
 
 

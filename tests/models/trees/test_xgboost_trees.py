@@ -145,7 +145,7 @@ def test_contributions_are_complete_to_nine_digits(applicants_with_gaps):
 def test_a_linear_booster_is_refused(applicants):
     settings = {"booster": "gblinear", "updater": "coord_descent", "objective": "binary:logistic"}
     booster = xgboost.train(settings, xgboost.DMatrix(*applicants), 2)
-    with pytest.raises(InvalidInputError, match="booster='gblinear', which grows no trees"):
+    with pytest.raises(InvalidInputError, match="booster='gblinear', which has no trees"):
         read_trees(booster)
 
 
@@ -181,5 +181,5 @@ def test_a_model_that_is_not_fitted_is_refused():
 
 
 def test_other_objects_of_xgboost_are_refused(applicants):
-    with pytest.raises(InvalidTypeError, match=r"Of XGBoost, an estimator .* can be read; got DMatrix"):
+    with pytest.raises(InvalidTypeError, match=r"For XGBoost, an estimator .* is expected, got DMatrix"):
         read_trees(xgboost.DMatrix(*applicants))

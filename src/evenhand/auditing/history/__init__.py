@@ -1,4 +1,4 @@
-"""Several audits side by side: what moved between them, and whether a history of them has departed from its past."""
+"""Several audits side by side: what changed between them, and whether a history of them has departed from its past."""
 
 from evenhand.auditing.history.changes import Change, Comparison, compare_audits
 from evenhand.auditing.history.monitoring import Monitoring, monitor

@@ -1,4 +1,4 @@
-"""Whether the answers to the four questions changed between audits, and the sentence of each."""
+"""Whether the answers to the four questions changed between audits, each with a sentence."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from evenhand.report.formatting import decimal, p_value
 
 __all__ = ["ChangedFinding", "changed_findings", "headline_of"]
 
-# Each question, asked of two audits.
+# Each question, asked about two audits.
 _QUESTIONS: dict[FindingKey, str] = {
     "score_gap": "Did the difference in scores between comparable people change?",
     "inputs": "Through which inputs?",
     "weighing": "Are the same inputs weighed more, or less, differently?",
-    "excess": "Did explanations move further apart across groups?",
+    "excess": "Did explanations move farther apart across groups?",
 }
 
 _POWER = 0.8
@@ -36,13 +36,13 @@ class ChangedFinding:
     Attributes
     ----------
     audit, key, question
-        The audit that is compared with the base, and which of the four questions it is.
+        The audit that is compared with the base, and the question.
     estimate, ci, unit
-        The change with its 95 % interval; of several score gaps or inputs, of the one that changed most clearly.
+        The change with its 95% interval; if there are several score gaps or inputs, the one that changed most clearly.
     p_value, p_adjusted
-        Of no change; adjusted over the questions of all audits of the comparison (Holm).
+        For no change; adjusted over the questions of all audits of the comparison (Holm).
     answer
-        "yes" for a change, "no" where none was found, "open" where it could not be tested.
+        "yes" for a change, "no" if none was found, "open" if it could not be tested.
     headline, sentence
         The answer in a few words, and in a sentence that says what it does not show.
     """
@@ -66,9 +66,9 @@ class ChangedFinding:
 
 
 def headline_of(findings: Sequence[ChangedFinding]) -> str:
-    """The strongest change in a few words; where there is none, that none of the answers changed."""
+    """The strongest change in a few words, or a statement that none of the answers changed."""
     if not any(one.answer != "open" for one in findings):
-        return "Whether the answers to the four questions changed cannot be said"
+        return "Whether the answers to the four questions changed is not known"
     strongest = findings[0]
     return strongest.headline if strongest.answer == "yes" else "None of the four answers changed by more than noise"
 
@@ -77,7 +77,7 @@ def changed_findings(changes: Sequence[Change]) -> tuple[tuple[ChangedFinding, .
     """The findings of a comparison, strongest first, and the changes with adjusted p-values.
 
     A question of an audit has the smallest p-value of its score gaps or inputs, adjusted for their number; these are
-    adjusted over the questions of all audits. A single score gap or input has the larger of its own p-value, adjusted
+    then adjusted over the questions of all audits. A single score gap or input has the larger of its p-value, adjusted
     within the question, and that of the question. The other metrics are adjusted among themselves, and so are the
     features' parts of the excess.
     """
@@ -124,7 +124,7 @@ class _Asked:
 
     @property
     def p_value(self) -> float:
-        """The smallest; NaN where nothing can be said."""
+        """The smallest p-value; NaN if there is none."""
         return min((p for p in self.within if not math.isnan(p)), default=math.nan)
 
     @property
@@ -142,8 +142,8 @@ class _Asked:
         if change is None:
             headline = f"{NAMES[self.key]} not compared"
             notes = [c.note for c in self.candidates if c.note]
-            reason = notes[0] if notes else "not both audits have an estimate of it"
-            sentence = f"Whether it changed cannot be said: {reason}."
+            reason = notes[0] if notes else "one of the audits has no estimate of it"
+            sentence = f"Whether it changed is not known: {reason}."
             return self._answered(nan, (nan, nan), "", nan, False, "open", headline, sentence)
         answer: Answer = "yes" if p_adjusted <= LEVEL else "no"
         headline, sentence = _WORDS[self.key](change, p_adjusted, answer)
@@ -183,7 +183,7 @@ class _Asked:
 
 
 def _sure(change: Change, p_adjusted: float) -> str:
-    return f"95 % interval of the change {decimal(change.ci_low)} to {decimal(change.ci_high)}, {_p(p_adjusted)}"
+    return f"95% interval of the change {decimal(change.ci_low)} to {decimal(change.ci_high)}, {_p(p_adjusted)}"
 
 
 def _p(p_adjusted: float) -> str:
@@ -192,10 +192,10 @@ def _p(p_adjusted: float) -> str:
 
 
 def _detectable(change: Change) -> str:
-    """What size of change would have been found."""
+    """The size of change that would have been found."""
     quantile = stats.norm.ppf if not math.isfinite(change.df) else lambda share: stats.t.ppf(share, change.df)
     size = float(quantile(1 - LEVEL / 2) + quantile(_POWER)) * change.standard_error
-    return f"A change of {decimal(size)} would have been found in 80 % of cases; smaller ones may be there."
+    return f"A change of {decimal(size)} would have been found in 80% of cases; smaller ones may exist."
 
 
 def _from_to(change: Change) -> str:
@@ -209,28 +209,27 @@ def _unit(change: Change) -> str:
 def _size_moved(change: Change) -> str:
     """How the size of something signed changed."""
     if change.base_value * change.value < 0:
-        return "changed sides"
+        return "reversed"
     return "grew" if abs(change.value) > abs(change.base_value) else "shrank"
 
 
 def _not_found(what: str, change: Change, p_adjusted: float) -> str:
     if change.standard_error == 0:
         return f"{what} is the same in both audits: {decimal(change.value)}{_unit(change)}."
-    return (
-        f"{what} was not found to have changed ({_from_to(change)}; {_sure(change, p_adjusted)}). {_detectable(change)}"
-    )
+    found = f"{_from_to(change)}; {_sure(change, p_adjusted)}"
+    return f"No evidence was found that {what[:1].lower()}{what[1:]} changed ({found}). {_detectable(change)}"
 
 
 def _score_words(change: Change, p_adjusted: float, answer: Answer) -> tuple[str, str]:
     assert change.groups is not None
-    what = f"The score gap of {change.groups[0]} against {change.groups[1]} at equal finances"
+    what = f"The score gap between {change.groups[0]} and {change.groups[1]} at equal finances"
     if answer == "no":
-        return "No change of the score gap found", _not_found(what, change, p_adjusted)
+        return "No change in the score gap found", _not_found(what, change, p_adjusted)
     moved = _size_moved(change)
     return (
-        f"The score gap of {change.groups[0]} against {change.groups[1]} {moved}, by "
+        f"The score gap between {change.groups[0]} and {change.groups[1]} {moved}, by "
         f"{decimal(abs(change.change))}{_unit(change)}",
-        f"{what} {moved}, {_from_to(change)} ({_sure(change, p_adjusted)}). It does not show why.",
+        f"{what} {moved}, {_from_to(change)} ({_sure(change, p_adjusted)}). This does not show why.",
     )
 
 
@@ -248,31 +247,31 @@ def _input_words(change: Change, p_adjusted: float, answer: Answer) -> tuple[str
     return (
         f"The part of {change.words} in the score gap {moved}, by {decimal(abs(change.change))}{_unit(change)}",
         f"The largest change runs through {change.words}{note}: its part of the score gap {moved}, {_from_to(change)} "
-        f"({_sure(change, p_adjusted)}). It does not show whether the input has a business reason.",
+        f"({_sure(change, p_adjusted)}). This does not show whether the input has a business reason.",
     )
 
 
 def _weighing_words(change: Change, p_adjusted: float, answer: Answer) -> tuple[str, str]:
-    what = "How differently the same inputs are weighed for different groups"
+    what = "The difference in how the same inputs are weighed for different groups"
     if answer == "no":
         return "No change in weighing found", _not_found(what, change, p_adjusted)
     more = "more" if change.change > 0 else "less"
     return (
         f"The same inputs are weighed {more} differently, by {decimal(abs(change.change))}",
         f"The same inputs are weighed {more} differently for comparable people of different groups: weighing went "
-        f"{_from_to(change)} ({_sure(change, p_adjusted)}). It does not show which weights are right.",
+        f"{_from_to(change)} ({_sure(change, p_adjusted)}). This does not show which weights are right.",
     )
 
 
 def _excess_words(change: Change, p_adjusted: float, answer: Answer) -> tuple[str, str]:
-    what = "The excess, how much further apart explanations are across groups than within,"
+    what = "The excess, that is, how much farther apart explanations are across groups than within,"
     if answer == "no":
-        return "No change of the excess found", _not_found(what, change, p_adjusted)
-    moved = "further apart" if change.change > 0 else "closer together"
+        return "No change in the excess found", _not_found(what, change, p_adjusted)
+    moved = "farther apart" if change.change > 0 else "closer together"
     return (
         f"Explanations moved {moved} across groups, by {decimal(abs(change.change))}",
         f"Explanations of comparable people of different groups moved {moved}: the excess went {_from_to(change)} "
-        f"({_sure(change, p_adjusted)}). It does not show whether inputs or weights make the difference.",
+        f"({_sure(change, p_adjusted)}). This does not show whether inputs or weights make the difference.",
     )
 
 

@@ -29,19 +29,19 @@ class Change:
     audit
         Name of the audit that is compared with the base.
     scale
-        "difference": `change` is value minus base value, 0 when nothing moved. "ratio": value over base value, 1 when
-        nothing moved; the standard error is then that of the logarithm.
+        "difference": `change` is value minus base value, 0 if nothing changed. "ratio": value over base value, 1 if
+        nothing changed; the standard error is then that of the logarithm.
     p_value
-        Two-sided, of no change.
+        Two-sided, for no change.
     p_adjusted
-        Of the metrics of the four questions: adjusted over the questions of all audits of the comparison and, of
-        several score gaps or inputs, over them. Of all others: adjusted among themselves (Holm).
+        For the metrics of the four questions: adjusted over the questions of all audits of the comparison and, if there
+        are several score gaps or inputs, over these. For all others: adjusted among themselves (Holm).
     is_paired
         Whether the standard error is of differences within people.
     finding
-        The question of which it is the answer, or one of the answers; None for other metrics.
+        The question it helps answer; None for other metrics.
     unit, groups
-        Of score gaps: log-odds or probability, and the group and the one it is held against.
+        For score gaps: log-odds or probability, and the group and the one it is compared with.
     """
 
     audit: str
@@ -66,14 +66,14 @@ class Change:
 
     @property
     def is_known(self) -> bool:
-        """Whether it can be said at all whether the metric moved."""
+        """Whether a change can be tested at all."""
         return not math.isnan(self.p_value)
 
     @property
     def verdict(self) -> str:
-        """In a few words: more than noise, within noise, or why neither can be said."""
+        """In a few words: more than noise, within noise, or why neither is known."""
         if not self.is_known:
-            return "cannot be said"
+            return "not known"
         if self.p_adjusted <= LEVEL:
             return "more than noise"
         return "within noise" if self.p_value > LEVEL else "not clearly more than noise"
@@ -82,7 +82,7 @@ class Change:
     def sentence(self) -> str:
         """The change in words."""
         if not self.is_known:
-            return f"{_capital(self.words)}: whether it moved cannot be said ({self.note or 'no standard error'})."
+            return f"{_capital(self.words)}: whether it changed is not known ({self.note or 'no standard error'})."
         size = f"by {decimal(abs(self.change))}" if self.scale == "difference" else f"by a factor of {self.change:.3f}"
         rose = self.change > (0 if self.scale == "difference" else 1)
         moved = f"{'rose' if rose else 'fell'} from {decimal(self.base_value)} to {decimal(self.value)}, {size}"
@@ -111,7 +111,7 @@ def change_of(audit: str, base: AuditMetric, other: AuditMetric, within: float |
     base, other
         The metric in both.
     within
-        Standard error of the difference of the same people; None for people who are independent.
+        Standard error of the difference for the same people; None for independent people.
     """
     is_ratio = base.scale == "ratio"
     moved = (

@@ -1,4 +1,4 @@
-"""What moved between audits, and whether by more than noise."""
+"""What changed between audits, and whether by more than noise."""
 
 from __future__ import annotations
 
@@ -31,29 +31,31 @@ __all__ = ["COMPARISON_SCHEMA", "Change", "Comparison", "Pairing", "SettingDiffe
 
 COMPARISON_SCHEMA = "evenhand.comparison/2"
 
-# What a metric means depends on these; the others change only how finely it is computed.
+# The meaning of a metric depends on these; the other settings only change how finely it is computed.
 _DEFINING = {
-    "financial_features": "people were matched on other features, so every metric of reasoning measures something else",
-    "consistency_threshold": "Regimes B and D are cut elsewhere",
-    "max_distance": "other people have a match",
-    "groups": "other groups were compared",
-    "attribution": "people were explained in another way, so every metric of reasoning measures something else",
+    "financial_features": "people were matched on different features, so every metric of reasoning measures something "
+    "else",
+    "consistency_threshold": "Regimes B and D have a different threshold",
+    "max_distance": "different people have a match",
+    "groups": "different groups were compared",
+    "attribution": "people were explained with a different method, so every metric of reasoning measures something else"
+    "",
 }
 _NOTED = {
-    "decision_threshold": "decisions are cut elsewhere, which alone can move rates, gaps and regimes",
-    "n_steps": "attributions were integrated in other steps",
-    "method": "attributions were integrated in another way",
-    "n_permutations": "attributions were averaged over another number of orders",
-    "sample_weight": "people weigh differently, which alone can move every metric",
+    "decision_threshold": "decisions have a different threshold, which alone can change rates, gaps and regimes",
+    "n_steps": "attributions were integrated with a different number of steps",
+    "method": "attributions were integrated with a different method",
+    "n_permutations": "attributions were averaged over a different number of orders",
+    "sample_weight": "people have different weights, which alone can change every metric",
 }
 
 
-_FINE = 0.01  # error of attributions, as a share of their size, that is not worth a word
+_FINE = 0.01  # error of attributions, as a share of their size, that is too small to mention
 
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """A setting that is not the same in two audits."""
+    """A setting that differs between two audits."""
 
     audit: str
     setting: str
@@ -73,7 +75,7 @@ class SettingDifference:
 
 @dataclass(frozen=True)
 class Pairing:
-    """Whether an audit is of the same people as the base, and what that does to standard errors."""
+    """Whether an audit is of the same people as the base, and what follows for standard errors."""
 
     audit: str
     is_paired: bool
@@ -82,12 +84,12 @@ class Pairing:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two or more audits, the first or a named one being the base of the others.
+    """Two or more audits; the first or a named one is the base of the others.
 
     Attributes
     ----------
     names, base
-        The audits in the order given, and which of them is the base.
+        The audits in the given order, and the name of the base.
     audits
         The plain data of each.
     findings
@@ -95,9 +97,9 @@ class Comparison:
     metrics, inputs, features
         Changes of the metrics, of each input's part of the score gap, and of each feature's part of the excess.
     differences
-        Settings that are not the same.
+        Settings that differ.
     pairings
-        For each audit but the base, whether people are the same.
+        For each audit except the base, whether people are the same.
     warnings
         Reservations, in words.
     """
@@ -115,12 +117,12 @@ class Comparison:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """All of them: metrics, inputs and features."""
+        """All changes: metrics, inputs and features."""
         return (*self.metrics, *self.inputs, *self.features)
 
     @property
     def moved(self) -> tuple[Change, ...]:
-        """Metrics, inputs and features that moved by more than noise, surest first."""
+        """Metrics, inputs and features that changed by more than noise, the most certain first."""
         return tuple(sorted((c for c in self.changes if c.verdict == _MOVED), key=lambda c: c.p_adjusted))
 
     @property
@@ -130,26 +132,26 @@ class Comparison:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The outcome in words: of each audit the four questions, strongest first, and how many metrics moved."""
+        """The outcome in words: for each audit the four questions, strongest first, and how many metrics changed."""
         lines = []
         for name in (name for name in self.names if name != self.base):
             findings = [finding for finding in self.findings if finding.audit == name]
-            lines.append(f"{name} against {self.base}: {headline_of(findings)}.")
+            lines.append(f"{name} compared with {self.base}: {headline_of(findings)}.")
             lines += [f"{NAMES[finding.key]}: {finding.sentence}" for finding in findings]
             others = [c for c in self.metrics if c.audit == name and c.finding is None and c.is_known]
             n_moved = sum(c.verdict == _MOVED for c in others)
-            lines.append(f"Of {len(others)} other metrics {n_moved} moved by more than noise.")
+            lines.append(f"Of {len(others)} other metrics, {n_moved} changed by more than noise.")
         return tuple(lines)
 
     def table(self) -> pd.DataFrame:
-        """A row for each change: audit, metric, part, unit, base_value, value, change, interval, p-values, verdict."""
+        """One row per change: audit, metric, part, unit, base_value, value, change, interval, p-values, verdict."""
         columns = ["audit", "metric", "part", "unit", "base_value", "value", "scale", "change", "standard_error",
                    "ci_low", "ci_high", "df", "p_value", "p_adjusted", "is_paired", "verdict", "note"]  # fmt: skip
         rows = [{**asdict(c), "metric": c.words, "verdict": c.verdict} for c in self.changes]
         return pd.DataFrame(rows, columns=columns)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, with a few words on each audit instead of the audits themselves."""
+        """Plain data, with a short description of each audit instead of the audits themselves."""
         return {
             "schema": COMPARISON_SCHEMA,
             "names": list(self.names),
@@ -167,11 +169,11 @@ class Comparison:
         }
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_dict` as JSON, whole or not at all; a missing number is null."""
+        """Write `to_dict` as JSON, completely or not at all; a missing number is null."""
         write_json(self.to_dict(), path)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write the comparison as one HTML file that needs no network, whole or not at all."""
+        """Write the comparison as one HTML file that needs no network, completely or not at all."""
         with write_atomically(path) as temporary:
             temporary.write_text(comparison_page(self.to_dict()), encoding="utf-8")
 
@@ -183,34 +185,34 @@ def compare_audits(
     same_people: bool | None = None,
     allow_different_settings: bool = False,
 ) -> Comparison:
-    """What moved between audits: model versions, months, methods.
+    """Find what changed between audits of model versions, months or methods.
 
-    Different people: the two metrics are independent, and the variance of their difference is the sum of the two.
-    The same people, in whatever order: the answers to the four questions are compared within people, by the influence
-    that each has on both, which results and their JSON keep. An input that one of the models does not have has no part
-    of its score gap. Decisions are compared within people where the pairs are at hand, in a result or in the file or
-    folder `pairs` beside an `audit.json`: rates then have the variance of paired shares, the AUC DeLong's covariance,
-    the mean CEC score and the regimes that of differences of pairs who share people. Each feature's part of the excess
-    is always treated as independent.
+    If the people are different, the two metrics are independent, and the variance of their difference is the sum of the
+    two. If the people are the same, in whatever order, the answers to the four questions are compared within people, by
+    the influence that each person has on both, which results and their JSON keep. An input that one of the models does
+    not have has no part in its score gap. Decisions are compared within people if the pairs are available, in a result
+    or in the file or folder `pairs` next to an `audit.json`: rates then have the variance of paired shares, the AUC has
+    DeLong's covariance, and the mean CEC score and the regimes have the variance of differences of pairs that share
+    people. Each feature's part of the excess is always treated as independent.
 
     Parameters
     ----------
     audits
-        By name: results, what `to_dict` returns, or files that `to_json` wrote. At least two.
+        Audits by name: results, the output of `to_dict`, or files that `to_json` wrote. At least two.
     base
         Name of the audit that the others are compared with; by default the first.
     same_people
-        Whether all audits are of the same people. None to find out, by labels, groups and the columns that both have:
-        see `data.column_prints`.
+        Whether all audits are of the same people. None to find out from labels, groups and shared columns: see
+        `data.column_prints`.
     allow_different_settings
-        Compare also when financial features, groups, `attribution`, `consistency_threshold` or `max_distance` differ.
-        Without, that is refused, as metrics of the same name are then different quantities.
+        Compare even if financial features, groups, `attribution`, `consistency_threshold` or `max_distance` differ.
+        By default this is an error, because metrics of the same name are then different quantities.
 
     Raises
     ------
     InvalidInputError
-        If there are fewer than two audits, `base` is none of them, settings that define metrics differ, or
-        `same_people` is True of audits whose people differ.
+        If there are fewer than two audits, `base` is not one of them, settings that define metrics differ, or
+        `same_people` is True for audits whose people differ.
     InvalidTypeError
         If an audit is neither a result, nor plain data, nor a path.
     DataFileError
@@ -271,7 +273,7 @@ def compare_audits(
 
 
 def _lacks_people(data: Mapping[str, Any]) -> bool:
-    """Whether an audit knows no labels, decisions or probabilities, by which people could be compared one by one."""
+    """Whether an audit has no labels, decisions or probabilities with which people could be compared one by one."""
     scope = data.get("scope")
     if scope is None:
         return False
@@ -288,7 +290,7 @@ class _Source:
     def of(cls, name: object, audit: Audit) -> _Source:
         data = summary_of(name, audit)
         if _lacks_people(data) or "weighting" in data:
-            return cls(str(name), data, None)  # changes within people are those of people who weigh the same
+            return cls(str(name), data, None)  # changes within people require equal weights
         if isinstance(audit, AuditResult):
             return cls(str(name), data, sorted_pairs(audit.pairs))
         pairs = None if isinstance(audit, Mapping) else pairs_beside(audit, data)
@@ -312,7 +314,7 @@ def _weights(source: _Source) -> str | None:
 
 
 def _is_finely_integrated(source: _Source) -> bool:
-    """Whether an audit says that its attributions are close to the integral, in however many steps."""
+    """Whether an audit reports that its attributions are close to the integral, in any number of steps."""
     error = source.data["data"].get("integration_error")
     return error is not None and error <= _FINE
 
@@ -339,24 +341,24 @@ def _check_settings(differences: Sequence[SettingDifference], allow: bool) -> No
     defining = [d.sentence for d in differences if d.is_defining]
     if defining and not allow:
         raise InvalidInputError(
-            f"The audits were made with different settings. {' '.join(defining)} Audit again with the same settings, "
-            "or compare nonetheless with `allow_different_settings=True`."
+            f"The audits have different settings. {' '.join(defining)} Run the audit again with the same settings, "
+            "or compare anyway with `allow_different_settings=True`."
         )
 
 
 def _is_same(base: _Source, other: _Source, same_people: bool | None) -> bool:
-    """Whether two audits are taken to be of the same people."""
+    """Whether two audits are treated as audits of the same people."""
     found = is_same_people(base.data["data"], other.data["data"])
     if same_people and found is False:
         raise InvalidInputError(
-            f"`same_people=True`, but {base.name} and {other.name} differ in number, label, group or features of the "
-            "people: give audits of the same people, or leave `same_people` out."
+            f"`same_people=True`, but {base.name} and {other.name} differ in the number, labels, groups or features of "
+            "their people: give audits of the same people, or leave `same_people` out."
         )
     return bool(found) if same_people is None else same_people
 
 
 def _pairing(base: _Source, other: _Source, changes: Sequence[Change], same_people: bool | None) -> Pairing:
-    """What was found out about the people, in words."""
+    """What is known about the people, in words."""
     answers = {c.is_paired for c in changes if c.finding is not None}
     decisions = {c.is_paired for c in changes if c.part == "outcome"}
     if True in answers | decisions:
@@ -372,24 +374,24 @@ def _pairing(base: _Source, other: _Source, changes: Sequence[Change], same_peop
 
 
 _MOVED = "more than noise"
-_WITHIN_PEOPLE = "{} are of the same people: changes are taken within people."
+_WITHIN_PEOPLE = "{} are of the same people: changes are computed within people."
 _ANSWERS_WITHIN_PEOPLE = (
     "{} are of the same people: the answers to the four questions are compared within people. Rates and the AUC are "
     "treated as independent, which overstates their noise: to compare them within people too, give the results, or "
-    "keep the pairs beside each audit.json, with people in the same order."
+    "keep the pairs next to each audit.json, with people in the same order."
 )
 _SOME_WITHIN_PEOPLE = (
-    "{} are of the same people: changes are taken within people, but for metrics of which an audit does not keep what "
-    "each person adds; for those independence was assumed, which overstates the noise when both models err alike."
+    "{} are of the same people: changes are computed within people, except for metrics for which an audit does not "
+    "keep each person's contribution; these are assumed to be independent, which overstates noise if both err alike."
 )
 _DIFFERENT_PEOPLE = "{} are of different people: independence was assumed."
 _SAME_PEOPLE_IN_FILES = (
-    "{} are of the same people, but what each person adds was not kept: independence was assumed, which overstates the "
-    "noise when the two models score people alike."
+    "{} are of the same people, but each person's contribution was not kept: independence was assumed, which "
+    "overstates the noise if the two models score people alike."
 )
 _UNKNOWN_PEOPLE = (
     "Whether {} share people is not known: independence was assumed, which is right for different people and usually "
-    "overstates the noise for the same."
+    "overstates the noise for the same people."
 )
 
 
@@ -403,7 +405,7 @@ def _reservations(base: _Source, others: Sequence[_Source], differences: Sequenc
         for one, two in ((base.name, other.name), (other.name, base.name)):
             only = sorted(columns[one] - columns[two])
             if only:
-                yield f"Features of {one} that {two} does not have: {listed(only, 8)}."
+                yield f"Features in {one} but not in {two}: {listed(only, 8)}."
     if any(source.data["versions"].get("evenhand") != base.data["versions"].get("evenhand") for source in others):
         yield "The audits were made with different versions of evenhand."
 
@@ -412,7 +414,7 @@ def _reservations(base: _Source, others: Sequence[_Source], differences: Sequenc
 
 
 def _changes(base: _Source, other: _Source, *, is_same: bool) -> list[Change]:
-    """Changes of every metric that both audits have, and of the inputs of either."""
+    """Changes of every metric in both audits, and of the inputs in either."""
     reference = base.data["outcome"]["approvals"]["reference"]
     reference = reference if reference in other.groups else None
     ours = audit_metrics(base.data, reference, base.pairs)
@@ -442,16 +444,16 @@ def _with_inputs(
 def _errors_within(
     base: _Source, other: _Source, ours: Mapping[str, AuditMetric], theirs: Mapping[str, AuditMetric]
 ) -> dict[str, float]:
-    """Standard errors of changes of the same people, by key of the metric, for the metrics that allow it."""
+    """Standard errors of changes for the same people, by key of the metric, for the metrics that allow it."""
     own, new = base.influences, other.influences
     found: dict[str, float] = {}
-    # Buckets go by finances, so that other financial features make other buckets of the same people.
+    # Buckets depend on finances, so different financial features give different buckets for the same people.
     is_kept = bool(own.columns and new.columns) and base.financial_features == other.financial_features
     for key in (key for key in ours if key in theirs and is_kept):
         errors = ours[key].standard_error, theirs[key].standard_error
         first, second = own.of_metric(ours[key].influence), new.of_metric(theirs[key].influence)
         if 0 in errors:
-            found[key] = math.hypot(*errors)  # what does not vary has nothing in common with anything
+            found[key] = math.hypot(*errors)  # a constant is uncorrelated with everything
         elif first is not None and second is not None:
             found[key] = standard_error_of_difference(*errors, first, second)
     if base.pairs is not None and other.pairs is not None:

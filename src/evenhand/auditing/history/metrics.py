@@ -1,4 +1,4 @@
-"""The metrics of one audit that have a standard error, from its plain data and, where they are at hand, its people."""
+"""The metrics of one audit that have a standard error, from its plain data and, if available, its people."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Scale: TypeAlias = Literal["difference", "ratio"]
 _EXCESSES: dict[str, tuple[str, str, Part]] = {
     "weighing": ("reasoning_gap", "weighing", "weighing"),
     "excess": ("cec", "excess", "excess"),
-    "excess_balanced": ("balanced", "excess, groups weighing equally", "excess"),
+    "excess_balanced": ("balanced", "excess, groups weighted equally", "excess"),
     "excess: input gap": ("input_gap", "excess, input gap", "excess"),
     "excess: regime B": ("regime_b", "excess, share in Regime B", "excess"),
     "excess: shared reasons": ("reason_overlap", "excess, shared principal reasons", "excess"),
@@ -46,28 +46,28 @@ _RATES = {
 
 @dataclass(frozen=True)
 class AuditMetric:
-    """A metric of an audit and how sure it is.
+    """A metric of an audit and its uncertainty.
 
     Attributes
     ----------
     key
         The same in every audit: "excess", "score_gap: female minus male", "auc".
     part
-        What it tells of: one of the four questions, decisions, or one feature's part of the excess.
+        What it is about: one of the four questions, decisions, or one feature's part of the excess.
     words
         The metric for a reader.
     standard_error
-        Of the value; of its logarithm where `scale` is "ratio". NaN where there is none.
+        Standard error of the value, or of its logarithm if `scale` is "ratio". NaN if there is none.
     df
         Degrees of freedom; infinite for a normal approximation.
     scale
-        "difference": two of them are compared by subtracting, "ratio": by dividing.
+        "difference": two of them are compared by subtraction; "ratio": by division.
     finding
         The question that it answers; None for all other metrics.
     unit, groups
-        Of score gaps: log-odds or probability, and the group and the one it is held against.
+        For score gaps: log-odds or probability, and the group and the one it is compared with.
     influence
-        Of people on it; None where they are not kept.
+        Influences of people on it; None if they are not kept.
     """
 
     key: str
@@ -95,19 +95,19 @@ def audit_metrics(
     """Metrics of an audit by key.
 
     The metrics of the four questions come first: score gaps and inputs, weighing, excess. Rates are shares of counted
-    people, with the standard error of a share of n + 2 people of whom one more was approved and one more was not, so
-    that a rate of 0 or 1 still varies. A gap is signed here, a group's rate minus the reference group's: the size of a
-    gap is no smooth quantity near 0, its signed form is.
+    people, with the standard error of a share of n + 2 people, one more of whom was approved and one more declined, so
+    that a rate of 0 or 1 still varies. Gaps are signed here, a group's rate minus the reference group's: the size of a
+    gap is not smooth near 0, but its signed form is.
 
     Parameters
     ----------
     data
-        The summary: what `AuditResult.to_dict` returns, or the same read from JSON.
+        The summary: the output of `AuditResult.to_dict`, or the same read from JSON.
     reference
-        The group that others are compared with; by default the audit's own.
+        The group that the others are compared with; by default the audit's reference group.
     pairs
-        All pairs: adds the mean CEC score and the regimes, and DeLong's standard error of the AUC. From `data` alone
-        the AUC has Hanley and McNeil's.
+        All pairs: adds the mean CEC score and the regimes, and DeLong's standard error of the AUC. From `data` alone,
+        the AUC has that of Hanley and McNeil.
 
     Raises
     ------
@@ -178,12 +178,12 @@ def _features(evidence: Mapping[str, Any] | None) -> list[AuditMetric]:
 
 
 def _score_gaps(data: Mapping[str, Any], reference: str) -> list[AuditMetric]:
-    """Score gaps of every two groups, in all and by input, each with the sign that it has in every audit."""
+    """Score gaps of every two groups, in total and by input, with the same sign in every audit."""
     gaps = data.get("score_gaps", ())
     found: list[AuditMetric] = []
     for gap in gaps:
         group, other = gap["group"], gap["reference"]
-        # Held against the reference group; other pairs in the order of their names.
+        # Relative to the reference group; other pairs in the order of their names.
         is_turned = group == reference or (other != reference and group < other)
         groups = (other, group) if is_turned else (group, other)
         sign = -1.0 if is_turned else 1.0
@@ -222,7 +222,7 @@ def _unit_words(unit: str) -> str:
 
 
 def _gap_numbers(estimate: Mapping[str, Any], sign: float) -> tuple[float, float, float]:
-    """Value, standard error and degrees of freedom; no standard error where the audit did not test it."""
+    """Value, standard error and degrees of freedom; no standard error if the audit did not test it."""
     value, error, df = (_number(estimate[name]) for name in ("value", "standard_error", "df"))
     if error == 0:
         return value * sign, 0.0, math.inf
@@ -233,7 +233,7 @@ def _gap_numbers(estimate: Mapping[str, Any], sign: float) -> tuple[float, float
 
 
 def _share_error(value: float, n: float) -> float:
-    """Standard error of a share, as if one more of n + 2 were in and one more were out."""
+    """Standard error of a share, as if there were one more success and one more failure among n + 2."""
     if not math.isfinite(value) or n <= 0:
         return math.nan
     share = (value * n + 1) / (n + 2)
@@ -251,10 +251,10 @@ def _rate(row: Mapping[str, Any], rate: str) -> tuple[float, float]:
 
 
 def _worth(row: Mapping[str, Any], weighting: Mapping[str, Any] | None) -> dict[str, float]:
-    """Numbers of people of a group as what they are worth (Kish), where people have sampling weights."""
+    """Effective numbers of people of a group (Kish), if people have sampling weights."""
     found = () if weighting is None else weighting["groups"]
     share = {of["group"]: of["n_effective"] / of["n_counted"] for of in found if of["n_counted"]}
-    # Without labels there is no number of favorable ones.
+    # Without labels, the number of favorable ones is unknown.
     return {name: (row[name] or 0) * share.get(row["group"], 1.0) for name in ("n", "n_positive_label")}
 
 
@@ -295,7 +295,7 @@ def _ratios(groups: Mapping[str, Any], reference: str) -> list[AuditMetric]:
 
 
 def _log_rate(row: Mapping[str, Any]) -> tuple[float, float]:
-    """Logarithm of the positive rate, and its standard error; half an approval is added where there is none."""
+    """Logarithm of the positive rate, and its standard error; half an approval is added if there are none."""
     n, rate = float(row["n"]), _number(row["positive_rate"])
     if n == 0 or not math.isfinite(rate):
         return math.nan, math.nan
@@ -304,7 +304,7 @@ def _log_rate(row: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _areas(outcome: Mapping[str, Any]) -> list[AuditMetric]:
-    """AUC of each group; DeLong's interval was formed on the logit scale."""
+    """AUC of each group; DeLong's interval is formed on the logit scale."""
     z = float(special.ndtri((1 + outcome["approvals"]["confidence"]) / 2))
     found = []
     for row in outcome["error_rates"]:
@@ -333,13 +333,13 @@ class People:
 
 
 def sorted_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Pairs in order of people and of the groups they are compared with."""
+    """Pairs sorted by person and by the group they are compared with."""
     names = pairs["other_group"].astype(str)
     return pairs.iloc[np.lexsort((names.to_numpy(dtype=str), pairs["person"].to_numpy()))].reset_index(drop=True)
 
 
 def people_of(data: Mapping[str, Any], pairs: pd.DataFrame) -> People:
-    """The people of an audit's pairs, whether they have a match or not; scores are of the favorable outcome."""
+    """The people of an audit's pairs, matched or not; scores refer to the favorable outcome."""
     rows = pairs.drop_duplicates("person").sort_values("person")
     return People(
         label=rows["label"].to_numpy(dtype=np.int64),
@@ -374,7 +374,7 @@ def _from_people(
         values = (table["regime"] == regime).to_numpy(dtype=np.float64)
         columns[f"regime {regime}"] = (f"regime {regime}, share", values)
     for key, (words, values) in columns.items():
-        # Weighing people equally is weighing pairs equally when everyone has the same number of them.
+        # Weighting people equally is weighting pairs equally if everyone has the same number of pairs.
         estimate = excess(values, np.zeros(len(values)), codes)
         found.append(_excess_metric(key, "excess", words, asdict(estimate)))
     return {metric.key: metric for metric in found}

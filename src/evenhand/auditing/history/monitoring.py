@@ -32,19 +32,19 @@ _DEFINING = ("financial_features", "attribution", "consistency_threshold", "max_
 
 @dataclass(frozen=True)
 class TrendPoint:
-    """One metric of one audit beside its past.
+    """One metric of one audit next to its past.
 
     Attributes
     ----------
     value, ci_low, ci_high
-        The metric and its 95 % interval.
+        The metric and its 95% interval.
     expected, limit_low, limit_high
-        What the audits before it lead to expect, and the limits beyond which the metric alone raises an alarm. NaN for
-        the first audit, which has no past.
+        What the previous audits lead one to expect, and the limits beyond which the metric alone raises an alarm. NaN
+        for the first audit, which has no past.
     z
-        How far the metric is from what was expected, in standard errors.
+        The distance of the metric from what was expected, in standard errors.
     cusum_high, cusum_low
-        Sums of what `z` has above, and below, what chance often gives; they start at 0 and never fall below it.
+        Sums of the part of `z` above, and below, what chance often gives; they start at 0 and never fall below it.
     """
 
     audit: str
@@ -69,7 +69,7 @@ class Departure:
     rule
         "single": this audit alone is beyond its limits. "drift": a sum over several audits is.
     began
-        The audit with which the departure seems to have begun.
+        The audit at which the departure seems to have started.
     """
 
     key: str
@@ -83,11 +83,11 @@ class Departure:
     def sentence(self) -> str:
         """The departure in words."""
         how = (
-            "by one audit alone"
+            "in one audit alone"
             if self.rule == "single"
-            else "by drift, which seems to have begun with that audit"
+            else "by drift, which seems to have started with that audit"
             if self.began == self.audit
-            else f"by drift that seems to have begun with {self.began}"
+            else f"by drift that seems to have started with {self.began}"
         )
         return (
             f"{self.words[:1].upper()}{self.words[1:]} departed from its past {self.direction} at {self.audit}, {how}."
@@ -109,16 +109,16 @@ class Trend:
 
 @dataclass(frozen=True, eq=False)
 class Monitoring:
-    """A history of audits, judged.
+    """A history of audits and its departures.
 
     Attributes
     ----------
     trends
         Every metric that at least two audits have; those with `is_monitored` can raise an alarm.
     false_alarm_rate
-        The chance that a history of this length raises any alarm at all when nothing changed.
+        The chance that a history of this length raises any alarm if nothing changed.
     single_limit, cusum_limit
-        The limits that follow, in standard errors.
+        The resulting limits, in standard errors.
     warnings
         Reservations, in words.
     """
@@ -132,7 +132,7 @@ class Monitoring:
 
     @property
     def departures(self) -> tuple[Departure, ...]:
-        """What departed from its past, earliest first."""
+        """The departures, earliest first."""
         place = {audit.name: k for k, audit in enumerate(self.history.audits)}
         found = [trend.departure for trend in self.trends if trend.departure is not None]
         return tuple(sorted(found, key=lambda departure: place[departure.audit]))
@@ -142,9 +142,9 @@ class Monitoring:
         """The outcome in words."""
         n = len(self.history)
         if n < 2:
-            return ("One audit has no past to depart from.",)
+            return ("A single audit has no past to depart from.",)
         if not self.departures:
-            return (f"In {n} audits no monitored metric departed from its past by more than noise.",)
+            return (f"In {n} audits, no monitored metric departed from its past by more than noise.",)
         return tuple(departure.sentence for departure in self.departures)
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,11 +166,11 @@ class Monitoring:
         }
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_dict` as JSON, whole or not at all; a missing number is null."""
+        """Write `to_dict` as JSON, completely or not at all; a missing number is null."""
         write_json(self.to_dict(), path)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write the history as one HTML file that needs no network, whole or not at all."""
+        """Write the history as one HTML file that needs no network, completely or not at all."""
         with write_atomically(path) as temporary:
             temporary.write_text(monitoring_page(self.to_dict()), encoding="utf-8")
 
@@ -182,29 +182,29 @@ def _plain(departure: Departure) -> dict[str, Any]:
 def monitor(
     history: History | Mapping[str, Audit] | str | os.PathLike[str], *, false_alarm_rate: float = 0.05
 ) -> Monitoring:
-    r"""Judge a history: which metrics departed from their past, and when.
+    r"""Monitor a history of audits: which metrics departed from their past, and when.
 
-    Every audit is compared with the precision-weighted mean of all before it,
+    Every audit is compared with the precision-weighted mean of all previous ones,
 
     .. math:: z_t = \frac{x_t - \bar x_{t-1}}{\sqrt{s_t^2 + 1 / \sum_{i<t} s_i^{-2}}}
 
-    and as long as nothing changes these are independent standard normal numbers. An alarm is raised by a single
-    :math:`|z_t|` beyond its limit, or by a CUSUM, :math:`C_t = \max(0, C_{t-1} + z_t - 1/2)`, beyond its own, upwards
-    or downwards. Once a metric raised an alarm its past is no longer updated. The rate of false alarms is for the
-    whole history: it is divided equally over the monitored metrics, and for each over the two rules.
+    As long as nothing changes, these are independent standard normal numbers. An alarm is raised by a single
+    :math:`|z_t|` beyond its limit, or by a CUSUM, :math:`C_t = \max(0, C_{t-1} + z_t - 1/2)`, beyond its limit, up or
+    down. After a metric raises an alarm, its past is no longer updated. The false alarm rate applies to the whole
+    history: it is divided equally over the monitored metrics, and for each metric over the two rules.
 
-    Monitored are the answers to the four questions (score gaps in the unit that the model is explained in, every
-    input's part of them, weighing, and the excess), the signed gaps in positive, true positive and false positive rate,
-    and the AUC. Other metrics are shown without limits.
+    The monitored metrics are the answers to the four questions (score gaps in the unit of the explanations, every
+    input's part of them, weighing, and the excess), the signed gaps in positive, true positive and false positive
+    rates, and the AUC. Other metrics are shown without limits.
 
-    The limits know of sampling noise only. Where people change from month to month for reasons of their own, metrics
-    move with them, and rightly raise alarms.
+    The limits only account for sampling noise. If people change from month to month for other reasons, metrics change
+    with them, and rightly raise alarms.
 
     Parameters
     ----------
     history
-        What `read_history` returns, or the folder that it reads; or audits by name, oldest first: results, what
-        `to_dict` returns, or files that `to_json` wrote.
+        The output of `read_history`, or the folder that it reads; or audits by name, oldest first: results, the output
+        of `to_dict`, or files that `to_json` wrote.
     false_alarm_rate
         Chance of any alarm in a history of this length in which nothing changed.
 
@@ -224,7 +224,7 @@ def monitor(
     ...     eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
     ...              financial_features=people.financial_features, evidence=False).to_json(folder / f"{month}.json")
     >>> monitor(read_history(folder)).sentences
-    ('In 3 audits no monitored metric departed from its past by more than noise.',)
+    ('In 3 audits, no monitored metric departed from its past by more than noise.',)
     """
     if not 0 < false_alarm_rate < 1:
         raise InvalidInputError(f"`false_alarm_rate` must lie strictly between 0 and 1, got {false_alarm_rate}.")
@@ -251,7 +251,7 @@ def _is_monitored(metric: AuditMetric) -> bool:
 
 
 def _in_one_unit(metrics: Sequence[AuditMetric | None]) -> list[AuditMetric | None]:
-    """The metric in the unit that the first audit has it in; missing from audits of models explained in another."""
+    """The metric in the unit of the first audit; missing for audits whose model is explained in a different unit."""
     unit = _known(metrics).unit
     return [metric if metric is not None and metric.unit == unit else None for metric in metrics]
 
@@ -262,7 +262,7 @@ def _known(metrics: Sequence[AuditMetric | None]) -> AuditMetric:
 
 
 def single_limit(rate: float, n_tests: int) -> float:
-    """The limit that the largest of `n_tests` independent standard normal sizes exceeds with probability `rate`.
+    """The limit that the largest of `n_tests` absolute standard normal numbers exceeds with probability `rate`.
 
     Examples
     --------
@@ -276,15 +276,15 @@ def single_limit(rate: float, n_tests: int) -> float:
 def cusum_limit(rate: float, n_tests: int) -> float:
     """The limit that either of the two CUSUMs exceeds within `n_tests` steps with probability at most `rate`.
 
-    The chance of one of them is that of a Markov chain on a grid (Brook and Evans 1972); that of either is at most
-    twice it.
+    The probability for one of them is that of a Markov chain on a grid (Brook and Evans 1972); for either, it is at
+    most twice as large.
 
     Examples
     --------
     >>> round(cusum_limit(0.05, 12), 1)
     3.9
     """
-    # One step has a closed form, and no limit is below it.
+    # One step has a closed form, and all limits are at least as large.
     lowest = -float(special.ndtri(rate / 2)) - _SLACK
     if n_tests == 1:
         return max(lowest, 0.0)
@@ -296,7 +296,7 @@ def cusum_limit(rate: float, n_tests: int) -> float:
 
 
 def _crossing_chance(limit: float, n_tests: int) -> float:
-    """Chance that a CUSUM of standard normal numbers, started at 0, exceeds `limit` within `n_tests` steps."""
+    """Probability that a CUSUM of standard normal numbers, started at 0, exceeds `limit` within `n_tests` steps."""
     width = 2 * limit / (2 * _STATES - 1)  # the state at 0 is a point, with half a cell above it
     center = np.arange(_STATES) * width
     upper = special.ndtr(center[None, :] + width / 2 - center[:, None] + _SLACK)
@@ -317,7 +317,7 @@ def _trend(
     points: list[TrendPoint] = []
     departure: Departure | None = None
     precision = total = high = low = 0.0
-    rose = fell = 0  # where the present climb of either CUSUM began
+    rose = fell = 0  # where the current climb of each CUSUM started
     for place, (name, metric) in enumerate(zip(names, metrics, strict=True)):
         if metric is None or not metric.has_error:
             points.append(_missing(name))
@@ -360,7 +360,7 @@ def _trend(
 
 
 def _words(metric: AuditMetric) -> str:
-    """The metric for a reader of a history, in which inputs stand beside other metrics."""
+    """The name of a metric in a history, in which inputs appear next to other metrics."""
     return f"part of {metric.words} in the score gap" if metric.part == "inputs" else metric.words
 
 
@@ -373,7 +373,7 @@ def _normal(deviation: float, spread: float, df: float) -> float:
     ratio = deviation / spread
     if not math.isfinite(df):
         return ratio
-    # By the smaller tail, which keeps its digits.
+    # Use the smaller tail, which keeps its digits.
     return math.copysign(-float(special.ndtri(max(special.stdtr(df, -abs(ratio)), 1e-300))), ratio)
 
 
@@ -385,14 +385,16 @@ def _reservations(history: History, common: set[str]) -> list[str]:
             one, two = (comparable(audit.data["settings"].get(setting)) for audit in (before, after))
             if one != two:
                 found.append(
-                    f"{setting} changed with {after.name}, from {setting_words(one)} to {setting_words(two)}: metrics "
-                    "before and after it may differ for that alone."
+                    f"{setting} changed at {after.name}, from {setting_words(one)} to {setting_words(two)}: this alone "
+                    "may make metrics before and after differ."
                 )
     if any(set(audit.data["data"]["groups"]) != set(first.data["data"]["groups"]) for audit in history.audits):
-        found.append(f"The audits do not have the same groups; in all of them: {listed(sorted(common), 8)}.")
+        found.append(
+            f"The audits do not all have the same groups; these are in all of them: {listed(sorted(common), 8)}."
+        )
     if history.ordered_by == "name" and len(history) > 1:
-        found.append("Not every file says when it was made, so the audits are ordered by name.")
+        found.append("Not every file records when it was made, so the audits are ordered by name.")
     without = [audit.name for audit in history.audits if audit.data["evidence"] is None]
     if without:
-        found.append(f"Audited without evidence, so that the four questions were not asked: {listed(without, 8)}.")
+        found.append(f"Audited without evidence, so the four questions were not asked: {listed(without, 8)}.")
     return found

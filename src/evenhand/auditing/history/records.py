@@ -1,4 +1,4 @@
-"""Audits that were written as JSON: one file, or a folder of them in the order they were made."""
+"""Audits written as JSON: one file, or a folder of them in chronological order."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class RecordedAudit:
     Attributes
     ----------
     name
-        The file's name without its ending; the folder's name for an `audit.json` in a folder of its own.
+        The file's name without its extension; for an `audit.json`, the name of its folder.
     created
-        When it was made, as the file says; None where it does not.
+        When it was made, according to the file; None if unknown.
     data
-        What `AuditResult.to_dict` returned, with None for NaN.
+        The output of `AuditResult.to_dict`, with None for NaN.
     """
 
     name: str
@@ -63,16 +63,16 @@ class RecordedAudit:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """Audits in the order they were made.
+    """Audits in chronological order.
 
     Attributes
     ----------
     audits
         Oldest first.
     ordered_by
-        "created" when every file says when it was made, "name" when one does not, "order given" without files.
+        "created" if every file records when it was made, "name" if one does not, "order given" without files.
     skipped
-        A sentence for each file that is no audit.
+        A sentence for each file that is not an audit.
     """
 
     audits: tuple[RecordedAudit, ...]
@@ -84,16 +84,16 @@ class History:
 
 
 class _OtherVersionError(DataFileError):
-    """An audit of another version of the format: whole, but its metrics may mean something else."""
+    """An audit in a different version of the format: complete, but its metrics may have a different meaning."""
 
 
 def read_audit(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What `AuditResult.to_json` wrote.
+    """Read what `AuditResult.to_json` wrote.
 
     Raises
     ------
     DataFileError
-        If the file cannot be read, is not JSON, is not an audit, or is one of another version of the format.
+        If the file cannot be read, is not JSON, is not an audit, or has a different version of the format.
     """
     return _read(Path(path), str(path))
 
@@ -108,11 +108,13 @@ def _read(path: Path, file: str) -> dict[str, Any]:
         raise DataFileError(f"{file} is not valid JSON ({error}): write it again with to_json.") from error
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema is None:
-        raise DataFileError(f"{file} is JSON but not an audit, as it has no key 'schema': give a file of to_json.")
+        raise DataFileError(
+            f"{file} is JSON but not an audit, because it has no key 'schema': give a file written by to_json."
+        )
     if schema != SCHEMA:
         raise _OtherVersionError(
             f"{file} has the schema {schema!r}, but this version of evenhand reads {SCHEMA!r}: "
-            "audit again, or use the version of evenhand that wrote it."
+            "run the audit again, or use the version of evenhand that wrote it."
         )
     missing = [part for part in _PARTS if part not in data]
     if missing:
@@ -124,7 +126,7 @@ def _read(path: Path, file: str) -> dict[str, Any]:
 
 
 def pairs_beside(path: str | os.PathLike[str], summary: Mapping[str, Any]) -> pd.DataFrame | None:
-    """The pairs that `evenhand audit` wrote beside an `audit.json`; None where there are none, or not of this audit."""
+    """The pairs that `evenhand audit` wrote next to an `audit.json`; None if there are none, or not of this audit."""
     file = Path(path)
     found = [file.parent / name for name in ("pairs.parquet", "pairs")] if file.name == "audit.json" else []
     for pairs in (place for place in found if place.exists()):
@@ -149,14 +151,14 @@ def pairs_beside(path: str | os.PathLike[str], summary: Mapping[str, Any]) -> pd
 def read_history(folder: str | os.PathLike[str]) -> History:
     """The audits of a folder, oldest first.
 
-    Reads every `*.json` of the folder and the `audit.json` of every folder in it. They are ordered by the time they
-    record under `created`; if any lacks it, by name, in which numbers count as numbers. A file that is not an audit, or
-    is damaged, is skipped with a sentence.
+    Reads every `*.json` in the folder and the `audit.json` of every subfolder. They are ordered by the time recorded
+    under `created`; if any lacks it, by name, with digits compared as numbers. A file that is damaged or not an audit
+    is skipped with a sentence.
 
     Raises
     ------
     DataFileError
-        If the folder does not exist, holds no audit, or holds one of another version of the format.
+        If the folder does not exist, has no audit, or has one with a different version of the format.
 
     Examples
     --------
@@ -177,7 +179,7 @@ def read_history(folder: str | os.PathLike[str]) -> History:
     for file in sorted([*root.glob("*.json"), *root.glob("*/audit.json")]):
         name = file.stem if file.parent == root else file.parent.name
         try:
-            # The sentences are shown on pages, where the folder is nobody's business.
+            # The sentences are shown on pages, which should not reveal the folder.
             data = _read(file, str(file.relative_to(root)))
         except _OtherVersionError:
             raise
@@ -194,7 +196,7 @@ def read_history(folder: str | os.PathLike[str]) -> History:
 
 
 def summary_of(name: object, audit: Audit) -> Mapping[str, Any]:
-    """The summary of an audit: a result's, one that is given as it is, or one read from a file.
+    """The summary of an audit: from a result, as given, or read from a file.
 
     Raises
     ------
@@ -215,7 +217,7 @@ def summary_of(name: object, audit: Audit) -> Mapping[str, Any]:
 
 
 def history_of(audits: History | Mapping[str, Audit] | str | os.PathLike[str]) -> History:
-    """A history as it is, read from its folder, or made of audits by name in the order given."""
+    """A history: as given, read from its folder, or made from audits by name in the given order."""
     if isinstance(audits, History):
         return audits
     if isinstance(audits, (str, os.PathLike)):
@@ -228,7 +230,7 @@ def history_of(audits: History | Mapping[str, Audit] | str | os.PathLike[str]) -
 
 
 def described(name: str, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """What a page on several audits says of one: whom it is of, when and with what it was made, and its features."""
+    """What a page on several audits says about each: its people, its date and versions, and its features."""
     created = summary.get("created")
     return {
         "name": name,
@@ -242,7 +244,7 @@ def described(name: str, summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def comparable(value: Any) -> Any:  # noqa: ANN401 - any setting
-    """A setting as it is compared: lists without their order."""
+    """A setting in the form in which it is compared: lists are unordered."""
     return sorted(value) if isinstance(value, (list, tuple)) else value
 
 
@@ -274,6 +276,6 @@ def _time(audit: RecordedAudit) -> tuple[float, str]:
 
 
 def _name(audit: RecordedAudit) -> list[tuple[bool, int, str]]:
-    """Runs of digits as numbers, so that audit-10 follows audit-9."""
+    """Treat runs of digits as numbers, so that audit-10 follows audit-9."""
     parts = [part for part in re.split(r"(\d+)", audit.name) if part]
     return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]

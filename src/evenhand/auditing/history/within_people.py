@@ -24,20 +24,20 @@ Bools: TypeAlias = NDArray[np.bool_]
 def errors_within_people(
     own: pd.DataFrame, new: pd.DataFrame, reference: str, own_data: Mapping[str, Any], new_data: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Standard errors of changes in decisions, the AUC and CEC scores of the same people, by key of the metric.
+    """Standard errors of changes in decisions, the AUC and CEC scores for the same people, by key of the metric.
 
     Parameters
     ----------
     own, new
         Pairs of both audits, as `sorted_pairs` orders them.
     reference
-        The group that others are held against.
+        The group that the others are compared with.
     own_data, new_data
         Summaries of both.
 
     Returns
     -------
-    Nothing where the people of the two tables are in another order: a decision cannot be told from another's then.
+    Empty if the people of the two tables are in a different order: decisions cannot be matched up then.
     """
     first, second = people_of(own_data, own), people_of(new_data, new)
     if len(first) != len(second) or (first.label != second.label).any() or (first.group != second.group).any():
@@ -112,8 +112,8 @@ def _area_variances(first: People, second: People) -> dict[str, float]:
 def _reasoning_errors(own: pd.DataFrame, new: pd.DataFrame, codes: Ints, new_codes: Ints) -> dict[str, float]:
     """Standard errors of changes in the mean CEC score and the regimes.
 
-    The same people have the same pairs when they were matched on the same features in the same reference. Where they
-    do not, nothing can be subtracted, and the audits are treated as independent.
+    The same people have the same pairs if they were matched on the same features in the same reference. Otherwise
+    nothing can be subtracted, and the audits are treated as independent.
     """
     if codes.shape != new_codes.shape or (codes != new_codes).any():
         return {}

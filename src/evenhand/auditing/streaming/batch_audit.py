@@ -29,15 +29,15 @@ class BatchContext:
     reference
         What was fitted on the reference.
     columns
-        Which columns play which part.
+        The roles of the columns.
     reference_rows
-        Rows of the source that the people of the reference are, ascending; None where the reference is another file.
+        Rows of the source that are in the reference, ascending; None if the reference is a different file.
     screened
         Rows of the source whose people are screened for proxies.
     evidence_seed, evidence_below
-        Evidence is gathered on people whose hash is at most the limit; None for everyone.
+        Evidence is gathered for people whose hash is at most the limit; None for everyone.
     unit_of_weight
-        What weights are counted in: see `auditing.people.weight_unit`.
+        Unit of the weights: see `auditing.people.weight_unit`.
     """
 
     reference: AuditReference
@@ -57,7 +57,7 @@ def run_batch(context: BatchContext, number: int, first_row: int, table: pa.Tabl
     context
         What every batch needs.
     number, first_row
-        Of the batch, and of its first row in the source.
+        Number of the batch, and number of its first row in the source.
     table
         Its rows.
     where
@@ -89,7 +89,7 @@ def run_batch(context: BatchContext, number: int, first_row: int, table: pa.Tabl
 
 
 def _places(reference_rows: Ints | None, row: Ints) -> Ints | None:
-    """The row of the reference that each person is, -1 for none."""
+    """The row of each person in the reference, -1 if not in it."""
     if reference_rows is None:
         return None
     place = np.minimum(np.searchsorted(reference_rows, row), len(reference_rows) - 1)

@@ -1,4 +1,4 @@
-"""Nested results as files of arrays and plain JSON, read back without running anything."""
+"""Nested results as files of arrays and plain JSON, which can be read without running code."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def encode(value: Any) -> bytes:  # noqa: ANN401 - sums and plain data
 
 
 def save(path: str | os.PathLike[str], value: Any) -> None:  # noqa: ANN401
-    """Write such a file, whole or not at all."""
+    """Write such a file, completely or not at all."""
     with write_atomically(path) as temporary:
         temporary.write_bytes(encode(value))
 
 
 def load(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401
-    """What `save` wrote.
+    """Read what `save` wrote.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a streamed audit is of, so that it is resumed only where nothing has changed."""
+"""A description of a streamed audit, so that it is resumed only if nothing has changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAME = 1e-4  # scores of the same model agree better than this on any machine
 
 
 def model_probe(model: AuditedModel, reference: AuditReference) -> dict[str, Any]:
-    """What a model is and what it makes of a few people, by which another one is told apart."""
+    """A description of a model and its scores of a few people, to recognize a different model."""
     n = len(reference.pool)
     rows = torch.as_tensor(np.linspace(0, n - 1, min(n, _PROBE_PEOPLE)).astype(np.int64), device=model.device)
     with torch.no_grad():
@@ -46,12 +46,12 @@ def check_resumable(
     model: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> None:
-    """Write the manifest of a new audit, or compare it with that of the audit to go on with.
+    """Write the manifest of a new audit, or compare it with that of the audit to resume.
 
     Raises
     ------
     InvalidInputError
-        If the folder holds an audit and `resume` is False, or another audit than this one.
+        If the folder holds an audit and `resume` is False, or holds a different audit.
     """
     now = json.loads(
         json.dumps(
@@ -71,14 +71,14 @@ def check_resumable(
         return
     if not resume:
         raise InvalidInputError(
-            f"`out` already holds an audit, {str(store.folder)!r}; pass `resume=True` (--resume) to go on with it, or "
-            "name another folder."
+            f"`out` already holds an audit, {str(store.folder)!r}; pass `resume=True` (--resume) to continue it, or "
+            "choose a different folder."
         )
     changed = _changes(before, now)
     if changed:
         raise InvalidInputError(
-            f"The audit in {str(store.folder)!r} cannot be resumed, as {'; '.join(changed)}. Begin again in "
-            "another folder, or put back what it was begun with."
+            f"The audit in {str(store.folder)!r} cannot be resumed because {'; '.join(changed)}. Start again in "
+            "a different folder, or restore what it was started with."
         )
 
 
@@ -86,11 +86,11 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs, in words."""
     found = []
     if before.get("form") != now["form"] or before.get("evenhand") != now["evenhand"]:
-        found.append(f"it was begun with evenhand {before.get('evenhand')} and this is {now['evenhand']}")
+        found.append(f"it was started with evenhand {before.get('evenhand')} and this is {now['evenhand']}")
     if before.get("source") != now["source"]:
         found.append("the source has changed")
     is_same_reference = before.get("reference") == now["reference"]
-    # What a model makes of other people says nothing about the model.
+    # The scores of different people say nothing about the model.
     if is_same_reference and not _is_same_model(before.get("model", {}), now["model"]):
         found.append("the model has changed")
     old, new = before.get("settings", {}), now["settings"]

@@ -17,14 +17,14 @@ __all__ = ["reference_table"]
 
 
 def reference_table(reference: Any, columns: list[str], reading: ReadOptions) -> pa.Table:  # noqa: ANN401
-    """Columns of the reference, which is a table in memory or anything that `evenhand.read_table` takes.
+    """Columns of the reference, which is a table in memory or anything that `evenhand.read_table` accepts.
 
     Raises
     ------
     InvalidInputError
-        If a column is absent.
+        If a column is missing.
     InvalidTypeError
-        If the reference is no table.
+        If the reference is not a table.
     """
     who = "The reference must have the columns of the source, which"
     table = None if isinstance(reference, (str, os.PathLike)) else _in_memory(reference)
@@ -40,7 +40,7 @@ def reference_table(reference: Any, columns: list[str], reading: ReadOptions) ->
 
 
 def _in_memory(reference: Any) -> pa.Table | None:  # noqa: ANN401
-    """The table that is in memory already; None for any other source."""
+    """The table if it is already in memory; None for any other source."""
     if isinstance(reference, pa.Table):
         return reference
     frame = nw.from_native(reference, eager_only=True, pass_through=True)

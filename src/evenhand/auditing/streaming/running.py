@@ -1,4 +1,4 @@
-"""The batches of a streamed audit that are not finished yet, and what is said of those that are."""
+"""Run the unfinished batches of a streamed audit, and report those that are finished."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def n_workers(how: StreamOptions) -> int:
 
 
 def run_batches(context: BatchContext, source: Source, store: Store, how: StreamOptions, is_shown: bool) -> None:
-    """Audit the batches that are not finished yet, and write down who did.
+    """Audit the batches that are not finished yet, and record who did.
 
     Raises
     ------
     EvenhandError
-        Of the kind that an engine raised, with how many batches are kept.
+        The error of an engine, extended by the number of batches that are kept.
     """
     left = [batch for batch in source.batches if not store.is_finished(batch.number)]
     if not left:
@@ -39,7 +39,7 @@ def run_batches(context: BatchContext, source: Source, store: Store, how: Stream
             raise type(error)(f"{str(error).rstrip('.')}. {_kept(source, store)}") from error
         except KeyboardInterrupt as interrupt:
             if any(store.is_finished(batch.number) for batch in source.batches):
-                interrupt.add_note(f"{_kept(source, store)} Go on with `resume=True` (--resume).")
+                interrupt.add_note(f"{_kept(source, store)} Continue with `resume=True` (--resume).")
             raise
     store.write_json("engine.json", {"batches": len(left), "engine": who})
 

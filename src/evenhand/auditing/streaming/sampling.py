@@ -1,4 +1,4 @@
-"""Random people of a source that is too large to hold, the same whatever its batches."""
+"""Random people of a source that is too large for memory, the same whatever its batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROWS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class SampledReference:
-    """People of a source who stand for all of them.
+    """People of a source who represent all of them.
 
     Attributes
     ----------
@@ -42,10 +42,10 @@ class SampledReference:
 
 
 def sample_reference(source: Source, columns: Columns, n_people: int, seed: int) -> SampledReference:
-    """Choose the people that all are matched in and explained from.
+    """Choose the people whom all others are matched with and explained from.
 
-    All people where there are no more than `n_people`. Otherwise those with the lowest hashes of their row numbers,
-    and of each label and group at least 500, or all where there are fewer.
+    Everyone, if there are no more than `n_people`. Otherwise the people with the lowest hashes of their row numbers,
+    and at least 500 of each label and group, or all if there are fewer.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
     return SampledReference(
         rows_found,
         f"{len(rows_found):,} of {n_usable:,} people of the source, at random (seed {seed}): the {n_people:,} with the "
-        f"lowest hashes of their row numbers, and at least {_LEAST_OF_CELL} of each label and group, where there are",
+        f"lowest hashes of their row numbers, and at least {_LEAST_OF_CELL} of each label and group, if available",
     )
 
 
@@ -91,7 +91,7 @@ def lowest_rows(n_rows: int, n_wanted: int, seed: int) -> Ints:
 
 
 def hash_limit(n_rows: int, n_wanted: int, seed: int) -> int | None:
-    """The hash up to which people are taken so that so many are; None for all."""
+    """The hash up to which people are taken to get the wanted number; None for all."""
     return None if n_wanted >= n_rows else int(_lowest(n_rows, n_wanted, seed).hashes.max())
 
 
@@ -144,7 +144,7 @@ def _check_cells(cells: dict[tuple[int, str], _Lowest], source: Source, columns:
         )
     if labels == [0] and columns.positive_label is not None:
         raise InvalidInputError(
-            f"--positive-label {columns.positive_label!r} does not occur in the label of {source.name!r}."
+            f"--positive-label {columns.positive_label!r} is not a value of the label of {source.name!r}."
         )
     if len(labels) < 2:
         raise InvalidInputError(f"{source.name!r} holds only the label {labels[0]}; both 0 and 1 are needed.")

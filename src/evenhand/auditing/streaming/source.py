@@ -20,9 +20,9 @@ from evenhand.system.files import write_atomically
 __all__ = ["GPU_ROWS", "Batch", "Source", "open_source", "rows_in_batch"]
 
 GPU_ROWS = 50_000
-"""Rows of a batch on a GPU: each batch costs work of the CPU that does not shrink with its rows."""
+"""Rows of a batch on a GPU: each batch costs CPU time that does not shrink with its rows."""
 
-_BATCHES, _FEWEST_ROWS, _MOST_ROWS = 128, 5_000, 25_000  # many cores all have work until shortly before the end
+_BATCHES, _FEWEST_ROWS, _MOST_ROWS = 128, 5_000, 25_000  # keeps many cores busy until shortly before the end
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Batch:
     number, first_row, n_rows
         Place among the batches, and which rows of the source they are.
     file
-        Place of the file among those of the source.
+        Place of the file among the files of the source.
     row_groups
         Row groups of the file that hold them.
     skip
@@ -54,14 +54,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class Source:
-    """Files of people with the same columns, and how they are cut into batches.
+    """Files of people with the same columns, and how they are split into batches.
 
     Attributes
     ----------
     name
-        What the user named, without secrets.
+        The name given by the user, without secrets.
     files
-        Parquet files in the order of their names.
+        Parquet files sorted by name.
     columns
         How the columns of these files are read.
     batches
@@ -101,17 +101,17 @@ class Source:
 
 
 def open_source(file: TypedFile, batch_rows: int | None, spool: Path) -> Source:
-    """The people of a file, or of a folder of files, cut into batches.
+    """Split the people of a file, or of a folder of files, into batches.
 
     Parameters
     ----------
     file
         Columns of the file.
     batch_rows
-        Most rows of a batch; None for as many as suit their number: see `rows_in_batch`.
+        Largest number of rows in a batch; None to choose by their number: see `rows_in_batch`.
     spool
-        Parquet file in which any other kind of file is written down, unless it was, so that each batch can be read by
-        itself.
+        Parquet file to which any other kind of file is converted once, so that each batch can be read
+        separately.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def open_source(file: TypedFile, batch_rows: int | None, spool: Path) -> Source:
 
 
 def rows_in_batch(n_rows: int, asked: int | None) -> int:
-    """Most rows of a batch: what was asked for, or else what suits the number of rows, on any machine.
+    """Largest number of rows in a batch: as requested, or else chosen by the number of rows, the same on any machine.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def rows_in_batch(n_rows: int, asked: int | None) -> int:
 
 
 def _write(file: TypedFile, out: Path, batch_rows: int) -> None:
-    """Write typed rows as Parquet, in row groups of a batch."""
+    """Write typed rows as Parquet, with one row group per batch."""
     schema = file.columns.schema
     with pq.ParquetWriter(out, schema) as writer:
         held: list[pa.Table] = []
@@ -164,7 +164,7 @@ def _write(file: TypedFile, out: Path, batch_rows: int) -> None:
 
 
 def _cuts(sizes: Sequence[int], batch_rows: int) -> Iterator[tuple[tuple[int, ...], int, int]]:
-    """Row groups, rows to skip and number of rows of each batch; small row groups are joined, large ones cut."""
+    """Row groups, rows to skip and number of rows of each batch; small row groups are joined, large ones split."""
     held: list[int] = []
     n_held = 0
     for group, size in enumerate(sizes):
@@ -182,7 +182,7 @@ def _cuts(sizes: Sequence[int], batch_rows: int) -> Iterator[tuple[tuple[int, ..
 
 
 def _slice_of(file: ParquetFile, batch: Batch, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of a batch that is a part of its row group; what comes before is decoded and dropped piece by piece."""
+    """The rows of a batch that is a part of its row group; preceding rows are decoded and dropped piece by piece."""
     first, last, seen = batch.skip, batch.skip + batch.n_rows, 0
     for piece in file.pieces(columns, batch.row_groups, min(batch.n_rows, 1 << 16)):
         start, stop = max(first - seen, 0), min(last - seen, len(piece))

@@ -1,4 +1,4 @@
-"""People in a Spark table, written down once as Parquet so that every row has a number that stays."""
+"""People in a Spark table, stored once as Parquet so that every row has a permanent number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from evenhand.system.optional import optional_module
 __all__ = ["ROWS", "at_rest"]
 
 ROWS = "rows"
-"""Folder of the rows of a Spark table, within that of the audit."""
+"""Folder of the rows of a Spark table, inside that of the audit."""
 
 _NOTE = "rows.json"
 
@@ -34,17 +34,17 @@ def at_rest(
     store: Store,
     ids: str | None,
 ) -> Any:  # noqa: ANN401
-    """A Spark table as files that Spark has written to the folder of the audit; any other source as it is.
+    """Return a Spark table as files that Spark wrote to the folder of the audit, and any other source unchanged.
 
-    They are written once. An audit that goes on is of the rows that it was begun with. Rows are in the order of the
-    ids, if there are any, else in the order in which Spark gives them.
+    They are written once. A resumed audit uses the rows that it was started with. Rows are in the order of the
+    ids, if there are any, else in the order in which Spark returns them.
 
     Raises
     ------
     DataFileError
-        If there is neither a file nor a table of the name, or the table has no rows.
+        If there is neither a file nor a table with this name, or the table has no rows.
     InvalidInputError
-        If the folder holds an audit of different columns.
+        If the folder holds an audit with different columns.
     StreamError
         If Spark cannot write, or the folder is not the same one for Spark and for this process.
     """
@@ -59,14 +59,14 @@ def at_rest(
         store.write_json(_NOTE, asked)
     elif store.read_json(_NOTE) != asked:
         raise InvalidInputError(
-            f"`out` already holds an audit, {str(store.folder)!r}, of a table with different columns or ids; name a "
+            f"`out` already holds an audit, {str(store.folder)!r}, of a table with different columns or ids; choose a "
             "different folder."
         )
     return ParquetFiles.at(LocalFile.at(folder))
 
 
 def _frame(source: Any, scheduler: str | None) -> Any:  # noqa: ANN401
-    """The Spark DataFrame that a source is or names; None where it is something else."""
+    """The Spark DataFrame that a source is or names; None if it is something else."""
     if is_spark_frame(source):
         return source
     is_name = isinstance(source, (str, os.PathLike)) and is_near(source) and not Path(source).exists()
@@ -82,11 +82,11 @@ def _frame(source: Any, scheduler: str | None) -> Any:  # noqa: ANN401
 
 
 def _check_written(n_rows: int, folder: Path) -> None:
-    """Refuse rows that are not there for this process, and a table that has none."""
+    """Reject a table without rows, and rows that this process cannot see."""
     n_seen = sum(pq.read_metadata(file).num_rows for file in folder.rglob("*.parquet"))
     if n_seen != n_rows:
         raise StreamError(
-            f"Spark wrote {n_rows:,} rows to {str(folder)!r}, but {n_seen:,} are there for this process: `out` "
+            f"Spark wrote {n_rows:,} rows to {str(folder)!r}, but this process sees {n_seen:,}: `out` "
             "(--out) must be a folder on storage that this process and all executors share, such as /Volumes or a "
             "network drive."
         )
@@ -109,7 +109,7 @@ def _write(frame: Any, ids: str | None, folder: Path, rows_in_file: int) -> int:
 
 
 def _quoted(name: str) -> str:
-    """A name of a column, in which a dot does not stand for a part.
+    """Quote the name of a column, so that a dot does not separate parts.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def _quoted(name: str) -> str:
 
 
 def _address(folder: Path) -> str:
-    """A folder as Spark calls it: Databricks has volumes and its file system under paths, others files of a machine.
+    """A folder in Spark's notation: Databricks has volumes and its file system under paths, others have local files.
 
     Examples
     --------

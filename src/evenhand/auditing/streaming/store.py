@@ -1,4 +1,4 @@
-"""The folder of a streamed audit: what each finished batch leaves there, and how it is read back."""
+"""The folder of a streamed audit: the output of each finished batch, and how it is read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 @contextmanager
 def writing(folder: Path, kept: str) -> Iterator[None]:
-    """Turn a write that fails into a sentence on what is kept.
+    """Turn a failed write into a sentence on what is kept.
 
     Raises
     ------
@@ -72,13 +72,13 @@ _PAIR_SCHEMA = pa.schema(
 
 
 def _name(number: int, ending: str) -> str:
-    """Path of a file of a batch; the tables of pairs and of reasons have a folder each."""
+    """Path of a file of a batch; the tables of pairs and of reasons have separate folders."""
     is_table = ending in ("pairs", "reasons")
     return f"{ending}/part-{number:06d}.parquet" if is_table else f"batches/{number:06d}.{ending}"
 
 
 def encode_batch(output: BatchOutput) -> BatchFiles:
-    """The files of a batch, made where it is audited."""
+    """The files of a batch, created where it is audited."""
     record, contents = output.record, dict[str, pa.Buffer]()
     if output.pairs is not None:
         contents["pairs"] = _parquet(output.pairs, _schema_of(output.pairs))
@@ -97,7 +97,7 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
 
 
 def _schema_of(pairs: pd.DataFrame) -> pa.Schema:
-    """Types of the pair table's columns; every batch has the same, whatever its values."""
+    """Types of the pair table's columns; the same for every batch, whatever its values."""
     further = {"person_id": pa.string(), "match_id": pa.string(), "sample_weight": pa.float64()}
     return pa.schema(
         [*_PAIR_SCHEMA, *(pa.field(name, kind) for name, kind in further.items() if name in pairs.columns)]
@@ -105,7 +105,7 @@ def _schema_of(pairs: pd.DataFrame) -> pa.Schema:
 
 
 def _schema_of_reasons(reasons: pd.DataFrame) -> pa.Schema:
-    """Types of the columns of reasons, also where no one of a batch is declined or has so many."""
+    """Types of the columns of reasons, even if no one in a batch is declined or has that many."""
     kinds = {"person": pa.int64(), "decision": pa.int64()}
     return pa.schema(
         {
@@ -129,12 +129,12 @@ class Store:
 
     @classmethod
     def prepared(cls, folder: Path) -> Store:
-        """A folder that can be written, without what killed processes left half-written in it.
+        """A writable folder, without the partial files of killed processes.
 
         Raises
         ------
         InvalidInputError
-            If it is a file, or nothing can be written in it.
+            If it is a file, or not writable.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -152,26 +152,26 @@ class Store:
         return self.folder / _name(number, ending)
 
     def is_finished(self, number: int) -> bool:
-        """Whether a batch left everything that it has to."""
+        """Whether a batch has all its files."""
         return self._file(number, "npz").exists()
 
     def finished(self) -> set[int]:
-        """Numbers of the batches that left everything that they have to."""
+        """Numbers of the batches that have all their files."""
         return {int(path.stem) for path in (self.folder / "batches").glob("[0-9]*.npz") if path.stem.isdigit()}
 
     def write(self, files: BatchFiles) -> None:
-        """Keep what a batch left; the file that marks it as finished comes last."""
+        """Keep the output of a batch; the file that marks it as finished comes last."""
         for name, content in files.contents.items():
             with write_atomically(self.folder / name) as temporary, temporary.open("wb") as file:
                 file.write(content)
 
     def record(self, number: int) -> BatchRecord:
-        """What is kept of a batch."""
+        """The stored output of a batch."""
         found: BatchRecord = codec.load(self._file(number, "npz"))
         return found
 
     def nulls(self, number: int) -> PairNulls:
-        """What the q-values of a batch's pairs are made from."""
+        """The values from which the q-values of a batch's pairs are computed."""
         found: PairNulls = codec.load(self._file(number, "nulls.npz"))
         return found
 
@@ -197,7 +197,7 @@ class Store:
         return pd.read_parquet(self._file(number, "reasons"))
 
     def write_q_values(self, number: int, q_value: Floats) -> None:
-        """Put q-values into the pair table of a batch."""
+        """Add q-values to the pair table of a batch."""
         path = self._file(number, "pairs")
         table = pq.read_table(path)
         table = table.set_column(table.schema.get_field_index("q_value"), "q_value", pa.array(q_value))
@@ -205,13 +205,13 @@ class Store:
             pq.write_table(table, temporary)
 
     def slice_of(self, number: int, codes: Mapping[str, Ints]) -> Slice:
-        """All triples of a batch; `codes` turns its codes of the columns to split by into those of all batches."""
+        """All triples of a batch; `codes` converts its codes of the columns to split by to those of all batches."""
         near = self._file(number, "near.npy")
         file = RowFile.open(self._file(number, "triples.npy"))
         return Slice(file, RowFile.open(near) if near.exists() else None, 0, file.n_rows, codes)
 
     def write_near(self, number: int, n_near: Ints) -> None:
-        """Keep the numbers of triples within the limits of distance."""
+        """Store the numbers of triples within the distance limits."""
         with write_atomically(self._file(number, "near.npy")) as temporary, temporary.open("wb") as file:
             np.save(file, n_near.astype(np.int16))
 
@@ -222,7 +222,7 @@ class Store:
         return found
 
     def smallest_rows(self, number: int, n_outside: int) -> Ints:
-        """The lower of the two rows of the reference in each triple of someone outside it, ascending."""
+        """The lower of the two reference rows in each triple of someone outside the reference, ascending."""
         file = RowFile.open(self._file(number, "index.npy"))
         rows: Ints = file.rows(0, n_outside)["smallest_row"].astype(np.int64)
         return rows
@@ -251,5 +251,5 @@ class Store:
         try:
             found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise StreamError(f"{str(path)!r} is damaged ({error}); begin again in another folder.") from error
+            raise StreamError(f"{str(path)!r} is damaged ({error}); start again in a different folder.") from error
         return found

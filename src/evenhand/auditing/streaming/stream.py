@@ -60,7 +60,7 @@ from evenhand.system.threads import one_thread_each
 
 __all__ = ["audit_stream"]
 
-# Each draw has a seed of its own, so that being drawn for one thing says nothing about another.
+# Each draw has a separate seed, so that draws for different purposes are independent.
 _REFERENCE_SEED, _EVIDENCE_SEED = 1_000_003, 2_000_003
 _MOST_KNOWN_VALUES = 20_000_000  # attributions of the reference kept in memory: 160 MB in single precision
 
@@ -109,74 +109,74 @@ def audit_stream(
     """Audit the people of files of any size, in memory that does not grow with their number.
 
     Standardization, neighbors and baselines are fitted once, on the reference. The people are then audited batch by
-    batch; each finished batch leaves its pairs and its sums in `out`, so that an audit that was stopped at any moment
-    can go on. The metrics are those of `evenhand.audit` for the same people and the same reference.
+    batch. Each finished batch stores its pairs and sums in `out`, so that an audit that was stopped at any moment can
+    be resumed. The metrics are those of `evenhand.audit` for the same people and the same reference.
 
     Parameters
     ----------
     model
         As in `evenhand.audit`.
     source
-        A file, folder, address or table of any kind that `evenhand.read_table` takes. The order of the rows numbers
-        people. What is not Parquet is written down as Parquet in `out` once. With ``engine="spark"`` also the name of a
+        A file, folder, address or table of any kind that `evenhand.read_table` accepts. People are numbered in row
+        order. Anything but Parquet is converted to Parquet in `out` once. With ``engine="spark"``, also the name of a
         Spark table, or a DataFrame, whose rows Spark writes to ``out/rows`` in the order of `ids`.
     label, group
         Columns of the outcome, and of the protected attribute; several are intersected.
     financial_features
-        Columns on which people are comparable.
+        Columns on which people are compared.
     out
         Folder to write to.
     reference
-        The people to match in and to take baselines from: a table or a file with the same columns, used whole. By
-        default people of the source, drawn at random.
+        The people to match in and to take baselines from: a table or a file with the same columns, used completely. By
+        default, people of the source, drawn at random.
     reference_people
-        How many are drawn; all, where the source has no more. Of every label and group at least 500 are.
+        How many are drawn; everyone, if the source has no more. At least 500 of every label and group are drawn.
     batch_rows
-        Most people in a batch: more need more memory. By default a 128th of everyone, but at least 5,000 and at most
-        25,000; 50,000 where `device` is a GPU.
+        Largest number of people in a batch: more need more memory. By default 1/128 of everyone, but at least 5,000 and
+        at most 25,000; 50,000 if `device` is a GPU.
     resume
-        Go on with what is in `out`. The source, the model and the settings must be the same.
+        Resume the audit in `out`. The source, the model and the settings must be the same.
     engine
-        Who audits the batches: ``"local"`` for threads of this process, or for processes of this machine once a first
-        batch shows that they are faster; ``"threads"`` or ``"processes"`` for one of them; ``"dask"`` or ``"spark"``
-        for a cluster; or any `concurrent.futures.Executor`, whose workers must see `source` and `out` under the same
-        paths and which is left running. The result is the same to the last bit.
+        What runs the batches: ``"local"`` for threads of this process, or for local processes once a first batch shows
+        that they are faster; ``"threads"`` or ``"processes"`` for one of them; ``"dask"`` or ``"spark"`` for a cluster;
+        or any `concurrent.futures.Executor`, which is left running and whose workers must see `source` and `out` under
+        the same paths. The result is the same to the last bit.
     scheduler
-        Address of a Dask scheduler; None for processes on this machine. Of Spark, where a session is started if none is
+        Address of a Dask scheduler; None for processes on this machine. For Spark, where to start a session if none is
         active: ``"sc://host:15002"`` for a Spark Connect server, or a master such as ``"local[4]"``.
     n_jobs
-        Batches audited at the same time on this machine; by default one for each core. An executor has a number of
-        workers already.
+        Batches audited at the same time on this machine; by default one per core. Ignored for an executor, which has
+        its workers.
     device
-        Where a torch model computes, such as ``"cuda"``; None for where it is.
+        Where a torch model runs, such as ``"cuda"``; None for where it is.
     progress
-        Whether to show how far the audit is.
+        Whether to show the progress of the audit.
     features, drop, keep_group
-        Columns the model takes: by default what the model names, or all but the label, those of `drop` and, without
-        `keep_group`, those of `group`.
+        Inputs of the model: by default those that the model names, or all columns except the label, those of `drop`
+        and, without `keep_group`, those of `group`.
     keep_inputs
-        Columns to keep as inputs though they look like an id, a date or a saved index, which are otherwise left out, or
-        refused where the model names them.
+        Columns to keep as inputs even if they look like an id, a date or a saved index. Such columns are otherwise left
+        out, or rejected if the model names them.
     positive_label
-        Value of `label` that is the favorable outcome, whatever `favorable` is; needed where it is not 0 or 1.
+        Value of `label` that is the favorable outcome, whatever `favorable` is; required if the label is not 0 or 1.
     decisions, ids
-        Columns of the decisions that were made, 1 for a favorable one, and of people's own ids: see `evenhand.audit`.
+        Columns of the actual decisions, 1 for a favorable one, and of your ids of the people: see `evenhand.audit`.
     drop_missing
-        Leave out, and count, rows without a label or a group; otherwise they are refused.
+        Leave out rows without a label or a group, and count them; otherwise they are an error.
     clusters
-        Column that says which rows are the same applicant or household: see `evenhand.audit`. Of people outside the
-        reference, rows of one batch are recognized.
+        Column that identifies the rows of the same applicant or household: see `evenhand.audit`. For people outside the
+        reference, only rows of the same batch are recognized.
     sample_weight
-        Column of how many people of the population each row stands for: see `evenhand.audit`.
+        Column with the number of people of the population that each row stands for: see `evenhand.audit`.
     by
-        Columns within whose values the excess is wanted.
+        Columns for whose values the excess is reported separately.
     reading
-        What the files do not say of themselves: encoding, marks of numbers, words for missing values, sheet.
+        What the files do not specify: encoding, number format, words for missing values, sheet.
     evidence
         Whether to compare with placebo pairs and to screen for proxies.
     evidence_people
-        Compare so many people only, drawn at random; None for everyone. Comparing takes about two thirds of the time,
-        and a million people give the excess to the third decimal and beyond. The result says how many were compared.
+        Compare only this many people, drawn at random; None for everyone. Comparing takes about two thirds of the time,
+        and a million people determine the excess to the third decimal. The result says how many were compared.
     favorable, decision_threshold, consistency_threshold, max_distance, attribution, limits, random_state, reason_map,
     settings
         As in `evenhand.audit`.
@@ -188,14 +188,14 @@ def audit_stream(
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If the input cannot be audited, or `resume` finds another audit in `out`.
+        If the input cannot be audited, or `out` holds a different audit than the one to resume.
     DataFileError
         If a file cannot be read, or its columns differ from those of the first.
     MissingExtraError
-        If Dask or PySpark is the `engine` and not installed.
+        If `engine` is Dask or PySpark, which is not installed.
     StreamError
-        If files cannot be written, a worker or the cluster is lost, or the model cannot be sent to the workers; what
-        was finished is kept.
+        If files cannot be written, a worker or the cluster is lost, or the model cannot be sent to the workers;
+        finished batches are kept.
 
     Examples
     --------
@@ -264,7 +264,7 @@ def audit_stream(
     file = typed(raw, columns.needed, reading)
     if batch_rows is None and (device or "").startswith("cuda"):
         batch_rows = GPU_ROWS
-    with writing(store.folder, "nothing was audited yet"):
+    with writing(store.folder, "nothing has been audited yet"):
         people = open_source(file, batch_rows, store.folder / f"source-{spool}.parquet")
     how = replace(how, batch_rows=rows_in_batch(people.n_rows, batch_rows))
     asked = (*financial_features, *keep_inputs, *(features or ()))
@@ -292,7 +292,7 @@ def audit_stream(
 
 
 def _announce(plan: _Plan, people: Source, store: Store, how: StreamOptions) -> None:
-    """Say how long the batches that are not finished will take."""
+    """Report how long the unfinished batches will take."""
     fitted = plan.context.reference
     n_left = sum(batch.n_rows for batch in people.batches if not store.is_finished(batch.number))
     is_known = fitted.explainer.known is not None
@@ -307,18 +307,18 @@ def _announce(plan: _Plan, people: Source, store: Store, how: StreamOptions) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """What is settled before the first batch.
+    """What is determined before the first batch.
 
     Attributes
     ----------
     context
         What every batch needs.
     reference_hash, how
-        SHA-256 of the reference, and how it was chosen, in words.
+        SHA-256 of the reference, and a description of how it was chosen.
     is_separate
         Whether the reference is not drawn from the source.
     notes
-        What a reader must know of the threshold, and of units.
+        What a reader must know about the threshold and about units.
     """
 
     context: BatchContext
@@ -371,7 +371,7 @@ def _plan(
 def _decisive(
     options: AuditOptions, columns: Columns, reading: ReadOptions, how: StreamOptions, *, has_reference: bool
 ) -> dict[str, Any]:
-    """Every choice that must be the same for an audit to be resumed, as plain data; limits change no batch."""
+    """All options that must be the same for an audit to be resumed, as plain data; limits do not affect batches."""
     return {
         **{name: value for name, value in asdict(options).items() if name != "limits"},
         **asdict(columns),
@@ -391,18 +391,18 @@ def _finished(
     is_shown: bool,
     left_out: tuple[str, ...],
 ) -> AuditResult:
-    """The result of batches that are all finished; `left_out` says what a reader must know of the columns."""
+    """The result of finished batches; `left_out` says what a reader must know about the columns."""
     context, n = plan.context, len(people.batches)
     pool = context.reference.pool
     batches = StoredBatches(store.folder, [batch.number for batch in people.batches], n_workers(how))
     with (
         one_thread_each(),
-        writing(store.folder, f"all {n} batches are kept: free space and go on with `resume=True` (--resume)"),
+        writing(store.folder, f"all {n} batches are kept: free some space and continue with `resume=True` (--resume)"),
         shown_progress("metrics", FINISHING_STEPS + 1, is_shown=is_shown) as advance,
     ):
         merged = merge_batches(batches)
         if merged is None:
-            raise StreamError(f"{people.name!r} has no row with a label and a group; no one can be audited.")
+            raise StreamError(f"{people.name!r} has no row with both a label and a group; no one can be audited.")
         check_counted(merged.sums.weights[:, 1], context.columns.sample_weight)
         is_drawn = plan.is_separate or len(pool) < int(merged.sums.n_people.sum())
         result = assemble(
@@ -431,7 +431,7 @@ def _finished(
 
 
 def _first_rows(source: Source, columns: list[str]) -> pd.DataFrame:
-    """As many rows as an audit in memory looks at for ids and dates."""
+    """The number of rows that an audit in memory checks for ids and dates."""
     rows = np.arange(min(source.n_rows, CHECKED_ROWS))
     table: pd.DataFrame = read_rows(source, rows, columns).to_pandas(use_threads=False) if columns else pd.DataFrame()
     return table
@@ -445,7 +445,7 @@ def _reference_rows(
     n_people: int,
     random_state: int,
 ) -> tuple[NDArray[np.int64] | None, pa.Table, str]:
-    """Rows of the source that the reference is, if it is of the source; its table; and where it comes from."""
+    """The reference's rows in the source, if it comes from there; its table; and a description of its origin."""
     if reference is None:
         sampled = sample_reference(source, columns, n_people, random_state + _REFERENCE_SEED)
         return sampled.rows, read_rows(source, sampled.rows, columns.needed), sampled.how
@@ -454,7 +454,7 @@ def _reference_rows(
 
 
 def _with_known(reference: AuditReference, n_rows: int) -> AuditReference:
-    """The reference with its people explained beforehand, where there is room and most are asked for repeatedly."""
+    """The reference with its people explained beforehand, if memory allows and most are needed repeatedly."""
     pool, evidence = reference.pool, reference.evidence
     n_values = pool.x.numel() * len(pool.groups.names)
     if n_values > _MOST_KNOWN_VALUES or n_rows < 2 * len(pool):
@@ -475,21 +475,21 @@ def _checked_pool(pool: People) -> People:
 
 
 def _of_probabilities(options: AuditOptions) -> AuditOptions:
-    """Refuse an outcome that is a value."""
+    """Reject an outcome that is a value."""
     if options.unit is None:
         return options
     raise InvalidInputError(
-        f"An outcome in {options.unit!r} is audited in memory: use `audit` or `audit_given`, or leave `unit` (--unit) "
+        f"An outcome in {options.unit!r} is audited in memory: use `audit` or `audit_given`, or drop `unit` (--unit) "
         "out."
     )
 
 
 def _on_device(model: Any, device: str | None) -> Any:  # noqa: ANN401
-    """The model where it is to compute."""
+    """Move the model to the device."""
     if device is None:
         return model
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise InvalidInputError(f"`device` is {device!r}, but this machine has no GPU that torch can use.")
     if not isinstance(model, torch.nn.Module):
-        raise InvalidInputError(f"`device` is for torch modules, got a {type(model).__name__}; leave it out.")
+        raise InvalidInputError(f"`device` only applies to torch modules, got a {type(model).__name__}; leave it out.")
     return model.to(device)

@@ -1,4 +1,4 @@
-"""Triples of a batch as a file of rows, written once and read back in slices without mapping it into memory."""
+"""Triples of a batch as a file of rows, written once and read in slices without mapping it into memory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["RowFile", "Slice", "by_smallest_row", "encode_index", "encode_triple
 
 Ints = NDArray[np.int64]
 
-_ROWS_AT_ONCE = 4096  # rows that are taken apart into columns while they are in the processor's cache
-# Whole numbers are kept as short as they can be on disk; what is calculated with is long enough for it in memory.
+_ROWS_AT_ONCE = 4096  # rows that are split into columns while they are in the processor's cache
+# Integers are stored in as few bytes as possible on disk, and converted to wider types in memory for calculation.
 _ON_DISK = {
     "person": np.int64,
     "unit": np.int64,
@@ -46,7 +46,7 @@ _KEPT = tuple(f.name for f in fields(Triples) if f.name not in ("by", "n_near"))
 
 @dataclass(frozen=True)
 class RowFile:
-    """A `.npy` file whose rows are asked for a few at a time.
+    """A `.npy` file whose rows are read a few at a time.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class RowFile:
     n_rows
         Number of rows.
     offset
-        Where the first row begins, in bytes.
+        Where the first row starts, in bytes.
     """
 
     path: Path
@@ -65,7 +65,7 @@ class RowFile:
 
     @classmethod
     def open(cls, path: Path) -> RowFile:
-        """Read what the file says of itself.
+        """Read the header of the file.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class RowFile:
                 raise ValueError("it is not as long as its header says")
         except (OSError, ValueError, IndexError) as error:
             raise StreamError(
-                f"{str(path)!r} cannot be read ({error}); remove the .npz file beside it to have its batch audited "
+                f"{str(path)!r} cannot be read ({error}); remove the .npz file next to it to have its batch audited "
                 "again."
             ) from error
         return cls(path, kind, int(shape[0]), offset)
@@ -112,11 +112,11 @@ class Slice:
     Attributes
     ----------
     file, near
-        The triples, and the numbers of them within the limits of distance, once they are known.
+        The triples, and their numbers within the distance limits, once these are known.
     start, stop
         The first row, and the one after the last.
     codes
-        What turns the file's codes of each column to split by into those of all files.
+        Converts the file's codes of each column to split by to those of all files.
     """
 
     file: RowFile
@@ -130,7 +130,7 @@ class Slice:
 
 
 def by_smallest_row(part: Triples) -> tuple[Ints, int]:
-    """People outside the reference first, by the lower row of their couple: the order; how many triples are theirs."""
+    """The order with people outside the reference first, sorted by their lower row; and the number of their triples."""
     is_inside = part.person_row >= 0
     lowest = smallest_row(part)
     order = np.argsort(lowest + is_inside * (lowest.max(initial=0) + 1), kind="stable")
@@ -138,26 +138,26 @@ def by_smallest_row(part: Triples) -> tuple[Ints, int]:
 
 
 def encode_index(part: Triples, order: Ints) -> NDArray[np.uint8]:
-    """Of each triple its distance and the lower row of its couple: what is looked for among all of them."""
+    """The distance and the lower row of each triple, which are searched in all files."""
     return _npy({"distance": part.distance, "smallest_row": smallest_row(part).astype(np.int32)}, order)
 
 
 def encode_triples(part: Triples, order: Ints) -> NDArray[np.uint8]:
-    """The content of the file of triples; columns to split by are kept in their order, without names."""
+    """The content of the file of triples; columns to split by are stored in order, without names."""
     columns = {name: getattr(part, name) for name in _KEPT}
     columns |= {_by_name(place): codes for place, codes in enumerate(part.by.values())}
     return _npy({n: v.astype(_ON_DISK.get(n, _plain_kind(n, v)), copy=False) for n, v in columns.items()}, order)
 
 
 def read_triples(slices: Sequence[Slice], before: Triples | None = None) -> Triples:
-    """The triples of several slices, one after the other, and after those of `before`.
+    """The triples of several slices, one after the other, after those of `before`.
 
     Parameters
     ----------
     slices
         At least one, all with the same columns.
     before
-        Triples that are in memory already.
+        Triples that are already in memory.
     """
     first = 0 if before is None else len(before)
     n = first + sum(len(part) for part in slices)
@@ -191,7 +191,7 @@ def read_triples(slices: Sequence[Slice], before: Triples | None = None) -> Trip
 
 
 def _npy(columns: Mapping[str, NDArray[Any]], order: Ints) -> NDArray[np.uint8]:
-    """A `.npy` file of records with the columns' values in an order, put together in place."""
+    """A `.npy` file of records with the columns' values in a given order, assembled in place."""
     kind = np.dtype([(name, values.dtype, values.shape[1:]) for name, values in columns.items()])
     header = BytesIO()
     npy.write_array_header_1_0(
@@ -200,7 +200,7 @@ def _npy(columns: Mapping[str, NDArray[Any]], order: Ints) -> NDArray[np.uint8]:
     content = np.empty(header.tell() + len(order) * kind.itemsize, dtype=np.uint8)
     content[: header.tell()] = np.frombuffer(header.getvalue(), dtype=np.uint8)
     records = content[header.tell() :].view(kind)
-    # Torch lets other threads go on while it takes rows; NumPy does not.
+    # Torch releases the interpreter lock while it takes rows; NumPy does not.
     rows = torch.from_numpy(order)
     ordered = {name: torch.from_numpy(values).index_select(0, rows).numpy() for name, values in columns.items()}
     for first in range(0, len(order), _ROWS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""What a table looks like before it is audited: what each column is, and what is suspicious about it."""
+"""Check a table before an audit: what each column is, and what is suspicious about it."""
 
 from evenhand.inputs.checking.columns import ColumnCheck, check_column, check_table
 from evenhand.inputs.checking.signs import UNFIT, Sign

@@ -44,7 +44,7 @@ class ColumnCheck:
 
     @property
     def is_unfit(self) -> bool:
-        """Whether it is an id, a date or a saved index: no input unless somebody says so."""
+        """Whether it is an id, a date or a saved index, which are not inputs unless the user says so."""
         return any(sign.kind in UNFIT for sign in self.signs)
 
     def has(self, *kinds: str) -> bool:
@@ -52,7 +52,7 @@ class ColumnCheck:
         return any(sign.kind in kinds for sign in self.signs)
 
     def with_signs(self, *signs: Sign) -> ColumnCheck:
-        """The same column with further signs."""
+        """The same column with additional signs."""
         return replace(self, signs=(*self.signs, *signs))
 
 

@@ -22,9 +22,9 @@ class Choice:
     heading
         What the key is about.
     value
-        A text, texts, texts with a reason each, or yes; None where nothing can be proposed.
+        A string, strings, strings with a reason each, or yes; None if nothing can be proposed.
     reason
-        Why this value.
+        Why this value was chosen.
     """
 
     heading: str
@@ -43,13 +43,13 @@ def config_text(source: str, choices: Sequence[Choice], looks: Sequence[str]) ->
     choices
         In order.
     looks
-        Sentences on what deserves a look before the audit.
+        Sentences on what to check before the audit.
 
     Examples
     --------
     >>> choices = [Choice("The column of the outcome.", "label", "paid", "it has two values")]
     >>> print(config_text("loans.csv", choices, []))
-    # Choices of an audit of loans.csv, proposed by `evenhand check`. Read each one and correct it.
+    # Settings of an audit of loans.csv, proposed by `evenhand check`. Read each one and correct it.
     <BLANKLINE>
     # The column of the outcome.
     # Proposed: it has two values.
@@ -57,12 +57,12 @@ def config_text(source: str, choices: Sequence[Choice], looks: Sequence[str]) ->
     <BLANKLINE>
     """
     lines = [
-        f"# Choices of an audit of {_comment(source)}, proposed by `evenhand check`. Read each one and correct it."
+        f"# Settings of an audit of {_comment(source)}, proposed by `evenhand check`. Read each one and correct it."
     ]
     for choice in choices:
         lines += ["", *_comment_lines(choice.heading), *_lines_of(choice)]
     if looks:
-        lines += ["", "# Look at these before the audit:"]
+        lines += ["", "# Check these before the audit:"]
         lines += [line for sentence in looks for line in _comment_lines(f"- {sentence}")]
     return "\n".join(lines) + "\n"
 
@@ -70,7 +70,7 @@ def config_text(source: str, choices: Sequence[Choice], looks: Sequence[str]) ->
 def _lines_of(choice: Choice) -> list[str]:
     value = choice.value
     if value is None:
-        return ["# Nothing in the table looks like it: write it behind the equals sign.", f"# {choice.key} ="]
+        return ["# No column in the table looks suitable: write the value after the equals sign.", f"# {choice.key} ="]
     reason = _comment_lines(f"Proposed: {choice.reason}.") if choice.reason else []
     if not isinstance(value, Mapping) or not value:
         return [*reason, f"{choice.key} = {toml_value([] if isinstance(value, Mapping) else value)}"]

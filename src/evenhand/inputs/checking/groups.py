@@ -1,4 +1,4 @@
-"""The groups of a table before an audit: their sizes, names that are one name, and groups too small to judge."""
+"""The groups of a table before an audit: their sizes, similar names, and groups too small to judge."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GroupCheck:
     n_missing
         People without a group.
     alike
-        Names that differ in typing alone, together.
+        Names that differ only in typing, grouped.
     """
 
     name: str
@@ -50,11 +50,11 @@ class GroupCheck:
     def sentences(self) -> Iterator[tuple[str, str]]:
         """What is suspicious: a kind and a sentence each."""
         if len(self.counts) < 2:
-            yield "one group", f"{self.name!r} has fewer than two groups, and at least two are needed to compare."
+            yield "one group", f"{self.name!r} has fewer than two groups, but at least two are needed to compare."
         if self.are_many:
             yield (
                 "many groups",
-                f"{self.name!r} has {len(self.counts):,} values, which are too many for groups; join them, or cut a "
+                f"{self.name!r} has {len(self.counts):,} values, too many for groups; combine them, or turn a "
                 "number such as an age into a few ranges.",
             )
             return
@@ -62,14 +62,14 @@ class GroupCheck:
             shown = ", ".join(f"{name!r} ({self.counts[name]:,})" for name in names)
             yield (
                 "alike groups",
-                f"{self.name!r} has groups whose names differ in typing alone: {shown}; make them one.",
+                f"{self.name!r} has groups whose names differ only in typing: {shown}; combine them.",
             )
         if self.small:
             shown = ", ".join(f"{name!r} ({n:,})" for name, n in self.small.items())
             yield (
                 "small groups",
                 f"{self.name!r} has groups with fewer than {SMALL_GROUP} people, whose metrics are unstable: {shown}; "
-                "join them, or leave them out.",
+                "combine them, or leave them out.",
             )
         if self.n_missing:
             yield (
@@ -79,7 +79,7 @@ class GroupCheck:
 
 
 def check_groups(groups: pd.Series[str], name: str) -> GroupCheck:
-    """The groups of people by name, missing where someone has none.
+    """The groups of people by name, missing if someone has none.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the name of a column says about it."""
+"""What the name of a column suggests."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _BAD_OUTCOMES = frozenset(
 )
 _NOT = frozenset({"no", "non", "not", "never"})
 
-_SETTLED = "is settled by the decision or after it"
+_SETTLED = "is set by the decision or after it"
 _AFTER = tuple(
     (re.compile(rf"(^|_){pattern}(_|$)"), reason)
     for pattern, reason in (
-        (r"(denial|decline|declined|rejection|adverse_action)_(reason|code)s?", "is given for refusals alone"),
+        (r"(denial|decline|declined|rejection|adverse_action)_(reason|code)s?", "is given only for denials"),
         (r"rate_spread|hoepa_status|purchaser_type", _SETTLED),
         (r"origination_charges|discount_points|lender_credits|total_loan_costs|total_points_and_fees", _SETTLED),
         (r"initially_payable_to_institution", _SETTLED),
-        (r"action_taken|loan_status|decision|approved|is_approved|denied|final_status", "is the decision, or says it"),
+        (r"action_taken|loan_status|decision|approved|is_approved|denied|final_status", "is or states the decision"),
         (r"charge_?off|charged_off|recover(y|ies)|collection_recovery_fee|write_?off", "is known once a loan fails"),
         (r"(last|total|next)_(pymnt|payment)|total_rec|out_prncp|settlement", "is known once a loan is paid"),
     )
@@ -63,7 +63,7 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 def is_index_name(name: str) -> bool:
-    """Whether tables that are saved with their row numbers call them so.
+    """Whether the name is one that saved row numbers usually have.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def is_index_name(name: str) -> bool:
 
 
 def names_an_id(name: str) -> bool:
-    """Whether the name is that of a number or code of a person, an account or a case.
+    """Whether the name is that of an identifier of a person, an account or a case.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def names_an_id(name: str) -> bool:
 
 
 def names_a_bad_outcome(name: str) -> bool:
-    """Whether the name of a label is that of an outcome that no one wants, such as a default.
+    """Whether the name of a label is that of an undesirable outcome, such as a default.
 
     Examples
     --------
@@ -122,12 +122,12 @@ def names_a_group(name: str) -> bool:
 
 
 def known_after(name: str) -> str | None:
-    """Why a column of this name is not known when a decision is made; None where the name does not say so.
+    """Why a column of this name is unknown when a decision is made; None if the name does not suggest it.
 
     Examples
     --------
     >>> known_after("denial_reason-1")
-    'is given for refusals alone'
+    'is given only for denials'
     >>> known_after("income") is None
     True
     """
@@ -136,7 +136,7 @@ def known_after(name: str) -> str | None:
 
 
 def may_be_known_after(name: str) -> bool:
-    """Whether a column of this name is often, but not always, settled with the decision.
+    """Whether a column of this name is often, but not always, set by the decision.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Which columns of a table may be the label, the group and the finances, and why."""
+"""Propose which columns of a table are the label, the group and the finances, and why."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _FEWEST_AMOUNTS = 4
 
 @dataclass(frozen=True)
 class Proposal:
-    """Columns proposed for one part, why, and which others were considered."""
+    """Columns proposed for one role, why, and which alternatives were considered."""
 
     columns: tuple[str, ...]
     reason: str
@@ -55,16 +55,18 @@ class Proposal:
 
 
 def propose_label(columns: Sequence[ColumnCheck]) -> Proposal | None:
-    """The column that may be the outcome: two values and a telling name; else the code of a decision."""
+    """The column that may be the outcome: two values and a suitable name; else the code of a decision."""
     named = [c for c in columns if c.n_distinct == 2 and _label_rank(c.name) < len(_LABEL_WORDS)]
     named = [c for c in named if not names_a_group(c.name)]
     if named:
         ranked = sorted(named, key=lambda c: _label_rank(c.name))
         others = tuple(c.name for c in ranked[1:])
-        return Proposal((ranked[0].name,), f"it has two values ({ranked[0].holds}) and the name of an outcome", others)
+        return Proposal(
+            (ranked[0].name,), f"it has two values ({ranked[0].holds}) and a name that suggests an outcome", others
+        )
     codes = [c for c in columns if "_".join(words_of(c.name)) in _DECISIONS and c.n_distinct > 2]
     if codes:
-        reason = f"its name is that of a decision; it has {codes[0].n_distinct} values, of which one must be favorable"
+        reason = f"its name suggests a decision; it has {codes[0].n_distinct} values, one of which must be favorable"
         return Proposal((codes[0].name,), reason)
     last = columns[-1]
     if last.n_distinct == 2 and not names_a_group(last.name):
@@ -73,47 +75,47 @@ def propose_label(columns: Sequence[ColumnCheck]) -> Proposal | None:
 
 
 def favorable_value(label: pd.Series[Any], name: str) -> tuple[str, str] | None:
-    """The value of a label that may be the favorable outcome, and why; None where it is 1 of 0 and 1.
+    """The value of a label that may be the favorable outcome, and why; None if it is 1 (of 0 and 1).
 
     Examples
     --------
     >>> favorable_value(pd.Series([0, 1, 0]), "default_flag")
-    ('0', 'the name says that 1 is the unfavorable outcome')
+    ('0', 'the name suggests that 1 is the unfavorable outcome')
     >>> favorable_value(pd.Series(["Approved", "Denied"]), "result")
-    ('Approved', 'its name says so')
+    ('Approved', 'its name suggests it')
     """
     texts = [category_text(value) for value in label.dropna().unique().tolist()]
     is_bad = bool(_BAD_WORDS & set(words_of(name)))
     if set(texts) <= {"0", "1"}:
-        return ("0", "the name says that 1 is the unfavorable outcome") if is_bad else None
+        return ("0", "the name suggests that 1 is the unfavorable outcome") if is_bad else None
     plain = {text.strip().casefold(): text.strip() for text in texts}
     if is_bad and "no" in plain:
-        return plain["no"], "the name of the column is that of the unfavorable outcome"
+        return plain["no"], "the name of the column suggests the unfavorable outcome"
     good = next((plain[value] for value in _GOOD_VALUES if value in plain), None)
     if good is not None:
-        return good, "its name says so"
+        return good, "its name suggests it"
     first = min(texts)
-    return first.strip(), "a guess: the first of its values. Correct it where another is favorable"
+    return first.strip(), "a guess: the first of its values. Correct it if a different one is favorable"
 
 
 def propose_group(columns: Sequence[ColumnCheck]) -> Proposal | None:
-    """The column that may be the protected attribute: the name of one, and few values."""
+    """The column that may be the protected attribute: a suitable name, and few values."""
     named = [c for c in columns if names_a_group(c.name) and 2 <= c.n_distinct <= _MOST_GROUPS and not c.is_unfit]
     named = [c for c in named if not c.has("mostly missing")]
     if not named:
         return None
     ranked = sorted(named, key=_group_rank)
-    reason = f"its name is that of a protected characteristic, and it has {ranked[0].n_distinct} values"
+    reason = f"its name suggests a protected characteristic, and it has {ranked[0].n_distinct} values"
     return Proposal((ranked[0].name,), reason, tuple(c.name for c in ranked[1:]))
 
 
 def propose_financial(
     columns: Sequence[ColumnCheck], taken: Sequence[str], strength: Mapping[str, float]
 ) -> Proposal | None:
-    """Columns that may be finances: amounts, durations and scores by name that nothing speaks against.
+    """Columns that may be finances: amounts, durations and scores by name, with nothing against them.
 
-    `taken` are the label and the group; of many columns those are proposed that say most about the label, by the area
-    under the ROC curve in `strength`.
+    `taken` are the label and the group. If there are many columns, those that predict the label best, by the area under
+    the ROC curve in `strength`, are proposed.
     """
     suitable = [
         c
@@ -130,9 +132,9 @@ def propose_financial(
         return None
     ranked = sorted(suitable, key=lambda c: -strength.get(c.name, 0.5))
     chosen = {c.name for c in ranked[:_MOST_FINANCIAL]}
-    reason = "by their names amounts, durations or scores, known before the decision"
+    reason = "their names suggest amounts, durations or scores known before the decision"
     if len(ranked) > len(chosen):
-        reason += f"; of {len(ranked)} such columns those that say most about the label"
+        reason += f"; of {len(ranked)} such columns, those that predict the label best"
     others = tuple(c.name for c in suitable if c.name not in chosen)
     return Proposal(tuple(c.name for c in suitable if c.name in chosen), reason, others)
 
@@ -143,7 +145,7 @@ def _label_rank(name: str) -> int:
 
 
 def _group_rank(column: ColumnCheck) -> tuple[bool, int, int]:
-    """Own names before those of a second person or of how it was observed; then the order of the words."""
+    """Names of the person before those of a second person or of how it was observed; then the order of the words."""
     words = words_of(column.name)
     place = min(GROUP_WORDS.index(word) for word in words if word in GROUP_WORDS)
     return bool({"co", "observed", "tract"} & set(words)), place, len(words)

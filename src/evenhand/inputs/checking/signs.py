@@ -1,4 +1,4 @@
-"""What is suspicious about the values of one column: signs of an id, a date, a sentinel and the like."""
+"""Suspicious values of one column: signs of an id, a date, a sentinel and the like."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SignKind: TypeAlias = Literal[
 Severity: TypeAlias = Literal["refuse", "warn", "note"]
 
 UNFIT = frozenset({"saved index", "id", "date"})
-"""What is no input of a model unless somebody says that it is one."""
+"""What is not an input of a model unless the user says so."""
 
 _SEVERITIES: dict[str, Severity] = {
     **dict.fromkeys(UNFIT, "refuse"),
@@ -48,16 +48,16 @@ ADVICE: dict[str, str] = {
     "text number": "turn the values into numbers",
     "sentinel": "make it a missing value, or put it in a separate column",
     "free text": "a model cannot learn from it; leave it out",
-    "constant": "it says nothing about anyone",
-    "almost constant": "it says little about anyone",
-    "mostly missing": "look at why",
-    "known after the decision": "a model that decides cannot have it; leave it out",
-    "leaks the label": "look at when it is recorded",
-    "predicts the group": "a model can read the group from it",
+    "constant": "it carries no information",
+    "almost constant": "it carries little information",
+    "mostly missing": "check why",
+    "known after the decision": "a model cannot have it when it decides; leave it out",
+    "leaks the label": "check when it is recorded",
+    "predicts the group": "a model can infer the group from it",
 }
 """What to do about each kind of sign."""
 
-_FEW_ROWS = 20  # in fewer, that values differ says nothing
+_FEW_ROWS = 20  # with fewer rows, distinct values mean nothing
 _NEARLY_ALL = 0.95
 _ALMOST_CONSTANT = 0.995
 _MOST_TEXTS = 50
@@ -79,24 +79,24 @@ _NUMBER_TEXT = re.compile(
 _CODE = re.compile(r"0\d+")  # a postal code, say: text on purpose
 _TOKEN = re.compile(r"\S*\d\S*|\S+@\S+")
 
-# Survey and bureau codes for "no value": one digit over and over, or nines that end in 6, 7 or 8.
+# Survey and bureau codes for "no value": one repeated digit, or nines that end in 6, 7 or 8.
 _NO_VALUE = re.compile(r"77|88|(\d)\1{2,}|9+[6789]")
 
 
 @dataclass(frozen=True)
 class Sign:
-    """Something suspicious: what it is, and a clause that follows the name of the column."""
+    """Something suspicious: its kind, and a clause that follows the name of the column."""
 
     kind: SignKind
     clause: str
 
     @property
     def severity(self) -> Severity:
-        """What an audit does about it: leave the column out or refuse it, warn, or mention it."""
+        """What an audit does about it: leave the column out or reject it, warn, or mention it."""
         return _SEVERITIES.get(self.kind, "warn")
 
     def sentence(self, name: str) -> str:
-        """The sign of a column in a sentence, with what to do about it."""
+        """A sentence on the sign of a column, with what to do about it."""
         return f"{name!r} {self.clause}: {ADVICE[self.kind]}."
 
 
@@ -107,7 +107,7 @@ class Distinct:
     Attributes
     ----------
     values, counts
-        Distinct values in ascending order, missing ones aside, and how many rows have each.
+        Distinct values in ascending order, without missing ones, and how many rows have each.
     ordered
         The values of all rows that have one, in row order.
     """
@@ -126,7 +126,7 @@ class Distinct:
 
     @property
     def is_unique(self) -> bool:
-        """Whether all rows but a few have a value that is only theirs."""
+        """Whether all rows but a few have a unique value."""
         return self.n_known >= _FEW_ROWS and len(self.values) >= _NEARLY_ALL * self.n_known
 
     @property
@@ -136,7 +136,7 @@ class Distinct:
 
     @property
     def looked_at(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Distinct values and counts, of very many only some, evenly apart."""
+        """Distinct values and counts; if there are very many, an evenly spaced selection."""
         step = slice(None, None, 1 + len(self.values) // _LOOKED_AT)
         return self.values[step], self.counts[step]
 
@@ -145,7 +145,7 @@ def signs_of(column: Distinct) -> Iterator[Sign]:
     """Everything that is suspicious about the values of a column."""
     n_missing = column.n_rows - column.n_known
     if len(column.values) <= 1:
-        yield Sign("constant", "has no value" if not len(column.values) else "has one value only")
+        yield Sign("constant", "has no value" if not len(column.values) else "has only one value")
         return
     unfit = _unfit(column)
     if unfit is not None:
@@ -166,9 +166,9 @@ def signs_of(column: Distinct) -> Iterator[Sign]:
 
 
 def sentinels(values: NDArray[np.float64], counts: NDArray[np.int64]) -> dict[float, int]:
-    """Values that repeat far outside all others and look like codes, with how many rows have them.
+    """Repeated values far outside all others that look like codes, with their numbers of rows.
 
-    Peeled off one after the other from both ends: -999 and 9999999 of one column are both found. Zero never is one.
+    They are removed one by one from both ends, so -999 and 9999999 in one column are both found. Zero never counts.
 
     Examples
     --------
@@ -191,11 +191,11 @@ def sentinels(values: NDArray[np.float64], counts: NDArray[np.int64]) -> dict[fl
 
 
 def _is_apart(value: float, n: int, others: NDArray[np.float64], counts: NDArray[np.int64]) -> bool:
-    """Whether an end value stands apart from the others, ascending with their counts."""
+    """Whether an end value is separate from the others, ascending with their counts."""
     gap = float(min(abs(value - others[0]), abs(value - others[-1])))
     spread = float(others[-1] - others[0])
     is_code = value == int(value) and _NO_VALUE.fullmatch(str(abs(int(value)))) is not None
-    if value < 0 and others[0] >= 0:  # a negative among amounts that cannot be
+    if value < 0 and others[0] >= 0:  # a negative value among amounts that cannot be negative
         is_short = value in (-1, -7, -8, -9) and len(others) >= _FEW_ROWS
         return is_short or is_code
     if is_code and gap > 0.5 * spread:
@@ -208,7 +208,7 @@ def _is_apart(value: float, n: int, others: NDArray[np.float64], counts: NDArray
 
 
 def _unfit(column: Distinct) -> Sign | None:
-    """The sign that a column is no input: it counts rows, names cases, or says when."""
+    """The sign that a column is not an input: it counts rows, identifies cases, or gives a time."""
     if pd.api.types.is_datetime64_any_dtype(column.ordered.dtype):
         return Sign("date", "holds dates")
     if column.is_number:
@@ -243,7 +243,7 @@ def _unfit_numbers(column: Distinct) -> Sign | None:
 
 
 def _are_dates(values: NDArray[np.float64], name: str) -> bool:
-    """Whether whole numbers are days written as 20240131, or serial numbers of days under the name of a date."""
+    """Whether whole numbers are days written as 20240131, or serial numbers of days in a column named as a date."""
     if values[0] >= 19_000_101 and values[-1] <= 21_001_231:
         month, day = values // 100 % 100, values % 100
         is_day = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
@@ -262,7 +262,7 @@ def _text_signs(column: Distinct) -> Iterator[Sign]:
     is_category = isinstance(column.ordered.dtype, pd.CategoricalDtype)
     if share >= 0.7 and n_numbers >= 10 and not is_category and not _matches(_CODE, texts).any():
         others = texts[~is_number]
-        mixed = f" beside texts such as {others[0]!r}" if len(others) else ""
+        mixed = f" next to texts such as {others[0]!r}" if len(others) else ""
         yield Sign("text number", f"holds numbers as text, such as {texts[is_number][-1]!r}{mixed}")
     elif len(column.values) > max(_MOST_TEXTS, column.n_known / 2):
         yield Sign("free text", f"has {len(column.values):,} texts in {column.n_known:,} rows")

@@ -1,4 +1,4 @@
-"""Columns that nobody asked for by name and that are no inputs: left out with a sentence, or refused."""
+"""Columns that the user did not name and that are not inputs: left out with a sentence, or rejected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evenhand.inputs.validation import check_columns
 __all__ = ["CHECKED_ROWS", "unasked", "without_unfit"]
 
 CHECKED_ROWS = 10_000
-"""So many rows tell an id, a date and a saved index, the same in memory and streamed."""
+"""Number of rows that show whether a column is an id, a date or a saved index; the same in memory and streamed."""
 
 
 def unasked(columns: Columns, asked: Iterable[str]) -> list[str]:
@@ -28,16 +28,16 @@ def unasked(columns: Columns, asked: Iterable[str]) -> list[str]:
 def without_unfit(
     columns: Columns, rows: pd.DataFrame, *, asked: Iterable[str], is_named: bool
 ) -> tuple[Columns, tuple[str, ...]]:
-    """The columns without ids, dates and saved indexes among the features, and a sentence on what was left out.
+    """Remove ids, dates and saved indexes from the features, and return a sentence on what was left out.
 
     Parameters
     ----------
     columns
-        The parts of the columns.
+        The roles of the columns.
     rows
-        The unasked features of everyone, or of the first `CHECKED_ROWS` people.
+        The features not named by the user, for everyone or for the first `CHECKED_ROWS` people.
     asked
-        Features that the user named, which are kept whatever they look like.
+        Features that the user named, which are always kept.
     is_named
         Whether the model names the features, so that it needs each of them.
 
@@ -53,12 +53,12 @@ def without_unfit(
     shown = ", ".join(f"{name!r} ({sign.kind}: {sign.clause})" for name, sign in unfit.items())
     if is_named:
         raise InvalidInputError(
-            f"The model takes {shown}, from which no model should learn; audit a model without, or name "
+            f"The model uses {shown}, from which no model should learn; audit a model without it, or name "
             f"{'it' if len(unfit) == 1 else 'them'} in `keep_inputs` (--keep-inputs) to audit this one as it is."
         )
     sentence = (
-        f"Left out of the inputs: {shown}. Name what the model does take in `keep_inputs` (--keep-inputs), and the "
-        "rest in `drop` (--drop)."
+        f"Left out of the inputs: {shown}. If the model uses one of them, name it in `keep_inputs` (--keep-inputs), "
+        "and the rest in `drop` (--drop)."
     )
     warnings.warn(sentence, EvenhandWarning, stacklevel=3)
     features = check_columns([name for name in columns.features if name not in unfit], columns.features, "The model")

@@ -1,4 +1,4 @@
-"""Many remarks on columns in few sentences."""
+"""Combine many remarks on columns into few sentences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_NAMES = 6
 
 
 def few_sentences(remarks: Iterable[tuple[str, str, str]]) -> list[str]:
-    """A sentence for each remark, given as column, kind and sentence; one for all of a kind that many columns share.
+    """A sentence for each remark (column, kind and sentence), or one for a kind that many columns share.
 
     Examples
     --------

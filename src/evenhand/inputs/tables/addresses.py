@@ -8,23 +8,23 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 __all__ = ["Address", "shown"]
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # one letter is a drive of Windows
-_OPEN_QUERY = ("endpoint_override", "region", "scheme")  # settings that are no secret
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # a single letter is a Windows drive
+_OPEN_QUERY = ("endpoint_override", "region", "scheme")  # settings that are not secret
 _CONTAINER_FIRST = ("abfs", "abfss")  # container@account: the first part is a place, not a user
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a table lies, outside this machine's folders.
+    """The location of a table outside the local folders.
 
     Attributes
     ----------
     text
-        As it was typed, which may hold a password; never to be shown.
+        As typed; may contain a password, so never show it.
     scheme
         In lower case, such as "s3".
     name
-        What may be shown of it.
+        The part that may be shown.
     """
 
     text: str = field(repr=False)
@@ -33,7 +33,7 @@ class Address:
 
     @classmethod
     def of(cls, text: str) -> Address | None:
-        """The address that a text is; None for a path.
+        """Parse an address; None for a path.
 
         Examples
         --------
@@ -51,7 +51,7 @@ class Address:
         return unquote(urlsplit(self.text).path.rstrip("/").rpartition("/")[2]) or self.name
 
     def without_secrets(self, message: str) -> str:
-        """A message of a library in which the secrets of the address are blotted out.
+        """Redact the secrets of the address in a library's message.
 
         Examples
         --------
@@ -64,7 +64,7 @@ class Address:
 
 
 def shown(text: str) -> str:
-    """An address without user, password, and what a query holds besides settings; a path as it is.
+    """An address without user, password, and anything but settings in the query; a path unchanged.
 
     Examples
     --------

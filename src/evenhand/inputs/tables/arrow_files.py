@@ -21,24 +21,24 @@ from evenhand.system.parallel import in_order
 __all__ = ["ArrowFile", "ParquetFile", "ParquetFiles", "parquet_below"]
 
 _ROWS = 1 << 17
-_REQUESTS = 16  # at once to a store, of which each waits most of its time
-_NOT_DATA = (".", "_")  # beginnings of names of what writers leave beside the data
+_REQUESTS = 16  # simultaneous requests to a store, which mostly wait
+_NOT_DATA = (".", "_")  # prefixes of names that writers leave next to the data
 
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """A Parquet file and the columns that the names of its folders hold.
+    """A Parquet file and the columns given by the names of its folders.
 
     Attributes
     ----------
     file
-        Its bytes.
+        The file.
     partition
-        Names and types of the columns in the names of folders.
+        Names and types of the columns given by the names of folders.
     values
-        Of these columns.
+        Values of these columns.
     known_sizes
-        Rows of each row group; None where they were not read yet.
+        Rows of each row group; None if they have not been read yet.
     """
 
     file: DataFile
@@ -48,7 +48,7 @@ class ParquetFile:
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """Name shown to users."""
         return self.file.name
 
     def absolute(self) -> ParquetFile:
@@ -88,13 +88,13 @@ class ParquetFile:
 
     @contextmanager
     def _opened(self, columns: Sequence[str]) -> Iterator[tuple[Any, list[str]]]:
-        """The file, and which of the columns it holds itself; some column, to count rows, where it holds none."""
+        """The file, and which columns it holds itself; any one column, to count rows, if it holds none."""
         with self.file.open() as source, pq.ParquetFile(source, pre_buffer=not self.file.is_near) as parquet:
             names = parquet.schema_arrow.names
             yield parquet, [name for name in columns if name in names] or names[:1]
 
     def _with_partition(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
-        """Columns of a part of the file; those that it does not hold are in the names of its folders."""
+        """Columns of a part of the file; columns it does not hold come from the names of its folders."""
         found = {}
         for name in columns:
             if name in table.column_names:
@@ -112,15 +112,15 @@ class ParquetFiles:
     Attributes
     ----------
     name
-        What the user named.
+        The name given by the user.
     files
-        In the order of their names.
+        The files, sorted by name.
     schema
-        Of the first.
+        Schema of the first file.
     version
-        Of the table that was written down in them, in words; empty for files as they are.
+        Version of the table that was stored in them; empty for plain files.
     content
-        SHA-256 of that table; empty where the files are it.
+        SHA-256 of that table; empty if the files are the table.
     """
 
     name: str
@@ -133,21 +133,21 @@ class ParquetFiles:
 
     @classmethod
     def of(cls, name: str, files: Sequence[DataFile], paths: Sequence[str]) -> ParquetFiles:
-        """The table that some files are.
+        """The table that consists of some files.
 
         Parameters
         ----------
         name
-            Of the table.
+            Name of the table.
         files
             In order.
         paths
-            Of the files, below the folder of the table: columns may be in the names of folders.
+            Paths of the files, below the folder of the table: the names of folders may hold columns.
 
         Raises
         ------
         DataFileError
-            If a file cannot be read, or its columns are not those of the first.
+            If a file cannot be read, or its columns differ from those of the first.
         """
         partition, values = partition_values(paths, repr(name))
         parts = [ParquetFile(file, partition, found) for file, found in zip(files, values, strict=True)]
@@ -159,19 +159,19 @@ class ParquetFiles:
             differences = drift(kinds_of(expected), kinds_of(schema))
             if differences:
                 raise DataFileError(
-                    f"{part.name!r} has other columns than {first.name!r}: {differences}; every file must have "
-                    "the same."
+                    f"{part.name!r} has different columns from {first.name!r}: {differences}; all files must have "
+                    "the same columns."
                 )
         return cls(name, tuple(part for part, _ in found), expected)
 
     @classmethod
     def at(cls, file: LocalFile) -> ParquetFiles:
-        """The file, or those of the folder, on this machine.
+        """Open a local file or folder.
 
         Raises
         ------
         DataFileError
-            If there is none, one cannot be read, or its columns are not those of the first.
+            If there is no file, one cannot be read, or its columns differ from those of the first.
         """
         if not file.path.is_dir():
             return cls.of(file.name, [file], [file.path.name])
@@ -181,7 +181,7 @@ class ParquetFiles:
 
     @property
     def where(self) -> str:
-        """The table, for messages."""
+        """Name of the table, for messages."""
         return repr(self.name)
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -191,7 +191,7 @@ class ParquetFiles:
                 yield from file.pieces(columns)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the table or of the files: their bytes, or what their store says of their versions."""
+        """SHA-256 of the table or of the files: of their bytes, or of their versions in the store."""
         return self.content or fingerprint_files(part.file for part in self.files)
 
 
@@ -221,12 +221,12 @@ class ArrowFile:
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """Name shown to users."""
         return self.file.name
 
     @property
     def where(self) -> str:
-        """The file, for messages."""
+        """Name of the file, for messages."""
         return self.file.where
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -242,7 +242,7 @@ class ArrowFile:
 
 
 def parquet_below(paths: Iterable[str], name: str) -> list[str]:
-    """Those of the files below a folder that are data, in the order of their names.
+    """The data files below a folder, sorted by name.
 
     Raises
     ------
@@ -256,7 +256,7 @@ def parquet_below(paths: Iterable[str], name: str) -> list[str]:
 
 
 def _is_data(path: str) -> bool:
-    """Whether a file is no trace of a writer: neither its name nor that of a folder begins with a dot or a line."""
+    """Whether a file is data: neither its name nor that of a folder begins with a dot or an underscore."""
     parts = path.split("/")
     return (
         path.endswith(".parquet")

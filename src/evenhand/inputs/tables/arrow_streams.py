@@ -1,4 +1,4 @@
-"""Tables that come as Arrow record batches, once and in order: written down as Parquet, then read like any file."""
+"""Tables that arrive as Arrow record batches, once and in order: stored as Parquet, then read like any file."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _ROWS = 1 << 17
 
 @dataclass(frozen=True)
 class StreamedTable:
-    """A table that is read from its beginning to its end.
+    """A table that is read from start to end.
 
     Attributes
     ----------
     name
-        What users call it, without secrets.
+        Name shown to users, without secrets.
     batches
         Opens it: returns a `pyarrow.RecordBatchReader`.
     version
-        Which version of it is read, in words; empty where there are none.
+        Description of the version; empty if there are no versions.
     identity
-        What names the version, in this table and no other; empty where only the rows tell.
+        Unique identifier of the version; empty if only the rows identify it.
     """
 
     name: str
@@ -48,41 +48,41 @@ class StreamedTable:
 
 
 def streamed(source: Any) -> StreamedTable:  # noqa: ANN401 - anything that gives Arrow data
-    """The table that an object gives: a reader of record batches, or anything with `__arrow_c_stream__`.
+    """The table that an object provides: a reader of record batches, or anything with `__arrow_c_stream__`.
 
     Raises
     ------
     InvalidTypeError
-        If the object gives no Arrow data.
+        If the object does not provide Arrow data.
 
     Examples
     --------
     >>> streamed(pa.table({"income": [1, 2]})).name
-    'the Table given'
+    'the given Table'
     >>> streamed(7)
     Traceback (most recent call last):
-    evenhand.exceptions.InvalidTypeError: A table must be a path, an address, or something that gives Arrow data ...
+    evenhand.exceptions.InvalidTypeError: A table must be a path, an address, or an object that provides Arrow data ...
     """
-    name = f"the {type(source).__name__} given"
-    if isinstance(source, pd.DataFrame):  # the index is no column
+    name = f"the given {type(source).__name__}"
+    if isinstance(source, pd.DataFrame):  # the index is not a column
         return StreamedTable(name, lambda: pa.Table.from_pandas(source, preserve_index=False).to_reader(_ROWS))
     if not hasattr(source, "__arrow_c_stream__"):
         raise InvalidTypeError(
-            "A table must be a path, an address, or something that gives Arrow data (a RecordBatchReader, a relation "
-            f"of DuckDB, a pandas, polars or pyarrow table), got {type(source).__name__}."
+            "A table must be a path, an address, or an object that provides Arrow data (a RecordBatchReader, a DuckDB "
+            f"relation, a pandas, polars or pyarrow table), got {type(source).__name__}."
         )
     return StreamedTable(name, lambda: pa.RecordBatchReader.from_stream(source))
 
 
 def written_down(table: StreamedTable, folder: Path | None = None) -> ParquetFiles:
-    """A table of record batches as a Parquet file, written in parts.
+    """Store a table of record batches as a Parquet file, in parts.
 
     Parameters
     ----------
     table
-        Which is read once; not at all, where the folder holds the same version of it.
+        The table, which is read once, or not at all if the folder already holds this version.
     folder
-        Where the file is kept; None for a private one, removed when the table is no longer used.
+        Where to keep the file; None for a private folder, removed when the table is no longer used.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def _file_in(folder: Path, content: str) -> Path:
 
 
 def _write(table: StreamedTable, out: Path) -> str:
-    """Write all rows to a Parquet file, and return the SHA-256 of names and values, however the batches are cut."""
+    """Write all rows to a Parquet file; return the SHA-256 of names and values, whatever the batches."""
     with table.batches() as reader:
         schema = reader.schema
         check_names(schema.names, table.name)
@@ -121,7 +121,7 @@ def _write(table: StreamedTable, out: Path) -> str:
 
 
 def _gathered(reader: Any) -> Iterator[pa.Table]:  # noqa: ANN401 - a `RecordBatchReader`
-    """The rows of a reader in parts of a usual size."""
+    """The rows of a reader in parts of the usual size."""
     held: list[Any] = []
     n_held = 0
     for batch in reader:

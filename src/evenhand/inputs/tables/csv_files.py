@@ -1,7 +1,8 @@
-"""CSV files as columns of text, read strictly: every row has the cells of the header, every byte is a character.
+"""CSV files as columns of text, read strictly: every row must match the header, and every byte must be valid text.
 
-pyarrow's parser reads the rows, and tells of rows of uneven length by calling back. The standard library's looks at the
-first lines, for separator and header, and once a file is refused finds the lines to name; it reads no value.
+pyarrow's parser reads the rows, and reports rows of uneven length by a callback. The standard library's parser reads
+only the first lines, for separator and header, and, once a file is rejected, finds the lines to name; it reads no
+values.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SEPARATORS = ",;\t|"
 _BLOCK = 32 << 20
 _HEAD, _HEAD_ROWS = 1 << 20, 50
 _SHOWN_LINES = 5
-_END = "\0"  # a line that no file has, as a character of code 0 is refused
+_END = "\0"  # a line that no file has, because NUL characters are rejected
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -40,14 +41,14 @@ class CsvFile:
     Parameters
     ----------
     file
-        On this machine.
+        The local file.
     options
-        Its encoding is used.
+        Provides the encoding.
 
     Raises
     ------
     DataFileError
-        If the header cannot be read, or a name comes twice.
+        If the header cannot be read, or a name is repeated.
     """
 
     is_declared = False
@@ -55,7 +56,7 @@ class CsvFile:
 
     def __init__(self, file: LocalFile, options: ReadOptions) -> None:
         self.file = file
-        # A mark of byte order is no part of the first name.
+        # A byte order mark is not part of the first name.
         given = options.encoding
         self.encoding = "utf-8-sig" if given is None or codecs.lookup(given).name == "utf-8" else given
         with reading(self.where), self._open() as text:
@@ -71,16 +72,16 @@ class CsvFile:
         self.schema = pa.schema([(name, pa.string()) for name in names])
         self._titles = [" ".join(filter(None, (cell.strip() for cell in row))) for row in rows[:place] if any(row)]
         self._n_empty = 0
-        self._whole: pa.Table | None = None  # of a small file, for whoever asks again
+        self._whole: pa.Table | None = None  # of a small file, for repeated reads
 
     @property
     def where(self) -> str:
-        """The file, for messages."""
+        """Name of the file, for messages."""
         return self.file.where
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """Name shown to users."""
         return self.file.name
 
     def fingerprint(self) -> str:
@@ -89,10 +90,10 @@ class CsvFile:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was left out: lines above the header and, once all pieces were read, rows without any value."""
+        """What was left out: lines above the header and, once all pieces were read, empty rows."""
         notes = [f"{self.where}: the line {title!r} above the header was not read." for title in self._titles]
         if self._n_empty:
-            notes.append(f"{self.where}: {self._n_empty:,} rows without any value were not read.")
+            notes.append(f"{self.where}: {self._n_empty:,} empty rows were not read.")
         return tuple(notes)
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -101,7 +102,8 @@ class CsvFile:
         Raises
         ------
         DataFileError
-            If a row has more or fewer cells than the header, a byte is no character, or a quotation mark is not closed.
+            If a row has more or fewer cells than the header, a byte is not valid text, or a quotation mark is not
+            closed.
         """
         if self._whole is not None:
             yield self._whole.select(list(columns))
@@ -130,7 +132,7 @@ class CsvFile:
         self._whole = kept if n_pieces == 1 else None
 
     def _open(self) -> _Utf8:
-        """The file's characters as UTF-8."""
+        """The file's text as UTF-8."""
         opener: Any = gzip.open if self.file.path.name.lower().endswith(".gz") else open
         return _Utf8(opener(self.file.path, "rb"), self.encoding, self.where)
 
@@ -159,14 +161,14 @@ class CsvFile:
                     yield pa.Table.from_batches([batch]).rename_columns(names)
                     n_rows += len(batch)
         except pa.ArrowInvalid as error:
-            # Cells are text, bytes are characters and uneven rows are called back: what is left is a row without end.
+            # Cells are text, bytes are valid and uneven rows are reported: what remains is an unterminated row.
             raise DataFileError(
-                f"{self.where} cannot be read after {n_rows:,} rows: the next one has more than {_BLOCK >> 20} MB, as "
-                "a quotation mark may be open that is never closed."
+                f"{self.where} cannot be read after {n_rows:,} rows: the next one has more than {_BLOCK >> 20} MB, "
+                "probably because a quotation mark is never closed."
             ) from error
 
     def _check_unnamed(self, piece: pa.Table) -> None:
-        """Refuse values under a header that has no name at its end."""
+        """Reject values under a header whose last columns have no name."""
         for place in range(self._n_unnamed):
             if not pc.all(_is_blank(piece.column(f"\0{place}")), min_count=0).as_py():
                 raise DataFileError(
@@ -175,7 +177,7 @@ class CsvFile:
                 )
 
     def _on_ragged_rows(self, n: int) -> str:
-        """A sentence with the lines of rows that are too long or too short."""
+        """A sentence on the lines of rows that are too long or too short."""
         shown = [
             f"line {line} ({len(row)} cells)"
             for line, row in self._rows()
@@ -183,13 +185,13 @@ class CsvFile:
         ]
         more = f" and {n - _SHOWN_LINES:,} more" if n > _SHOWN_LINES else ""
         return (
-            f"{self.where} has {n:,} rows with another number of cells than the header, which has {self._width}: "
-            f"{', '.join(shown[:_SHOWN_LINES])}{more}; correct them, and put cells that hold {self.separator!r} in "
+            f"{self.where} has {n:,} rows with more or fewer cells than the header, which has {self._width}: "
+            f"{', '.join(shown[:_SHOWN_LINES])}{more}; correct them, and put cells that contain {self.separator!r} in "
             "quotation marks."
         )
 
     def _check_quotes(self) -> None:
-        """Refuse a file that ends within quotation marks: they may have swallowed rows."""
+        """Reject a file that ends within quotation marks, which may have swallowed rows."""
         line, row = 0, [_END]
         for line, row in self._rows(_END):  # noqa: B007 - the last one is wanted
             pass
@@ -199,7 +201,7 @@ class CsvFile:
             )
 
     def _rows(self, *after: str) -> Iterator[tuple[int, list[str]]]:
-        """Line number and cells of each row, slowly, and then of further lines."""
+        """Line number and cells of each row, slowly, and then of the remaining lines."""
         with (
             self._open() as file,
             io.TextIOWrapper(io.BufferedReader(file), "utf-8", newline="") as text,
@@ -214,7 +216,7 @@ class CsvFile:
 
 @contextmanager
 def _cells_of_any_length() -> Iterator[None]:
-    """Let the standard library's parser read cells that are as long as a block."""
+    """Let the standard library's parser read cells as long as a block."""
     before = csv.field_size_limit(2 * _BLOCK)
     try:
         yield
@@ -223,7 +225,7 @@ def _cells_of_any_length() -> Iterator[None]:
 
 
 class _Utf8(io.RawIOBase):
-    """Bytes of a file in any encoding as UTF-8, refused where they are no characters; quotation marks are counted."""
+    """Convert a file in any encoding to UTF-8, reject invalid bytes, and count quotation marks."""
 
     def __init__(self, file: IO[bytes], encoding: str, where: str) -> None:
         self.n_quotes = 0
@@ -263,8 +265,8 @@ class _Utf8(io.RawIOBase):
         if "\0" in text:
             line = self._n_lines + text[: text.index("\0")].count("\n")
             raise DataFileError(
-                f"{self._where} holds a character of code 0 in line {line}, which is no text; the file is "
-                "damaged, or in another encoding, to be named with --encoding."
+                f"{self._where} contains a NUL character in line {line}, which is not text; the file is "
+                "damaged, or in a different encoding, to be named with --encoding."
             )
         self._n_lines += text.count("\n")
         self.n_quotes += text.count('"')
@@ -278,14 +280,14 @@ class _Utf8(io.RawIOBase):
                 f"{self._where} is not UTF-8 text (line {line}); save it as UTF-8 (in a spreadsheet: 'CSV "
                 f"UTF-8'), or name its encoding, for example --encoding {likely}."
             )
-        return f"{self._where} is no text in {self._encoding!r} (line {line}); name another with --encoding."
+        return f"{self._where} is not text in {self._encoding!r} (line {line}); name a different one with --encoding."
 
 
 def _sniffed(head: str, where: str) -> tuple[str, list[list[str]], list[int]]:
-    """The separator, the first rows, and the line with which each ends.
+    """The separator, the first rows, and the line at which each ends.
 
-    The separator is one that the header has, with which most rows are as wide as the header. Of several, it is the one
-    with which the header stands higher, then the one that it has most of.
+    The separator must occur in the header and make most rows as wide as the header. If several qualify, it is the one
+    with the header higher up, then the most frequent one.
     """
     found = []
     for separator in _SEPARATORS:
@@ -308,7 +310,7 @@ def _sniffed(head: str, where: str) -> tuple[str, list[list[str]], list[int]]:
 
 
 def _skip_line(file: io.BufferedReader[Any]) -> None:
-    r"""Read to the end of a line, which \n, \r\n or \r is."""
+    r"""Read to the end of a line: \n, \r\n or \r."""
     while True:
         ahead = file.peek(1)
         if not ahead:

@@ -1,4 +1,4 @@
-"""Files that tables are read from: on this machine, in a store, on a web server."""
+"""Files that tables are read from: local, in a store, or on a web server."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ class DataFile(Protocol):
 
     @property
     def name(self) -> str:
-        """What users call it, without secrets."""
+        """Name shown to users, without secrets."""
 
     @property
     def is_near(self) -> bool:
-        """Whether it is on a disk of this machine, so that small reads cost little."""
+        """Whether it is on a local disk, so that small reads are cheap."""
 
     def open(self) -> pa.NativeFile:
-        """The bytes, to be closed by the caller."""
+        """Open the file; the caller closes it."""
 
     def absolute(self) -> DataFile:
         """The same file for a process in a different folder."""
 
     def state(self) -> Iterable[bytes]:
-        """What changes when the file does: its bytes, or what its store says of their version."""
+        """What changes when the file does: its bytes, or its version in the store."""
 
 
 @dataclass(frozen=True)
 class LocalFile:
-    """A file of this machine.
+    """A local file.
 
     Attributes
     ----------
     path
-        Where it lies.
+        Path of the file.
     name
-        What users call it: its path, or where it was copied from.
+        Name shown to users: its path, or where it was copied from.
     folder
-        Of a copy: kept as long as the file is.
+        Folder of a copy, kept as long as the file is.
     """
 
     path: Path
@@ -65,7 +65,7 @@ class LocalFile:
 
     @property
     def where(self) -> str:
-        """The file, for messages."""
+        """Name of the file, for messages."""
         return repr(self.name)
 
     def open(self) -> pa.NativeFile:
@@ -97,7 +97,7 @@ def fingerprint_files(files: Iterable[DataFile]) -> str:
 
 
 def on_full_disk(name: str, error: BaseException) -> str:
-    """A sentence on a copy that the disk has no room for; empty for any other error."""
+    """A sentence on a copy for which the disk has no space; empty for any other error."""
     if not isinstance(error, OSError) or error.errno != errno.ENOSPC:
         return ""
-    return f"{name!r} cannot be copied: {error.strerror}; free space, or name a folder on a larger disk with TMPDIR."
+    return f"{name!r} cannot be copied: {error.strerror}; free some space, or set TMPDIR to a folder on a larger disk."

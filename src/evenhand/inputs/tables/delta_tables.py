@@ -1,4 +1,4 @@
-"""Tables of Delta Lake, by deltalake."""
+"""Delta Lake tables, read with deltalake."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
 def delta_table(name: LakeName) -> StreamedTable:
-    """A version of a Delta table, the latest unless one is named.
+    """A version of a Delta table, by default the latest.
 
-    Its files are read in the order of their names. Where the table has deletion vectors or mapped columns, Delta's own
-    engine reads it, which promises no order of the rows.
+    Its files are read in name order. If the table has deletion vectors or mapped columns, Delta's engine reads it,
+    which guarantees no row order.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def delta_table(name: LakeName) -> StreamedTable:
             raise error
     if name.version is not None and name.version > table.version():
         raise DataFileError(
-            f"{name.latest!r} has no version {name.version}: its latest is {table.version()}; name that or an earlier "
+            f"{name.latest!r} has no version {name.version}: the latest is {table.version()}; name that or an earlier "
             "one."
         )
     with reading(repr(str(name))):
@@ -72,6 +72,6 @@ def _in_order(dataset: Any) -> Iterator[Any]:  # noqa: ANN401 - a dataset of pya
 
 
 def _storage_options() -> dict[str, str]:
-    """An endpoint of plain http, which the user named in the environment, has to be allowed to deltalake."""
+    """Allow deltalake a plain http endpoint that the user set in the environment."""
     endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
     return {"allow_http": "true"} if endpoint.startswith("http://") else {}

@@ -1,4 +1,4 @@
-"""Tables of applicants from files of every kind: one reading, in memory and in batches."""
+"""Tables of applicants from all kinds of files, read in the same way in memory and in batches."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _OPENERS: dict[str, Callable[[LocalFile, ReadOptions], RawTable]] = {
 }
 
 ENDINGS = tuple(_OPENERS)
-"""Of files that are read."""
+"""File extensions that can be read."""
 
 _WEB = ("http", "https")
 
 
 @dataclass(frozen=True)
 class TypedFile:
-    """Columns of a file, each in one type for all rows.
+    """Columns of a file, each with one type for all rows.
 
     Attributes
     ----------
@@ -94,23 +94,23 @@ def open_table(
     *,
     folder: Path | None = None,
 ) -> RawTable:
-    """A table as it is written: its columns are named, its rows not read yet, or written down once.
+    """A table as stored: its columns are known, but its rows have not been read, or were stored once.
 
     Parameters
     ----------
     source
-        As in `read_table`; or a table that is open already.
+        As in `read_table`; or an open table.
     reading
-        What the file does not say of itself.
+        What the file does not specify.
     folder
-        Where rows are written down that can be read only once; None for a private folder.
+        Where to store rows that can be read only once; None for a private folder.
 
     Raises
     ------
     DataFileError
-        If it is absent, of another kind, or its columns cannot be read.
+        If it is missing, of an unknown kind, or its columns cannot be read.
     MissingExtraError
-        If a library that reads it is not installed.
+        If a required library is not installed.
     """
     if isinstance(source, (CsvFile, Workbook, StatisticsFile, ArrowFile, ParquetFiles)):
         return source
@@ -129,12 +129,12 @@ def open_table(
 
 
 def is_folder(source: str | os.PathLike[str]) -> bool:
-    """Whether a path or an address is that of a folder of files, and not of a Delta table.
+    """Whether a path or an address is a folder of files, and not a Delta table.
 
     Raises
     ------
     DataFileError
-        If an address leads nowhere.
+        If nothing is at an address.
     """
     text = os.fspath(source)
     if _lake(text) is not None:
@@ -146,7 +146,7 @@ def is_folder(source: str | os.PathLike[str]) -> bool:
 
 
 def is_near(source: str | os.PathLike[str]) -> bool:
-    """Whether a text is the path of files of this machine, to be read as they are.
+    """Whether a text is the path of local files that can be read directly.
 
     Examples
     --------
@@ -158,16 +158,16 @@ def is_near(source: str | os.PathLike[str]) -> bool:
 
 
 def _lake(text: str) -> LakeName | None:
-    """The Delta or Iceberg table that a text names, also by the folder of a Delta table.
+    """The Delta or Iceberg table that a text names, possibly by the folder of a Delta table.
 
-    Its files alone are not the table: among them are rows that were deleted.
+    The files alone are not the table: they include deleted rows.
     """
     is_delta = Address.of(text) is None and Path(text, "_delta_log").is_dir()
     return LakeName("delta", text) if is_delta else LakeName.of(text)
 
 
 def _address(text: str) -> Address | None:
-    """The address that a text is; None for a path of this machine, also as file://."""
+    """Parse an address; None for a local path, also as file://."""
     address = Address.of(text)
     return None if address is not None and address.scheme == "file" else address
 
@@ -186,7 +186,7 @@ def _on_this_machine(file: LocalFile, options: ReadOptions) -> RawTable:
 
 
 def _from_store(store: Store, options: ReadOptions) -> RawTable:
-    """A table in a store: Parquet is read where it is, everything else copied."""
+    """A table in a store: Parquet is read in place, everything else is copied."""
     name = store.address.name
     if store.is_folder:
         found = {store.relative(file): file for file in store.files()}
@@ -201,7 +201,7 @@ def _from_store(store: Store, options: ReadOptions) -> RawTable:
 
 
 def _from_web(address: Address, options: ReadOptions) -> RawTable:
-    """A file on a web server: Parquet is read where it is, if the server has ranges, everything else downloaded."""
+    """A file on a web server: Parquet is read in place if the server supports ranges, everything else is downloaded."""
     opener = _opener(address.last_part, address.name)
     file = WebFile.at(address) if address.last_part.lower().endswith(".parquet") else None
     if file is not None:
@@ -210,23 +210,23 @@ def _from_web(address: Address, options: ReadOptions) -> RawTable:
 
 
 def _opener(file: str, name: str) -> Callable[[LocalFile, ReadOptions], RawTable]:
-    """What opens a file, by how its name ends."""
+    """The function that opens a file, by its extension."""
     ending = next((ending for ending in ENDINGS if file.lower().endswith(ending)), None)
     if ending is None:
         raise DataFileError(
-            f"{name!r} must be one of {', '.join(ENDINGS)}, or a folder of .parquet files; the ending tells how to "
+            f"{name!r} must be one of {', '.join(ENDINGS)}, or a folder of .parquet files; the extension says how to "
             "read it."
         )
     return _OPENERS[ending]
 
 
 def typed(raw: RawTable, columns: Sequence[str], reading: ReadOptions | None = None) -> TypedFile:
-    """Columns of a file in the types that all its rows allow.
+    """Columns of a file in types that fit all rows.
 
     Raises
     ------
     DataFileError
-        If the rows cannot be read, or a column cannot be used or can be read in two ways.
+        If the rows cannot be read, or a column is invalid or ambiguous.
     """
     return TypedFile(raw, TypedColumns.of(raw, columns, reading or ReadOptions()))
 
@@ -235,25 +235,25 @@ def read_table(
     path: Any,  # noqa: ANN401 - a path, an address, or anything that gives Arrow data
     reading: ReadOptions | None = None,
 ) -> pd.DataFrame:
-    r"""Read a table from a file, a store, a web server, or anything that gives Arrow data.
+    r"""Read a table from a file, a store, a web server, or any object that provides Arrow data.
 
     Parameters
     ----------
     path
-        A file of CSV (plain or gzip), Parquet, Arrow, Excel, OpenDocument, SAS, Stata or SPSS; or a folder of Parquet,
-        with the columns that are in the names of its folders (``year=2024``). It lies on this machine or at an address
-        (``s3://``, ``gs://``, ``abfss://``, ``https://``, ``file://``). Or a Delta table (``delta:loans@12``), an
-        Iceberg table (``iceberg:lending/bank.loans``), a pyarrow `RecordBatchReader`, or any object with
-        `__arrow_c_stream__`, such as a relation of DuckDB.
+        A CSV (plain or gzip), Parquet, Arrow, Excel, OpenDocument, SAS, Stata or SPSS file; or a folder of Parquet
+        files, with columns in the names of its folders (``year=2024``). It is local or at an address (``s3://``,
+        ``gs://``, ``abfss://``, ``https://``, ``file://``). Or a Delta table (``delta:loans@12``), an Iceberg table
+        (``iceberg:lending/bank.loans``), a pyarrow `RecordBatchReader`, or any object with `__arrow_c_stream__`, such
+        as a DuckDB relation.
     reading
-        What the file does not say of itself.
+        What the file does not specify.
 
     Raises
     ------
     DataFileError
-        If the file is absent, of another kind, unreadable or empty.
+        If the file is missing, of an unknown kind, unreadable or empty.
     MissingExtraError
-        If a library that reads it is not installed.
+        If a required library is not installed.
 
     Warns
     -----

@@ -1,4 +1,4 @@
-"""Tables of Apache Iceberg, by pyiceberg."""
+"""Apache Iceberg tables, read with pyiceberg."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _METADATA = ".metadata.json"
 
 
 def iceberg_table(name: LakeName) -> StreamedTable:
-    """A snapshot of an Iceberg table, the current one unless one is named; its files in the order of their names.
+    """A snapshot of an Iceberg table, by default the current one; its files are sorted by name.
 
-    The name is that of a catalog, as pyiceberg is configured for it, a slash, and the table: `lending/bank.loans`. Or
-    it is the path of a metadata file of the table.
+    The name consists of a catalog, as configured for pyiceberg, a slash, and the table: `lending/bank.loans`. Or it is
+    the path of a metadata file of the table.
 
     Raises
     ------

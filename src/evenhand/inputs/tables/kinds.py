@@ -1,4 +1,4 @@
-"""What kinds of columns there are, and which of them an audit can use."""
+"""The kinds of columns, and which of them an audit can use."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def kinds_of(schema: pa.Schema) -> dict[str, str]:
 
 
 def is_text(of: pa.DataType) -> bool:
-    """Whether a column holds text, and is no dictionary."""
+    """Whether a column holds text, and is not a dictionary."""
     return bool(pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of))
 
 
 def usable_type(of: pa.DataType) -> pa.DataType | None:
-    """The type in which a column is read: decimals are numbers; None for what an audit cannot use.
+    """The type in which a column is read: decimals are numbers; None if an audit cannot use it.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def usable_type(of: pa.DataType) -> pa.DataType | None:
 
 
 def check_usable(schema: pa.Schema, columns: Sequence[str], where: str) -> None:
-    """Refuse columns of kinds that an audit cannot use, among those that it needs.
+    """Reject columns of kinds that an audit cannot use, among those that it needs.
 
     Raises
     ------
@@ -71,18 +71,18 @@ def check_usable(schema: pa.Schema, columns: Sequence[str], where: str) -> None:
     bad = [f"{name!r} ({schema.field(name).type})" for name in columns if usable_type(schema.field(name).type) is None]
     if bad:
         raise DataFileError(
-            f"{where} has columns that hold neither numbers, text, dates nor yes and no: {', '.join(bad)}; leave them "
+            f"{where} has columns that hold neither numbers, text, dates nor booleans: {', '.join(bad)}; leave them "
             "out (--drop), or save them as numbers or text."
         )
 
 
 def drift(expected: dict[str, str], got: dict[str, str]) -> str:
-    """How columns differ from those expected, in words; empty if they do not.
+    """How columns differ from the expected ones, in words; empty if they do not.
 
     Examples
     --------
     >>> drift({"a": "number", "b": "text"}, {"a": "text", "c": "text"})
-    "missing ['b']; added ['c']; of another kind 'a' (was number, is text)"
+    "missing ['b']; added ['c']; with a different type 'a' (was number, is text)"
     """
     parts = []
     missing, added = [c for c in expected if c not in got], [c for c in got if c not in expected]
@@ -92,5 +92,5 @@ def drift(expected: dict[str, str], got: dict[str, str]) -> str:
     if added:
         parts.append(f"added {added}")
     if changed:
-        parts.append(f"of another kind {', '.join(changed)}")
+        parts.append(f"with a different type {', '.join(changed)}")
     return "; ".join(parts)

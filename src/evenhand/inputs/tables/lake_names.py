@@ -1,4 +1,4 @@
-"""Names of tables that keep their versions, as users type them: `delta:loans@12`, `iceberg:lending/bank.loans@4815`."""
+"""Names of versioned tables, as users type them: `delta:loans@12`, `iceberg:lending/bank.loans@4815`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LakeName:
     kind
         "delta" or "iceberg".
     place
-        Folder, address or name in a catalog; may hold a password, and is not to be shown.
+        Folder, address or name in a catalog; may contain a password, so do not show it.
     version
         Number of the version, or of the snapshot; None for the latest.
     """
@@ -32,7 +32,7 @@ class LakeName:
 
     @classmethod
     def of(cls, text: str) -> LakeName | None:
-        """The table that a text names; None for a path or an address.
+        """Parse the name of a table; None for a path or an address.
 
         Examples
         --------
@@ -50,5 +50,5 @@ class LakeName:
 
     @property
     def latest(self) -> str:
-        """What users call the table, whatever its version."""
+        """Name of the table shown to users, without its version."""
         return f"{self.kind}:{shown(self.place)}"

@@ -1,7 +1,7 @@
-"""Numbers written as text: which cells are some, in which notation, and their values.
+"""Numbers written as text: which cells are numbers, in which notation, and their values.
 
-Pure functions on Arrow arrays. A column is read as numbers only if every cell is one; where two readings are possible,
-such as 1,234 for 1234 or for 1.234, the column is refused unless another column or the user tells.
+Pure functions on Arrow arrays. A column is read as numbers only if every cell is a number. If it can be read in two
+ways, such as 1,234 as 1234 or as 1.234, the column is rejected unless a different column or the user decides.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MARKS = {"": None, ",": ",", ".": r"\.", " ": f"[{_SPACE}]", "'": r"['\x{2019}]
 
 @dataclass(frozen=True, order=True)
 class Notation:
-    """Marks of a number: between it and its fraction, and between thousands ("" for none)."""
+    """Marks of a number: before its fraction, and between thousands ("" for none)."""
 
     decimal: str
     thousands: str = ""
@@ -64,27 +64,27 @@ PLAIN = Notation(".")
 """The notation of programs."""
 
 NOTATIONS = frozenset(Notation(d, t) for d in DECIMALS for t in ("", *THOUSANDS) if d != t)
-"""Every notation that is read."""
+"""Every supported notation."""
 
 
 @dataclass(frozen=True)
 class NumberEvidence:
-    """What the cells of a part of a column show; parts add up.
+    """What the cells of a part of a column show; parts can be added.
 
     Attributes
     ----------
     n, n_numbers, n_percent
         Cells with a value, those that are numbers in some notation, and those of them with a percent sign.
     notations
-        Those in which every number can be read.
+        Notations in which every number can be read.
     currencies, is_money
-        Signs that are there; whether there are any, or brackets for negative amounts.
+        The currency signs; whether there are any, or brackets for negative amounts.
     has_marks
-        Whether a number has a point or a comma, so that it matters which of them is decimal.
+        Whether a number has a point or a comma, so that it matters which is the decimal mark.
     is_plain, is_whole
-        Whether every number is written as programs do, and as a whole number that 64 bits hold.
+        Whether every number is in the usual notation of programs, and a whole number that fits in 64 bits.
     example, other
-        A number that is not plain, else any; and a cell that is none.
+        A number in an unusual notation, else any number; and a cell that is not a number.
     """
 
     n: int = 0
@@ -127,7 +127,7 @@ class NumberEvidence:
 
 
 def number_evidence(cells: pa.ChunkedArray) -> NumberEvidence:
-    """What cells show; they are trimmed, and missing ones are null.
+    """What cells show; cells are trimmed, and missing ones are null.
 
     Examples
     --------
@@ -168,22 +168,22 @@ def number_evidence(cells: pa.ChunkedArray) -> NumberEvidence:
 
 
 def plain_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Values of cells that are all numbers as programs write them, else None: a quick look before a slow one."""
+    """Values of cells that are all numbers in the usual notation, else None: a fast check before a slow one."""
     numbers = _cast(cells, pa.float64())
     return None if numbers is None or numbers.null_count or _any(pc.is_nan(numbers)) else numbers
 
 
 def whole_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Values of cells that are all whole numbers as programs write them and 64 bits hold, else None."""
+    """Values of cells that are all whole numbers in the usual notation and fit in 64 bits, else None."""
     numbers = _cast(cells, pa.int64())
     return None if numbers is None or numbers.null_count else numbers
 
 
 def plain_evidence(cells: pa.ChunkedArray) -> NumberEvidence:
-    """What cells show that are all numbers as programs write them."""
+    """What cells show if all are numbers in the usual notation."""
     is_whole = _cast(cells, pa.int64()) is not None
     fits = set(NOTATIONS if is_whole else (n for n in NOTATIONS if n.decimal == "."))
-    # A few cells mostly tell that points do not stand between thousands.
+    # A few cells usually show that points are not thousands separators.
     if not is_whole and _have_thousands(cells[:_FEW]) and _have_thousands(cells):
         fits.add(Notation(",", "."))
     return NumberEvidence(
@@ -201,13 +201,13 @@ def _have_points(cells: pa.ChunkedArray) -> bool:
 
 
 def _have_thousands(cells: pa.ChunkedArray) -> bool:
-    """Whether plain numbers could have points between thousands, as 1.234."""
+    """Whether points in plain numbers could be thousands separators, as in 1.234."""
     unsigned = pc.utf8_ltrim(cells, characters="+-")
     return _all(pc.match_substring_regex(unsigned, Notation(",", ".").pattern))
 
 
 def sure_decimal(columns: Iterable[NumberEvidence]) -> str | None:
-    """The decimal mark of a file, where its columns of numbers agree on one; None where they differ or do not tell."""
+    """The decimal mark of a file, if its numeric columns agree on one; None if they differ or do not show it."""
     sure = {
         next(iter(found.decimals))
         for found in columns
@@ -222,18 +222,18 @@ def choose_notation(name: str, found: NumberEvidence, file_decimal: str | None, 
     Parameters
     ----------
     name
-        Of the column, for messages.
+        Name of the column, for messages.
     found
         What its cells show.
     file_decimal
         See `sure_decimal`.
     reading
-        What the user says.
+        The user's settings.
 
     Raises
     ------
     DataFileError
-        If no notation fits every number, or two do that read them differently.
+        If no notation fits every number, or two fit and give different values.
 
     Examples
     --------
@@ -246,30 +246,30 @@ def choose_notation(name: str, found: NumberEvidence, file_decimal: str | None, 
     allowed = [n for n in sorted(found.notations) if _is_allowed(n, reading)]
     if len(found.currencies) > 1:
         raise DataFileError(
-            f"Column {name!r} has amounts in several currencies, {sorted(found.currencies)}; bring them to one, or "
+            f"Column {name!r} has amounts in several currencies, {sorted(found.currencies)}; convert them to one, or "
             "leave the column out (--drop)."
         )
     if 0 < found.n_percent < found.n:
         raise DataFileError(
             f"Column {name!r} has {found.n_percent:,} values with a percent sign and {found.n - found.n_percent:,} "
-            "without; write all in one way, or leave the column out (--drop)."
+            "without; write all the same way, or leave the column out (--drop)."
         )
     if not allowed:
         said = {name: mark for name in ("decimal", "thousands") if (mark := getattr(reading, name)) is not None}
         with_ = " and ".join(f"--{option} {mark!r}" for option, mark in said.items())
         raise DataFileError(
             f"Column {name!r} has numbers such as {found.example!r} that are not all written with "
-            f"{with_ if said else 'the same marks'}; write all in one way, or leave the column out (--drop)."
+            f"{with_ if said else 'the same marks'}; write all the same way, or leave the column out (--drop)."
         )
     decimals = {notation.decimal for notation in allowed}
     if len(decimals) == 2 and found.has_marks:
         decimals = {_likely_decimal(name, found, file_decimal)}
-    # Fewest marks first: what needs no thousands has none.
+    # Fewest marks first: no thousands separator unless needed.
     return min((n for n in allowed if n.decimal in decimals), key=lambda n: (n.thousands != "", n.decimal != "."))
 
 
 def _likely_decimal(name: str, found: NumberEvidence, file_decimal: str | None) -> str:
-    """The decimal mark where the numbers of the column can be read with both."""
+    """The decimal mark if the numbers of the column can be read with both."""
     if PLAIN in found.notations:  # such as 1.234
         if file_decimal == "." or (file_decimal is None and not found.is_money):
             return "."
@@ -279,13 +279,13 @@ def _likely_decimal(name: str, found: NumberEvidence, file_decimal: str | None) 
         return file_decimal
     mark = "." if PLAIN in found.notations else ","
     raise DataFileError(
-        f"Column {name!r} has numbers such as {found.example!r} that can be read in two ways, as {mark!r} may stand "
-        f"before a fraction or between thousands: say --decimal {mark!r}, or --thousands {mark!r}."
+        f"Column {name!r} has numbers such as {found.example!r} that can be read in two ways, because {mark!r} may be "
+        f"a decimal mark or a thousands separator: set --decimal {mark!r}, or --thousands {mark!r}."
     )
 
 
 def _is_allowed(notation: Notation, reading: ReadOptions) -> bool:
-    """Whether a notation is among those that the user's words leave."""
+    """Whether the user's settings allow a notation."""
     if reading.decimal is not None and notation.decimal != reading.decimal:
         return False
     if reading.thousands is None:
@@ -294,7 +294,7 @@ def _is_allowed(notation: Notation, reading: ReadOptions) -> bool:
 
 
 def numbers_of(cells: pa.ChunkedArray, notation: Notation) -> pa.ChunkedArray:
-    """Values of cells that are numbers in a notation; null where a cell is null.
+    """Values of cells that are numbers in a notation; null if a cell is null.
 
     Examples
     --------
@@ -314,12 +314,12 @@ def numbers_of(cells: pa.ChunkedArray, notation: Notation) -> pa.ChunkedArray:
 
 
 def _parts(cells: Any) -> dict[str, Any]:  # noqa: ANN401 - an array or a chunked array
-    """The named parts of each cell, null where it is no number."""
+    """The named parts of each cell, null if it is not a number."""
     found = pc.extract_regex(cells, _PATTERN)
     names = [found.type.field(k).name for k in range(found.type.num_fields)]
     parts = dict(zip(names, found.flatten(), strict=True))
     is_open, has_sign, has_inner = (_is_there(parts[name]) for name in ("open", "sign", "inner"))
-    is_sound = pc.equal(is_open, _is_there(parts["close"]))  # brackets come in pairs, and instead of a sign
+    is_sound = pc.equal(is_open, _is_there(parts["close"]))  # brackets come in pairs, and replace a sign
     for first, second in ((is_open, has_sign), (is_open, has_inner), (has_sign, has_inner)):
         is_sound = pc.and_not(is_sound, pc.and_(first, second))
     return {name: pc.if_else(is_sound, part, None) for name, part in parts.items()}
@@ -355,9 +355,9 @@ def _first(values: Any) -> str | None:  # noqa: ANN401
 
 
 def _cast(values: Any, kind: pa.DataType) -> Any | None:  # noqa: ANN401
-    """Values of a kind, None where one is not of it.
+    """Values of a type, or None if one is not of that type.
 
-    A few tell it of most columns; Arrow words an error for each cell that is not of the kind, and raises the first.
+    For most columns a few values decide: Arrow formats an error for each invalid cell, and raises the first.
     """
     try:
         values[:_FEW].cast(kind)

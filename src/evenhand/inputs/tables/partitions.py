@@ -1,4 +1,4 @@
-"""Columns that are written in the names of folders, as Hive does: `year=2024/part-0.parquet`."""
+"""Columns given by the names of folders, as in Hive: `year=2024/part-0.parquet`."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def partition_values(paths: Sequence[str], where: str) -> tuple[pa.Schema, tuple[Mapping[str, object], ...]]:
-    """Names and types of the columns in the names of folders, and the values of each file.
+    """Names and types of the columns given by the names of folders, and the values of each file.
 
-    A column is of whole numbers where every value is one as programs write them; otherwise, codes such as 01 among
-    them, it is text. What Hive writes for a missing value is one.
+    A column has whole numbers if every value is one in the usual notation; otherwise, as with codes such as 01, it is
+    text. Hive's mark for a missing value is recognized.
 
     Parameters
     ----------
     paths
-        Of files, below the folder of the table, with forward slashes.
+        Paths of files, below the folder of the table, with forward slashes.
     where
-        The table, for messages.
+        Name of the table, for messages.
 
     Raises
     ------
     DataFileError
-        If the folders of one file name columns that those of another do not.
+        If the folders of two files name different columns.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def partition_values(paths: Sequence[str], where: str) -> tuple[pa.Schema, tuple
     if other is not None:
         raise DataFileError(
             f"{where} has files in folders that name different columns: {paths[0]!r} {list(names[0])}, "
-            f"{paths[other]!r} {list(names[other])}; every file must lie in folders of the same names."
+            f"{paths[other]!r} {list(names[other])}; all files must be in folders with the same names."
         )
     as_text = _read(folders, pa.schema([(name, pa.string()) for name in (names[0] if names else ())]))
     schema = pa.schema([(name, _type([found.get(name) for found in as_text])) for name in (names[0] if names else ())])

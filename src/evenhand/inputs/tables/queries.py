@@ -1,4 +1,4 @@
-"""The answer to a query in SQL as a table, by DuckDB."""
+"""The result of an SQL query as a table, with DuckDB."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["query"]
 
 _ROWS = 1 << 16
 _LIMITS = {
-    "threads": 1,  # with several, the order of joined and grouped rows changes from run to run
-    "memory_limit": "2GB",  # what is larger goes to the folder below
+    "threads": 1,  # with several threads, the order of joined and grouped rows changes from run to run
+    "memory_limit": "2GB",  # larger results go to the folder below
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "allow_community_extensions": False,
@@ -24,17 +24,17 @@ _LIMITS = {
 
 
 def query(sql: str) -> StreamedTable:
-    """The rows that a query selects from files of this machine.
+    """The rows that a query selects from local files.
 
-    The query is one SELECT. It reads what the user may read, and no more: it writes nothing, and installs and loads no
-    extension, without which DuckDB opens no connection.
+    The query is a single SELECT. It reads only what the user may read, writes nothing, and loads no extensions, without
+    which DuckDB cannot open a connection.
 
     Raises
     ------
     InvalidInputError
-        If it is not one SELECT.
+        If it is not a single SELECT.
     DataFileError
-        If DuckDB does not understand it.
+        If DuckDB cannot run it.
     MissingExtraError
         If DuckDB is not installed.
 
@@ -59,7 +59,7 @@ def _check_statement(duckdb: Any, sql: str) -> None:  # noqa: ANN401 - the modul
     if kinds != [duckdb.StatementType.SELECT]:
         found = ", ".join(kind.name for kind in kinds) or "nothing"
         raise InvalidInputError(
-            f"`sql` must be one SELECT that reads the people, got {found}; leave out what else it does."
+            f"`sql` must be a single SELECT that reads the people, got {found}; remove everything else."
         )
 
 
@@ -74,4 +74,4 @@ def _answer(duckdb: Any, sql: str, spill: PrivateFolder) -> Any:  # noqa: ANN401
 
 
 def _on_mistake(error: Exception) -> str:
-    return f"The query (--sql) cannot be answered: {first_line(error)}."
+    return f"The query (--sql) failed: {first_line(error)}."

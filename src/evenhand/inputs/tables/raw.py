@@ -1,4 +1,4 @@
-"""What every kind of file gives: names, types as they are written, and rows, piece by piece, as often as asked."""
+"""What every kind of file provides: names, types, and rows, piece by piece, any number of times."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ __all__ = ["RawTable", "check_names", "header_row", "named", "reading"]
 
 
 class RawTable(Protocol):
-    """A table as it is written in a file."""
+    """A table as stored in a file."""
 
     @property
     def name(self) -> str:
-        """What users call it, without secrets."""
+        """Name shown to users, without secrets."""
 
     @property
     def version(self) -> str:
-        """Which version of a table was read, in words; empty where there are none."""
+        """Description of the version that was read; empty if there are no versions."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Names and types of the columns; a type is text wherever the file has none."""
+        """Names and types of the columns; text if the file has no types."""
 
     @property
     def is_declared(self) -> bool:
-        """Whether the file says which type a column has, so that text is meant to be text."""
+        """Whether the file has types, so that text is meant to be text."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was left out, in sentences; complete once all pieces were read."""
+        """What was left out, in sentences; complete after all pieces were read."""
 
     @property
     def where(self) -> str:
-        """The file, for messages."""
+        """Name of the file, for messages."""
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all rows, in order."""
 
     def fingerprint(self) -> str:
-        """SHA-256 of the content, or of what a store says of its version."""
+        """SHA-256 of the content, or of its version in a store."""
 
 
 def check_names(names: Sequence[str], name: str) -> None:
-    """Refuse a file in which two columns have one name, or a name cannot be written.
+    """Reject a file with a repeated or invalid column name.
 
     Raises
     ------
@@ -58,11 +58,11 @@ def check_names(names: Sequence[str], name: str) -> None:
     """
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise DataFileError(f"{name!r} has more than one column with the name {twice}; give each its own.")
+        raise DataFileError(f"{name!r} has more than one column named {twice}; give each a unique name.")
 
 
 def header_row(rows: Sequence[Sequence[str]]) -> int:
-    """The first row that names columns: title lines, with nothing beyond their first cell, stand above it.
+    """The first row that names columns; title lines above it have only one cell.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
 
 
 def named(header: Sequence[str]) -> list[str]:
-    """Names of columns; one without a name is called by its place, as pandas does.
+    """Names of columns; one without a name is named by its place, as in pandas.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def named(header: Sequence[str]) -> list[str]:
 
 @contextmanager
 def reading(where: str) -> Iterator[None]:
-    """Turn whatever a reader raises into a sentence with the file's name; what the system refuses passes as it is."""
+    """Turn any error of a reader into a sentence with the file's name; operating system errors pass unchanged."""
     try:
         yield
     except EvenhandError:

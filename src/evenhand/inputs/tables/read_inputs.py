@@ -1,4 +1,4 @@
-"""What was read, as documents name it: without where it lies, and with what changes when it does."""
+"""Inputs as documents name them: without their folder, and with a hash."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["fingerprint_input", "name_of_input"]
 
 
 def fingerprint_input(given: Any) -> str:  # noqa: ANN401 - what `open_table` takes
-    """SHA-256 of a table that was read: of its bytes on this machine, otherwise of its rows or versions."""
+    """SHA-256 of a table that was read: of its bytes if it is local, otherwise of its rows or versions."""
     if isinstance(given, (str, os.PathLike)) and is_near(given):
         return fingerprint_file(Path(given))
     return open_table(given).fingerprint()
 
 
 def name_of_input(given: Any) -> str:  # noqa: ANN401 - a path, an address, or a table that is open
-    """The last part of where a table lies.
+    """The last part of the path or address of a table.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Files of SAS, Stata and SPSS."""
+"""SAS, Stata and SPSS files."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ READERS = {
     ".sav": "read_sav",
     ".zsav": "read_sav",
 }
-"""Which function of pyreadstat reads a file, by its ending."""
+"""The function of pyreadstat that reads a file, by its extension."""
 
 _ROWS = 1 << 17
 
 
 class StatisticsFile:
-    """A file of SAS, Stata or SPSS: a `RawTable`. Values are codes, not their labels; an empty text is missing.
+    """A SAS, Stata or SPSS file: a `RawTable`. Values are codes, not labels; an empty text is missing.
 
     Parameters
     ----------
     file
-        On this machine.
+        The local file.
 
     Raises
     ------
@@ -54,12 +54,12 @@ class StatisticsFile:
 
     @property
     def where(self) -> str:
-        """The file, for messages."""
+        """Name of the file, for messages."""
         return self.file.where
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """Name shown to users."""
         return self.file.name
 
     def fingerprint(self) -> str:

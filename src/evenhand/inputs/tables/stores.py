@@ -1,6 +1,6 @@
-"""Files in object stores and other file systems: by `pyarrow.fs` where it knows the scheme, otherwise by fsspec.
+"""Files in object stores and other file systems: with `pyarrow.fs` if it knows the scheme, otherwise with fsspec.
 
-Credentials are those that the libraries find by themselves, in the environment and in the places of each cloud.
+The libraries find credentials themselves, in the environment and in the usual places of each cloud.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from evenhand.system.files import PrivateFolder, Room
 
 __all__ = ["Store", "StoredFile"]
 
-_ALIASES = {"s3a": "s3", "s3n": "s3"}  # names that Hadoop gives the same store
+_ALIASES = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names for the same store
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
@@ -31,8 +31,8 @@ _CREDENTIALS = {
     "abfss": "AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET, or `az login`",
 }
 _BUCKET = {"s3": "bucket", "gs": "bucket", "gcs": "bucket", "abfs": "container", "abfss": "container"}
-_RETRY_SECONDS = 30  # of Google's client, which otherwise asks for a quarter of an hour
-# Arrow raises one type of error for all that a store answers; the name of the answer is in its text.
+_RETRY_SECONDS = 30  # for Google's client, which otherwise retries for a quarter of an hour
+# Arrow raises one type of error for all answers of a store; the answer's name is in the message.
 _ANSWER = re.compile(r"AWS Error (\w+)|status code: (\d+)|\b(PERMISSION_DENIED|UNAUTHENTICATED|UNAVAILABLE)\b|(\d{3}) ")
 _DENIED = {
     "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "EXPIRED_TOKEN", "INVALID_CLIENT_TOKEN_ID",
@@ -43,16 +43,16 @@ _UNREACHED = {"NETWORK_CONNECTION", "UNAVAILABLE"}
 
 @dataclass(frozen=True)
 class Store:
-    """A place in a file system that is not this machine's.
+    """A place in a remote file system.
 
     Attributes
     ----------
     address
-        As the user named it.
+        As given by the user.
     filesystem
-        Which holds it.
+        The file system.
     path
-        Inside of the file system.
+        Path inside the file system.
     """
 
     address: Address
@@ -61,14 +61,14 @@ class Store:
 
     @classmethod
     def at(cls, address: Address) -> Store:
-        """The place of an address; nothing is asked of the store yet, or no more than its region.
+        """The place of an address; the store is not contacted yet, except perhaps for its region.
 
         Raises
         ------
         DataFileError
-            If no library knows the scheme, or the address cannot be read.
+            If no library knows the scheme, or the address is invalid.
         MissingExtraError
-            If the library of the scheme is not installed.
+            If the library for the scheme is not installed.
         """
         scheme = _ALIASES.get(address.scheme, address.scheme)
         text = scheme + address.text[len(address.scheme) :]
@@ -83,12 +83,12 @@ class Store:
 
     @property
     def is_folder(self) -> bool:
-        """Whether files lie under the place.
+        """Whether there are files below the place.
 
         Raises
         ------
         DataFileError
-            If nothing is there, or the store does not say.
+            If nothing is there, or the store does not answer.
         """
         with _asking(self.address):
             kind = self.filesystem.get_file_info(self.path).type
@@ -97,7 +97,7 @@ class Store:
         return bool(kind == fs.FileType.Directory)
 
     def files(self) -> list[StoredFile]:
-        """The files under the place, or the file that it is, in the order of their names."""
+        """The files below the place, or the file itself, sorted by name."""
         if not self.is_folder:
             return [self._file(self.path)]
         with _asking(self.address):
@@ -109,7 +109,7 @@ class Store:
         return file.path.removeprefix(self.path).lstrip("/")
 
     def copied(self) -> LocalFile:
-        """The file at the place, copied to this machine for as long as it is used."""
+        """The file at the place, copied to the local disk for as long as it is used."""
         folder = PrivateFolder()
         target = folder.path / self.address.last_part
         with _asking(self.address), self.filesystem.open_input_stream(self.path) as source:
@@ -127,15 +127,15 @@ class Store:
         return StoredFile(self.filesystem, path, name, self.address)
 
     def _refuse_absent(self) -> None:
-        """Say whether the bucket is absent, or the file in it."""
+        """Say whether the bucket is missing, or the file in it."""
         bucket, _, rest = self.path.partition("/")
         kind = _BUCKET.get(_ALIASES.get(self.address.scheme, self.address.scheme))
         if kind and (not rest or self.filesystem.get_file_info(bucket).type == fs.FileType.NotFound):
             raise DataFileError(
-                f"There is no {kind} {bucket!r}, which {self.address.name!r} names; check its name, the region and the "
+                f"There is no {kind} {bucket!r}, as named in {self.address.name!r}; check its name, the region and the "
                 "endpoint."
             )
-        raise DataFileError(f"There is no file and no folder {self.address.name!r}; check its name.")
+        raise DataFileError(f"There is no file or folder {self.address.name!r}; check its name.")
 
 
 @dataclass(frozen=True)
@@ -147,9 +147,9 @@ class StoredFile:
     filesystem, path
         Where it is.
     name
-        What users call it.
+        Name shown to users.
     address
-        Of the table that it belongs to.
+        Address of the table that it belongs to.
     """
 
     filesystem: fs.FileSystem = field(repr=False)
@@ -159,16 +159,16 @@ class StoredFile:
     is_near = False
 
     def open(self) -> pa.NativeFile:
-        """The bytes, asked for in ranges."""
+        """Open the file, which is read in ranges."""
         with _asking(self.address):
             return self.filesystem.open_input_file(self.path)
 
     def absolute(self) -> StoredFile:
-        """The same: a store is the same from every folder."""
+        """The same: a store does not depend on the folder."""
         return self
 
     def state(self) -> Iterable[bytes]:
-        """Name, size, and the version that the store gives: its ETag, or when it was written."""
+        """Name, size, and the store's version: its ETag, or when it was written."""
         with self.open() as file, _asking(self.address):
             told = {str(key).lower(): value for key, value in (file.metadata() or {}).items()}
             size = file.size()
@@ -180,7 +180,7 @@ class StoredFile:
 
 
 def _by_fsspec(address: Address) -> tuple[fs.FileSystem, str]:
-    import fsspec  # a dependency of torch; not at the top, as few need it
+    import fsspec  # a dependency of torch; not at the top, because few need it
 
     try:
         found, path = fsspec.core.url_to_fs(address.text)
@@ -192,15 +192,15 @@ def _by_fsspec(address: Address) -> tuple[fs.FileSystem, str]:
     except ValueError:
         known = ", ".join(f"{scheme}://" for scheme in ("s3", "gs", "abfss", "https", "file", "hdfs"))
         raise DataFileError(
-            f"{address.name!r} begins with {address.scheme}://, which no installed library reads; known are {known} "
-            "and what fsspec knows."
+            f"{address.name!r} begins with {address.scheme}://, which no installed library reads; supported are "
+            f"{known} and whatever fsspec supports."
         ) from None
     return fs.PyFileSystem(fs.FSSpecHandler(found)), path
 
 
 @contextmanager
 def _asking(address: Address) -> Iterator[None]:
-    """Turn what a store answers into a sentence."""
+    """Turn the answer of a store into a sentence."""
     try:
         yield
     except EvenhandError:
@@ -217,7 +217,7 @@ def _sentence(address: Address, error: Exception, message: str) -> str:
     if answer in _DENIED or isinstance(error, PermissionError):
         place = _CREDENTIALS.get(scheme)
         return (
-            f"The store refuses access to {address.name!r} ({answer or first_line(error)}); check that you may read it"
+            f"The store denies access to {address.name!r} ({answer or first_line(error)}); check that you may read it"
             + (f", and the credentials, which come from {place}." if place else ".")
         )
     if answer in _UNREACHED or isinstance(error, ConnectionError):

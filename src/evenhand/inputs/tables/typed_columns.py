@@ -1,4 +1,4 @@
-"""The kind in which each column of a file is read, decided on all of its rows, and the columns in these kinds."""
+"""The type in which each column of a file is read, decided on all of its rows, and the columns in these types."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MISSING_WORDS = (
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
     "NULL", "NaN", "None", "n/a", "nan", "null", ".", "NAN",
 )  # fmt: skip
-"""Cells that hold no value: what pandas takes for missing, and the point of SAS."""
+"""Cells without a value: those that pandas treats as missing, and the dot of SAS."""
 
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 _MANY_NUMBERS = 0.5
@@ -44,9 +44,9 @@ class ColumnReading:
     kind
         Type of the values.
     notation
-        Of text that is read as numbers; None for other columns, and for numbers as programs write them.
+        Notation of text that is read as numbers; None for other columns, and for the usual notation of programs.
     missing
-        Words of a text column that hold no value; None for columns that are not written as text.
+        Words of a text column that mean a missing value; None for columns that are not stored as text.
     """
 
     kind: pa.DataType
@@ -66,7 +66,7 @@ class ColumnReading:
         cells = _cells(texts, self.missing)
         if self.notation is not None:
             return numbers_of(cells, self.notation)
-        if is_text(self.kind):  # spaces around a text belong to it
+        if is_text(self.kind):  # spaces around a text are part of it
             return pc.if_else(pc.is_valid(cells), texts, None)
         if pa.types.is_boolean(self.kind):
             return pc.if_else(pc.is_valid(cells), pc.is_in(cells, value_set=pa.array(_TRUE)), None)
@@ -80,9 +80,9 @@ class TypedColumns:
     Attributes
     ----------
     readings
-        By name of the column, in order.
+        By column name, in order.
     notes
-        What a careful reader of the results must know of it, in sentences.
+        What a careful reader of the results must know about it, in sentences.
     """
 
     readings: Mapping[str, ColumnReading]
@@ -90,12 +90,12 @@ class TypedColumns:
 
     @classmethod
     def of(cls, raw: RawTable, columns: Sequence[str], reading: ReadOptions) -> TypedColumns:
-        """Decide on all rows of a file.
+        """Decide the types on all rows of a file.
 
         Raises
         ------
         DataFileError
-            If a column is of a kind that cannot be used, or has numbers that can be read in two ways.
+            If a column has an unusable type, or ambiguous numbers.
         """
         check_usable(raw.schema, columns, raw.where)
         texts = [name for name in columns if is_text(raw.schema.field(name).type)]
@@ -118,11 +118,11 @@ class TypedColumns:
 
     @property
     def written(self) -> TypedColumns:
-        """How columns are read that were written in the kinds decided here."""
+        """How columns are read that were stored in the types decided here."""
         return replace(self, readings={name: ColumnReading(reading.kind) for name, reading in self.readings.items()})
 
     def read(self, table: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
-        """Some columns of a part of the file, all by default, in the kinds that were decided."""
+        """Some columns of a part of the file, all by default, in the decided types."""
         names = list(self.readings) if columns is None else list(columns)
         return pa.table({name: self.readings[name].of(table.column(name)) for name in names})
 
@@ -160,10 +160,10 @@ def _evidence(raw: RawTable, texts: Sequence[str], missing: tuple[str, ...]) -> 
 def _text_reading(
     name: str, found: _TextEvidence, file_decimal: str | None, is_declared: bool, reading: ReadOptions
 ) -> tuple[ColumnReading, str]:
-    """How a text column is read, and what to say of it."""
+    """How a text column is read, and notes on it."""
     numbers, missing = found.numbers, (*MISSING_WORDS, *reading.missing)
     as_text = ColumnReading(pa.string(), missing=reading.missing if is_declared else missing)
-    if not numbers.n:  # nothing tells the kind
+    if not numbers.n:  # nothing shows the type
         return (as_text if is_declared else ColumnReading(pa.float64(), missing=missing)), ""
     if not numbers.are_numbers:
         if found.is_logical and not is_declared:
@@ -173,7 +173,7 @@ def _text_reading(
     if numbers.is_plain and is_declared:
         return (
             as_text,
-            f"{name}: read as text, as the file has it, though every value is a number like {numbers.example!r}.",
+            f"{name}: read as text, as stored in the file, though every value is a number like {numbers.example!r}.",
         )
     notation = choose_notation(name, numbers, file_decimal, reading)
     if numbers.is_plain and (notation.decimal == "." or not numbers.has_marks):
@@ -188,12 +188,12 @@ def _on_conversion(name: str, found: NumberEvidence, notation: Notation) -> str:
 
 def _on_other_cells(name: str, found: NumberEvidence) -> str:
     return (
-        f"{name}: {found.n_numbers:,} of {found.n:,} values are numbers and the others, such as {found.other!r}, are "
-        "not, so all were read as text; words that stand for a missing value can be named with --missing."
+        f"{name}: {found.n_numbers:,} of {found.n:,} values are numbers, but others, such as {found.other!r}, are "
+        "not, so all were read as text; name words for a missing value with --missing."
     )
 
 
 def _cells(column: pa.ChunkedArray, missing: Sequence[str]) -> pa.ChunkedArray:
-    """Text without outer spaces, null where no value is."""
+    """Text without outer spaces, null if there is no value."""
     cells = pc.utf8_trim_whitespace(column)
     return pc.if_else(pc.is_in(cells, value_set=pa.array(missing, pa.string())), pa.scalar(None, pa.string()), cells)

@@ -1,4 +1,4 @@
-"""Files on web servers: Parquet is read in ranges where the server has them, everything else is downloaded once."""
+"""Files on web servers: Parquet is read in ranges if the server supports them, everything else is downloaded once."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _OF_ALL = re.compile(r"bytes \d+-\d+/(\d+)")
 
 @dataclass(frozen=True)
 class WebFile:
-    """A file on a server that answers with the part that is asked for.
+    """A file on a server that supports range requests.
 
     Attributes
     ----------
     address
-        Of the file.
+        Address of the file.
     size
         In bytes.
     version
-        Its ETag, or when it was last modified: a part of a different version is refused.
+        Its ETag, or when it was last modified: a part of a different version is rejected.
     """
 
     address: Address
@@ -47,12 +47,12 @@ class WebFile:
 
     @classmethod
     def at(cls, address: Address) -> WebFile | None:
-        """The file at an address; None where the server has no ranges or does not tell one version from the next.
+        """The file at an address; None if the server does not support ranges or does not identify versions.
 
         Raises
         ------
         DataFileError
-            If the server has no such file or refuses it, or cannot be reached.
+            If the server has no such file, denies access, or cannot be reached.
         """
         _check_readable(address)
         with _asking(address), open_url(address.text, {"Range": "bytes=0-0"}) as answer:
@@ -65,15 +65,15 @@ class WebFile:
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """Name shown to users."""
         return self.address.name
 
     def open(self) -> pa.NativeFile:
-        """The bytes, asked for in ranges."""
+        """Open the file, which is read in ranges."""
         return pa.PythonFile(io.BufferedReader(_Ranges(self), _BUFFER), mode="r")
 
     def absolute(self) -> WebFile:
-        """The same: an address is the same from every folder."""
+        """The same: an address does not depend on the folder."""
         return self
 
     def state(self) -> Iterable[bytes]:
@@ -86,12 +86,12 @@ class WebFile:
         Raises
         ------
         DataFileError
-            If the server does not give them, or the file has changed.
+            If the server does not send them, or the file has changed.
         """
         asked = {"Range": f"bytes={first}-{first + n - 1}", "If-Range": self.version}
         with _asking(self.address), open_url(self.address.text, asked) as answer:
             if answer.status != 206:
-                raise DataFileError(f"{self.name!r} has changed while it was read; begin again.")
+                raise DataFileError(f"{self.name!r} changed while it was read; start again.")
             content: bytes = answer.read()
         if len(content) != n:
             raise DataFileError(f"{self.name!r} cannot be read: the server sent {len(content):,} of {n:,} bytes.")
@@ -99,12 +99,12 @@ class WebFile:
 
 
 def downloaded(address: Address) -> LocalFile:
-    """The file at an address, on this machine for as long as it is used.
+    """The file at an address, on the local disk for as long as it is used.
 
     Raises
     ------
     DataFileError
-        If the server has no such file or refuses it, it cannot be reached, or the disk has no room.
+        If the server has no such file, denies access, or cannot be reached, or the disk is full.
     """
     _check_readable(address)
     folder = PrivateFolder()
@@ -120,7 +120,7 @@ def downloaded(address: Address) -> LocalFile:
 
 
 class _Ranges(io.RawIOBase):
-    """The bytes of a file on a server."""
+    """Read the bytes of a file on a server."""
 
     def __init__(self, file: WebFile) -> None:
         self._file, self._place = file, 0
@@ -148,20 +148,20 @@ class _Ranges(io.RawIOBase):
 
 
 def _check_readable(address: Address) -> None:
-    """Refuse plain http, which anyone on the way can read and change, except of this machine itself."""
+    """Reject plain http, which anyone on the network can read and change, except for this machine itself."""
     if address.scheme == "http":
         try:
             check_secure(address.text)
         except ValueError:
             raise DataFileError(
-                f"{address.name!r} is a plain http address, and whoever is on the way could read and change the people "
-                "in it; use https. Only this machine itself may be asked over http."
+                f"{address.name!r} is a plain http address, so anyone on the network could read and change the "
+                "data; use https. Plain http is only allowed for this machine itself."
             ) from None
 
 
 @contextmanager
 def _asking(address: Address) -> Iterator[None]:
-    """Turn what a server answers into a sentence."""
+    """Turn the answer of a server into a sentence."""
     try:
         yield
     except HTTPError as error:
@@ -171,7 +171,7 @@ def _asking(address: Address) -> Iterator[None]:
             raise DataFileError(f"There is no file {address.name!r}: {why}; check the address.") from None
         if error.code in (401, 403):
             raise DataFileError(
-                f"The server refuses access to {address.name!r}: {why}; check the user, the password or the token in "
+                f"The server denies access to {address.name!r}: {why}; check the user, the password or the token in "
                 "the address, and that it has not expired."
             ) from None
         raise DataFileError(f"{address.name!r} cannot be read: {why}.") from None

@@ -24,14 +24,14 @@ _EXACT = 2.0**53
 class Workbook:
     """A sheet of a workbook: a `RawTable`.
 
-    A column whose cells are of several types is text, in which numbers are then looked for as in a CSV file.
+    A column whose cells have several types is text, in which numbers are then recognized as in a CSV file.
 
     Parameters
     ----------
     file
-        The workbook, on this machine.
+        The workbook, a local file.
     options
-        Its sheet is used.
+        Provides the sheet.
 
     Raises
     ------
@@ -67,17 +67,17 @@ class Workbook:
         n_empty = len(rows) - place - 1 - len(body)
         self.notes = tuple(
             [f"{self.where}: the row {title!r} above the header was not read." for title in titles]
-            + [f"{self.where}: {n_empty:,} rows without any value were not read."] * (n_empty > 0)
+            + [f"{self.where}: {n_empty:,} empty rows were not read."] * (n_empty > 0)
         )
 
     @property
     def where(self) -> str:
-        """The file, for messages."""
+        """Name of the file, for messages."""
         return self.file.where
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """Name shown to users."""
         return self.file.name
 
     def fingerprint(self) -> str:
@@ -85,7 +85,7 @@ class Workbook:
         return fingerprint_files([self.file])
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of all rows, which are in memory: a sheet has a million at most."""
+        """Some columns of all rows, which are in memory: a sheet has at most a million."""
         yield self._table.select(list(columns))
 
 
@@ -106,7 +106,7 @@ def _chosen_sheet(book: Any, wanted: str | None, where: str) -> tuple[str, list[
 
 
 def column_of_cells(cells: Sequence[Any]) -> pa.Array:
-    """Cells of one column, "" where empty, in the type of all; as text where they have several.
+    """Cells of one column, "" if empty, in their common type; as text if there are several types.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def _moment(value: dt.date | None) -> dt.datetime | None:
 
 
 def _text(cell: Any) -> str:  # noqa: ANN401 - whatever a cell holds
-    """A cell as it is shown: whole numbers without a fraction."""
+    """A cell as displayed: whole numbers without a fraction."""
     if isinstance(cell, float) and cell.is_integer() and abs(cell) < _EXACT:
         return str(int(cell))
     return str(cell)

@@ -1,7 +1,7 @@
-"""Approvals, scores and errors of each group beside a reference group, with intervals and tests.
+"""Approvals, scores and errors of each group next to a reference group, with intervals and tests.
 
-Group membership is either known (integer codes) or a matrix of probabilities with one row per person. Every
-difference carries its direction in its name, and a metric that cannot be estimated is NaN with the reason in its note.
+Group membership is either known (integer codes) or a matrix of probabilities with one row per person. The name of
+every difference states its direction, and a metric that cannot be estimated is NaN with the reason in its note.
 """
 
 from evenhand.metrics.disparity.approvals import (

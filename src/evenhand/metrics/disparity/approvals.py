@@ -1,4 +1,4 @@
-"""Approvals of each group beside the reference group, and at several cut-offs of the score."""
+"""Approvals of each group next to the reference group, and at several cutoffs of the score."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ FOUR_FIFTHS = 0.8
 
 @dataclass(frozen=True)
 class GroupApproval(Plain):
-    """Approvals of one group, alone and beside the reference group.
+    """Approvals of one group, alone and compared with the reference group.
 
     Attributes
     ----------
     n_people, n_approved
-        Counts of people, whatever they weigh; sums of probabilities where membership is given as probabilities.
+        Counts of people, whatever their weights; sums of probabilities if membership is given as probabilities.
     n_effective
         The number of people with known membership and equal weights that would carry the same information:
         (Σp)² / Σp², with p the probability times the sampling weight.
@@ -47,21 +47,21 @@ class GroupApproval(Plain):
     rate_difference_group_minus_reference_pp
         In percentage points; Newcombe's interval from the two Wilson intervals.
     approval_ratio_group_over_reference
-        Adverse impact ratio: 1 equal rates, below 1 the group is approved less often; Koopman's score interval.
+        Adverse impact ratio: 1 means equal rates, below 1 the group is approved less often; Koopman's score interval.
     odds_ratio_group_over_reference
-        1 equal odds, below 1 the group is approved less often; score interval with both margins held (Cornfield).
+        1 means equal odds, below 1 the group is approved less often; score interval with fixed margins (Cornfield).
     p_value, p_value_holm
-        Two-sided, of equal rates; as it is, and adjusted for the number of groups compared.
+        Two-sided, for equal rates; unadjusted, and adjusted for the number of groups compared.
     test
         Which test `p_value` comes from.
     n_standard_deviations
-        The difference of rates over its standard error under equal rates; negative when the group is approved less.
+        The difference in rates divided by its standard error under equal rates; negative if the group is approved less.
     shortfall
-        Further approvals with which the group's rate would reach the reference rate; 0 when it already does.
+        Additional approvals with which the group's rate would reach the reference rate; 0 if it already does.
     is_statistically_significant
-        Whether `p_value_holm` is below the table's `significance_level`; None where there is no p-value.
+        Whether `p_value_holm` is below the table's `significance_level`; None if there is no p-value.
     is_below_practical_threshold
-        Whether the approval ratio is below the table's `four_fifths_threshold`; None where there is no ratio.
+        Whether the approval ratio is below the table's `four_fifths_threshold`; None if there is no ratio.
     is_small_group
         Whether `n_effective` is below the table's `small_group`.
     """
@@ -88,7 +88,7 @@ class GroupApproval(Plain):
 
 @dataclass(frozen=True)
 class ApprovalTable(Plain):
-    """Approvals of every group beside the reference, and the settings they were made with."""
+    """Approvals of every group compared with the reference, and the settings used."""
 
     reference: str
     confidence: float
@@ -118,32 +118,32 @@ def approval_disparity(
     Parameters
     ----------
     decision
-        1 approved, 0 not, of shape (n,).
+        1 for approved, 0 otherwise, of shape (n,).
     group
         Integer codes of shape (n,), or probabilities of membership of shape (n, G) whose rows sum to 1. With
-        probabilities every count is a sum of probabilities and every interval a normal approximation that accounts
-        for one person counting in several groups. The probabilities stand in for membership only as far as decisions
-        do not depend on membership beyond them.
+        probabilities, every count is a sum of probabilities and every interval a normal approximation that accounts for
+        one person counting in several groups. The probabilities replace membership only as far as decisions do not
+        depend on membership beyond them.
     names
         A name for each code; by default the codes themselves.
     frequency
         How many people each row stands for, of shape (n,); by default one. Every function of this package gives the
-        same metrics from distinct rows and their frequencies as from people one by one. For sampling weights,
-        `evenhand.metrics.weights.RowWeights.of(weights)`: rates are then those of the population, and intervals and
-        tests take the effective number of people for their number.
+        same metrics from distinct rows with frequencies as from single people. For sampling weights, pass
+        `evenhand.metrics.weights.RowWeights.of(weights)`: rates then refer to the population, and intervals and tests
+        use the effective number of people.
     reference
         Name of the group that the others are compared with; by default the largest.
     test
-        "fisher" exact, "z" for two proportions, or "auto": exact where an expected cell is below 5.
+        "fisher" for the exact test, "z" for two proportions, or "auto": exact if an expected cell is below 5.
     four_fifths_threshold
         See `FOUR_FIFTHS`.
     small_group
-        Groups of fewer (effective) people are flagged, and still shown.
+        Groups with fewer (effective) people are flagged, but still shown.
 
     Raises
     ------
     InvalidInputError
-        If an argument cannot be used, or an exact test is asked for with probabilities.
+        If an argument is invalid, or an exact test is requested with probabilities.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def approval_disparity(
         came = "probabilities" if members.is_soft else "sampling weights"
         raise InvalidInputError(
             f"`test='fisher'` needs known group membership and equal weights, got {came}: an exact test counts whole "
-            "people; use `test='auto'`, or give group codes without weights."
+            "people; use `test='auto'`, or pass group codes without weights."
         )
     for value, name in (
         (confidence, "confidence"),
@@ -249,10 +249,10 @@ def approval_disparity_by_cutoff(
     four_fifths_threshold: float = FOUR_FIFTHS,
     small_group: int = 30,
 ) -> list[CutoffApprovals]:
-    """Approvals by group at several cut-offs, each a quantile of everyone's scores; by default the deciles.
+    """Approvals by group at several cutoffs, each a quantile of everyone's scores; by default the deciles.
 
-    With tied scores several quantiles can name the same cut-off, and the overall approval rate need not be one minus
-    the quantile; it is given with each. p-values are adjusted over groups, not over cut-offs.
+    With tied scores, several quantiles can give the same cutoff, and the overall approval rate need not be one minus
+    the quantile; it is reported with each. p-values are adjusted over groups, not over cutoffs.
 
     Examples
     --------
@@ -266,7 +266,7 @@ def approval_disparity_by_cutoff(
     times = row_weights(frequency, len(scores)).total
     order = np.argsort(scores, kind="stable")
     upto = np.cumsum(times[order])
-    # The cut-off is a score that someone has: the first one above the quantile's share of people.
+    # The cutoff is an actual score: the first one above the quantile's share of people.
     places = np.minimum(np.ceil(np.asarray(quantiles) * upto[-1] - 1e-9), upto[-1] - 1)
     cutoffs = scores[order[np.searchsorted(upto, places, side="right")]]
 

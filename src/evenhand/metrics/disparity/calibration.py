@@ -1,4 +1,4 @@
-"""Whether scores mean what they say, group by group: reliability curves, calibration error, intercept and slope."""
+"""Whether scores are calibrated, group by group: reliability curves, calibration error, intercept and slope."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Ints: TypeAlias = NDArray[np.int64]
 
 _PEOPLE_PER_BIN = 30
 _DRAWS = 2_000
-_STEEPEST = 100.0  # a slope beyond it is that of scores that separate the labels
+_STEEPEST = 100.0  # a larger slope means that the scores separate the labels
 
 
 @dataclass(frozen=True)
@@ -51,22 +51,22 @@ class CalibrationBin(Plain):
 
 @dataclass(frozen=True)
 class GroupCalibration(Plain):
-    """What the scores of one group promise, and what was observed.
+    """Predicted and observed rates of one group.
 
     Attributes
     ----------
     expected_calibration_error
-        Mean distance of mean score and observed rate over bins, weighted by their people; the interval is true at least
-        as often as it says.
+        Mean distance between mean score and observed rate over bins, weighted by their people; the interval is
+        conservative.
     error_by_chance
-        What it would be on average, for as many people, were the scores of every bin right.
+        Its average, for the same number of people, if the scores of every bin were right.
     intercept
-        Calibration in the large: log-odds to be added to everyone's, so that as many have label 1 as the scores say;
-        below 0 the scores promise more than was observed.
+        Calibration in the large: log-odds to add to everyone's score so that predicted and observed rates agree; below
+        0, the scores predict more than was observed.
     slope
         Factor of the log-odds that fits the labels best, with a constant: 1 is right, below 1 scores are too extreme.
     bins
-        Equal numbers of people, as far as ties allow; those without people are left out.
+        Bins with equal numbers of people, as far as ties allow; empty ones are left out.
     """
 
     group: str
@@ -89,10 +89,10 @@ class CalibrationTable(Plain):
     Attributes
     ----------
     outcome
-        What the scores are probabilities of, and label 1 is here: the favorable outcome, or the unfavorable one of a
-        model of risk.
+        The outcome that the scores predict, which label 1 means here: the favorable outcome, or the unfavorable one for
+        a risk model.
     groups
-        Empty where scores are not probabilities.
+        Empty if scores are not probabilities.
     note
         Why it is empty.
     """
@@ -114,10 +114,10 @@ def group_calibration(
     small_group: int = 30,
     random_state: int = 0,
 ) -> list[GroupCalibration]:
-    """Calibration of each group: what its scores promise beside what was observed.
+    """Calibration of each group: its scores next to what was observed.
 
-    Bins hold equal numbers of people of the group, at least 30 where it has as many: ten bins, or fewer for a small
-    group. The reliability curve is scikit-learn's `calibration_curve` with quantile bins.
+    Bins hold equal numbers of people of the group, at least 30 if the group has that many: ten bins, or fewer for a
+    small group. The reliability curve is scikit-learn's `calibration_curve` with quantile bins.
 
     Parameters
     ----------
@@ -128,11 +128,11 @@ def group_calibration(
     names, frequency
         A name for each code, and how many people each row stands for.
     n_bins
-        Most bins of a group.
+        Largest number of bins of a group.
     confidence
-        Of the intervals.
+        Level of the intervals.
     small_group
-        Groups of fewer people are flagged, and still shown.
+        Groups with fewer people are flagged, but still shown.
     random_state
         Seed of the draws behind the interval of the calibration error.
 
@@ -153,7 +153,7 @@ def group_calibration(
     check_open_fraction(confidence, "confidence")
     check_at_least(n_bins, 1, "n_bins")
     if members.codes is None:
-        raise InvalidInputError("Calibration by group needs known membership, got probabilities; give group codes.")
+        raise InvalidInputError("Calibration by group needs known membership, got probabilities; pass group codes.")
     n_outside = int(((scores < 0) | (scores > 1)).sum())
     if n_outside:
         raise InvalidInputError(f"`score` must hold probabilities, got {n_outside} values outside [0, 1].")
@@ -193,7 +193,7 @@ def _calibrated(
     small_group: int,
     random_state: int,
 ) -> GroupCalibration:
-    """Of people in order of score, rows of which stand for `times` people."""
+    """Of people sorted by score, in rows that stand for `times` people."""
     n = int(times.sum())
     bins = _bins(labels, scores, times, max(1, min(n_bins, n // _PEOPLE_PER_BIN)), confidence)
     error, by_chance = _calibration_error(bins, confidence, random_state)
@@ -231,7 +231,7 @@ def _bins(labels: Ints, scores: Floats, times: Ints, n_bins: int, confidence: fl
 
 
 def _quantiles(ordered: Floats, times: Ints, shares: Floats) -> Floats:
-    """Quantiles of people, as `np.quantile` has them, from ordered values and how many people have each."""
+    """Quantiles of people, as in `np.quantile`, from ordered values and how many people have each."""
     upto = np.cumsum(times)
     position = shares * (upto[-1] - 1)
     below = np.floor(position)
@@ -239,17 +239,17 @@ def _quantiles(ordered: Floats, times: Ints, shares: Floats) -> Floats:
         ordered[np.searchsorted(upto, np.minimum(at, upto[-1] - 1), side="right")] for at in (below, below + 1)
     )
     part, gap = position - below, high - low
-    # As numpy interpolates: from the nearer end, so that a tie gives the value itself.
+    # Interpolate like numpy: from the nearer end, so that a tie gives the value itself.
     return np.asarray(np.where(part < 0.5, low + gap * part, high - gap * (1 - part)), dtype=np.float64)
 
 
 def _calibration_error(bins: Sequence[CalibrationBin], confidence: float, random_state: int) -> tuple[Estimate, float]:
-    """The calibration error with its interval, and its mean were the scores right.
+    """The calibration error with its interval, and its mean if the scores were right.
 
-    Chance moves the error up, so that bootstrap intervals miss the true one: of calibrated scores in half of all cases.
-    By the triangle inequality chance moves it by no more than the mean distance of observed and true rates, whose
-    quantile among draws from the observed rates is how far this interval reaches; it is true at least as often as it
-    says.
+    Chance increases the error, so that bootstrap intervals miss the true one: for calibrated scores, in half of all
+    cases. By the triangle inequality, chance changes it by no more than the mean distance between observed and true
+    rates. The quantile of that distance among draws from the observed rates is the length of this interval on each
+    side, which makes it conservative.
     """
     n = np.array([one.n_people for one in bins])
     promised = np.array([one.mean_score for one in bins])
@@ -266,7 +266,7 @@ def _calibration_error(bins: Sequence[CalibrationBin], confidence: float, random
 
 
 def _recalibration(labels: Ints, scores: Floats, times: Ints, confidence: float) -> tuple[Estimate, Estimate]:
-    """Intercept at a slope of 1, and slope beside an intercept, of log-odds: binomial regressions of statsmodels."""
+    """Intercept at a slope of 1, and slope with an intercept, of log-odds: binomial regressions of statsmodels."""
     n_sure = int(times[(scores <= 0) | (scores >= 1)].sum())
     n_positive, n = int(times @ labels), int(times.sum())
     if n_sure:
@@ -288,7 +288,7 @@ def _coefficient(
 ) -> Estimate:
     """The last coefficient of a binomial regression."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # separation is looked for below
+        warnings.simplefilter("ignore")  # separation is checked below
         fitted = GLM(labels, design, family=Binomial(), offset=offset, freq_weights=times).fit()
         value = float(fitted.params[-1])
         low, high = fitted.conf_int(alpha=1 - confidence)[-1]

@@ -1,4 +1,4 @@
-"""Two approval rates beside each other: difference, ratio, odds ratio and a test of equal rates."""
+"""Compare two approval rates: difference, ratio, odds ratio and a test of equal rates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEAST_EXPECTED = 5.0
 
 @dataclass(frozen=True)
 class RateContrast:
-    """A group beside the reference group."""
+    """A group compared with the reference group."""
 
     difference: Estimate
     ratio: Estimate
@@ -38,7 +38,7 @@ class RateContrast:
 
 
 def no_contrast(reason: str) -> RateContrast:
-    """No contrast, and why."""
+    """No contrast, with the reason."""
     nothing = not_estimable(reason)
     return RateContrast(nothing, nothing, nothing, math.nan, "none", math.nan, reason)
 
@@ -46,7 +46,7 @@ def no_contrast(reason: str) -> RateContrast:
 def contrast_groups(
     approved: Ints, members: Membership, code: int, reference: int, test: Test, confidence: float
 ) -> RateContrast:
-    """One group beside the reference, which has people; membership known or probable."""
+    """One group compared with the reference, which has people; membership is known or probable."""
     if members.is_soft:
         return _contrast_weighted(approved, members, code, reference, confidence)
     approvals, people = members.effective_counts(approved, np.ones(len(approved), dtype=np.bool_))
@@ -64,7 +64,7 @@ def contrast_groups(
 
 
 def contrast_counts(x1: float, n1: float, x0: float, n0: float, test: Test, confidence: float) -> RateContrast:
-    """x1 approved of n1 in the group beside x0 of n0 in the reference; whole numbers for an exact test."""
+    """x1 approved of n1 in the group compared with x0 of n0 in the reference; integers for an exact test."""
     p_value, name = _p_value(x1, n1, x0, n0, test)
     error = np.sqrt((x1 + x0) * (n1 + n0 - x1 - x0) / (n1 * n0 * (n1 + n0)))
     is_constant = error == 0
@@ -75,7 +75,7 @@ def contrast_counts(x1: float, n1: float, x0: float, n0: float, test: Test, conf
         p_value=p_value,
         test=name,
         n_standard_deviations=math.nan if is_constant else float((x1 / n1 - x0 / n0) / error),
-        note="both groups have the same decision throughout: no standard error" if is_constant else "",
+        note="each group has only one decision, and both the same: no standard error" if is_constant else "",
     )
 
 

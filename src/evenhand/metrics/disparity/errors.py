@@ -33,9 +33,9 @@ class GroupErrorRates(Plain):
     auc
         DeLong's interval, on the logit scale.
     mean_score_minus_observed_rate
-        Calibration in the large: above 0 the scores promise more favorable outcomes than were observed.
+        Calibration in the large: above 0, the scores predict more favorable outcomes than were observed.
     brier_score
-        Mean squared difference of score and label; 0 is perfect.
+        Mean squared difference between score and label; 0 is perfect.
     """
 
     group: str
@@ -64,8 +64,8 @@ def error_rates(
 ) -> list[GroupErrorRates]:
     """Decisions, errors, ranking and calibration of each group.
 
-    Rates have Wilson intervals, means Student's. Calibration is given where scores are within [0, 1]. With membership
-    given as probabilities the rates and means are weighted and AUC is NaN.
+    Rates have Wilson intervals, means Student's. Calibration is reported if scores are within [0, 1]. If membership is
+    given as probabilities, the rates and means are weighted and AUC is NaN.
 
     Examples
     --------

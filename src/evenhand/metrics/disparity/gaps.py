@@ -1,4 +1,4 @@
-"""The widest spread of a rate over groups, with an interval that holds for any true gap, 0 included."""
+"""The largest difference in a rate between groups, with an interval that is valid for any true gap, including 0."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Ints: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class GapEstimate(Plain):
-    """The widest spread of a rate over groups, with an interval.
+    """The largest difference in a rate between groups, with an interval.
 
     Attributes
     ----------
     rate
-        The rate that is furthest apart.
+        The rate with the largest difference.
     group_low, group_high
-        The groups between which it is.
+        The groups with the lowest and the highest rate.
     """
 
     name: str
@@ -54,13 +54,13 @@ def outcome_gaps(
     n_draws: int = 1000,
     random_state: int = 0,
 ) -> dict[str, GapEstimate]:
-    """Widest spreads over groups, by name: sp_gap (approval), tpr_gap, fpr_gap, and eo_gap, the wider of those two.
+    """Largest differences between groups: sp_gap (approval), tpr_gap, fpr_gap, and eo_gap, the larger of the last two.
 
     A gap is a maximum of absolute differences, so resampling it is biased away from 0 and a percentile interval never
-    reaches 0. Instead the bootstrap (binomial draws within each cell) gives the critical value for all pairwise
-    differences at once; if every difference lies within its own band, the gap lies between the largest lower end and
-    the largest upper end. The interval holds for any true gap, 0 included, and is wider than needed rather than
-    narrower when one pair stands out.
+    reaches 0. Instead, the bootstrap (binomial draws within each cell) gives the critical value for all pairwise
+    differences at once; if every difference lies within its band, the gap lies between the largest lower end and the
+    largest upper end. The interval is valid for any true gap, including 0, and is too wide rather than too narrow if
+    one pair stands out.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def outcome_gaps(
 class _DrawnRates:
     """A rate of every group, its covariance over groups, and bootstrap draws.
 
-    `deviations` are of shape (n_draws, G); `variances` are each draw's own, or one row for all draws.
+    `deviations` are of shape (n_draws, G); `variances` are those of each draw, or one row for all draws.
     """
 
     name: str
@@ -137,7 +137,7 @@ def _drawn_rates(
         return _DrawnRates(name, values, covariance, deviations, np.diag(covariance)[None, :])
     approvals, people = members.effective_counts(approved, subset)
     drawn = np.maximum(np.rint(people), 1).astype(np.int64)
-    # Half an approval and half a denial more, so that a rate of 0 or 1 still varies.
+    # Add half an approval and half a denial, so that a rate of 0 or 1 still varies.
     rates = (approvals + 0.5) / (people + 1)
     counts = rng.binomial(drawn, rates, size=(n_draws, len(people)))
     redrawn = (counts + 0.5) / (drawn + 1)
@@ -166,7 +166,7 @@ def _gap(name: str, drawn: list[_DrawnRates], members: Membership, confidence: f
             np.maximum(largest, np.abs(apart) / np.sqrt(np.maximum(spread, 1e-24)), out=largest)
         differences.append(rates.values[first] - rates.values[second])
         errors.append(error)
-    # Near rates of 0 or 1 the draws barely vary: never narrower than the interval of a single difference.
+    # Near rates of 0 or 1, the draws barely vary: never narrower than the interval of a single difference.
     critical = max(float(np.quantile(largest, confidence)), normal_quantile(confidence))
     apart, error = np.abs(np.stack(differences)), np.stack(errors)
     which, place = divmod(int(apart.argmax()), len(first))

@@ -1,8 +1,8 @@
 """Score intervals from counts: of a rate, and of the difference, ratio and odds ratio of two rates.
 
-Counts are x1 approved of n1 in the group and x0 of n0 in the reference; effective counts need not be whole. The
-intervals of the ratios are ours: those of statsmodels are NaN, complex or too narrow where a group has few approvals or
-few denials.
+Counts are x1 approved of n1 in the group and x0 of n0 in the reference; effective counts need not be integers. The
+intervals of the ratios are implemented here: those of statsmodels are NaN, complex or too narrow if a group has few
+approvals or few denials.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def koopman(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Es
 
 
 def cornfield(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Estimate:
-    """Odds ratio with the score interval, both margins held (Cornfield 1956, without continuity correction)."""
+    """Odds ratio with the score interval and fixed margins (Cornfield 1956, without continuity correction)."""
     approved = x1 + x0
     least, most = max(0, approved - n0), min(approved, n1)
     level = normal_quantile(confidence) ** 2
     if most - least <= _ROUNDING * approved:
-        return not_estimable("not estimable: both groups have the same decision throughout")
+        return not_estimable("not estimable: each group has only one decision, and both the same")
 
     def odds_ratio(a: float) -> float:
         return a * (n0 - approved + a) / ((approved - a) * (n1 - a))
@@ -71,7 +71,7 @@ def cornfield(x1: float, n1: float, x0: float, n0: float, confidence: float) -> 
     def excess(a: float) -> float:
         return float((x1 - a) ** 2 * (1 / a + 1 / (approved - a) + 1 / (n1 - a) + 1 / (n0 - approved + a)) - level)
 
-    # Within this distance of the border the statistic is beyond any level in use; never less than rounding.
+    # Within this distance of the boundary, the statistic is beyond any usual level; never less than rounding.
     edge = max(1e-9 * (most - least), 4 * float(np.spacing(float(most))))
     low = 0.0 if x1 - least <= 2 * edge else odds_ratio(float(optimize.brentq(excess, least + edge, x1 - edge)))
     if most - x1 <= 2 * edge:
@@ -86,7 +86,7 @@ def cornfield(x1: float, n1: float, x0: float, n0: float, confidence: float) -> 
 
 
 def _crossing(function: Callable[[float], float], start: float, direction: int, level: float) -> float:
-    """Where a function that grows away from `start` reaches `level`."""
+    """Where a function that increases away from `start` reaches `level`."""
     step = 0.5
     while function(start + direction * step) < level:
         step *= 2

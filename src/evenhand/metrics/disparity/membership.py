@@ -1,4 +1,4 @@
-"""Who is in which group, known or with a probability for each; and a mean or a rate of one group with its interval."""
+"""Group membership, known or as probabilities; and a mean or a rate of one group with its interval."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Ints: TypeAlias = NDArray[np.int64]
 
 SOFT_NOTE = (
     "group membership is given as probabilities: counts are sums of probabilities, intervals are normal "
-    "approximations, and differences are understated or overstated where decisions depend on membership beyond them"
+    "approximations, and differences are understated or overstated if decisions depend on membership beyond them"
 )
 
 WEIGHT_NOTE = (
@@ -47,7 +47,7 @@ WEIGHT_NOTE = (
 
 @dataclass(frozen=True)
 class Membership:
-    """Who is in which group: codes where known, else probabilities of shape (n, G), and what each row weighs."""
+    """Group membership: codes if known, else probabilities of shape (n, G), and the weight of each row."""
 
     names: tuple[str, ...]
     codes: Ints | None
@@ -61,12 +61,12 @@ class Membership:
 
     @property
     def squares(self) -> Floats:
-        """Sum of the squares of the weights of each row's people, which squared influences are weighted by."""
+        """Sum of the squared weights of each row's people, by which squared influences are weighted."""
         return self.weights.squares
 
     @property
     def is_weighted(self) -> bool:
-        """Whether people weigh differently."""
+        """Whether people have different weights."""
         return not self.weights.is_equal
 
     @property
@@ -91,7 +91,7 @@ class Membership:
         return self._sums(self.times * values)
 
     def counts(self, values: NDArray[Any]) -> Floats:
-        """Sum of `values` over the people of each group, whatever they weigh."""
+        """Sum of `values` over the people of each group, whatever their weights."""
         return self._sums(self.weights.count * values)
 
     def _sums(self, values: NDArray[Any]) -> Floats:
@@ -115,16 +115,16 @@ class Membership:
         return float(self.times @ weights) ** 2 / squares if squares else math.nan
 
     def count(self, value: float) -> float:
-        """A count of people: whole where membership is known."""
+        """A count of people: an integer if membership is known."""
         return float(value) if self.is_soft else round(value)
 
 
 def effective_counts(codes: Ints, n_codes: int, values: Ints, weights: RowWeights) -> tuple[Floats, Floats]:
     r"""Effective number of 1s, and of people, of each code.
 
-    Of a weighted rate p with the linearized variance V, it is p (1 - p) / V people, as many as a simple random sample
-    with that variance would have, and never more than there are (Korn and Graubard 1998); of a rate of 0 or 1, which
-    has no variance in the sample, it is Kish's number. Where everyone weighs the same these are the counts.
+    For a weighted rate p with the linearized variance V, it is p (1 - p) / V people, the size of a simple random sample
+    with that variance, and never more than there are (Korn and Graubard 1998); for a rate of 0 or 1, which has no
+    variance in the sample, it is Kish's number. If everyone has the same weight, these are the counts.
     """
 
     def sums(of: NDArray[Any]) -> Floats:
@@ -173,7 +173,7 @@ def reference_code_of(members: Membership, reference: str | None) -> int:
 
 
 def nobody_in(members: Membership, code: int) -> str:
-    """Why there is no metric of a group without people."""
+    """Why there is no metric for a group without people."""
     return f"not estimable: no one in group {members.names[code]!r}"
 
 
@@ -199,11 +199,11 @@ def _check_names(names: tuple[str, ...]) -> None:
         raise InvalidInputError(f"At least two groups are needed to compare, got {list(names)}; check `group`.")
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise InvalidInputError(f"`names` must differ from each other, got {repeated} more than once.")
+        raise InvalidInputError(f"`names` must be unique, got {repeated} more than once.")
 
 
 def weighted_mean(values: NDArray[Any], weights: Floats, times: Floats) -> tuple[float, Floats]:
-    """Weighted mean, and what a person of weight 1 adds to it; see `standard_error`."""
+    """Weighted mean, and the influence of a person of weight 1 on it; see `standard_error`."""
     counted = times * weights
     total = float(counted.sum())
     mean = float(counted @ values) / total
@@ -211,7 +211,7 @@ def weighted_mean(values: NDArray[Any], weights: Floats, times: Floats) -> tuple
 
 
 def standard_error(influence: Floats, squares: Floats) -> float:
-    """Error of a metric from influences of people of weight 1, and the squares of people's weights."""
+    """Error of a metric from influences of people of weight 1, and the squared weights of people."""
     return float(np.sqrt(squares @ influence**2))
 
 

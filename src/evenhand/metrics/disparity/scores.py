@@ -1,4 +1,4 @@
-"""Scores of each group beside the reference group: standardized mean difference and Kolmogorov-Smirnov distance."""
+"""Scores of each group next to the reference group: standardized mean difference and Kolmogorov-Smirnov distance."""
 
 from __future__ import annotations
 
@@ -35,17 +35,18 @@ _MOST_EXACT_KS = 500
 
 @dataclass(frozen=True)
 class ScoreDisparity(Plain):
-    """Scores of one group beside the reference group.
+    """Scores of one group compared with the reference group.
 
     Attributes
     ----------
     standardized_mean_difference_group_minus_reference
-        Difference of mean scores over the root of the mean of the two variances; negative when the group scores lower.
+        Difference in mean scores divided by the root of the mean of the two variances; negative if the group scores
+        lower.
     ks_distance
-        Largest difference between the two cumulative score distributions: 0 the same, 1 disjoint.
+        Largest difference between the two cumulative score distributions: 0 identical, 1 disjoint.
     ks_p_value
-        Of the same distribution, for the effective numbers of people where they weigh differently; NaN where
-        membership is given as probabilities.
+        For identical distributions, using the effective numbers of people if weights differ; NaN if membership is given
+        as probabilities.
     """
 
     group: str
@@ -77,7 +78,7 @@ def score_disparity(
 
     .. math:: (\bar s_g - \bar s_r) / \sqrt{(v_g + v_r) / 2}
 
-    with v the variances; its interval is the delta method's, without assuming normal scores or equal variances.
+    with v the variances; its interval uses the delta method, without assuming normal scores or equal variances.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Approvals of each group beside the reference group within segments, and over them.
+"""Approvals of each group next to the reference group within segments, and over all segments.
 
-Over them: one odds ratio for all segments (Cochran-Mantel-Haenszel), and whether one describes them all (Breslow-Day).
+Over all segments: one odds ratio (Cochran-Mantel-Haenszel), and whether it describes them all (Breslow-Day).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["SegmentApproval", "SegmentedApproval", "segmented_approvals"]
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
-# A control column with more values than this is a measurement, to be binned first.
+# A control column with more values is a measurement, which should be binned first.
 _MOST_SEGMENTS = 200
 
 
@@ -52,7 +52,7 @@ class SegmentApproval(Plain):
 
 @dataclass(frozen=True)
 class SegmentedApproval(Plain):
-    """A group beside the reference, segments held fixed (Cochran-Mantel-Haenszel).
+    """A group compared with the reference, with segments held fixed (Cochran-Mantel-Haenszel).
 
     Attributes
     ----------
@@ -61,9 +61,9 @@ class SegmentedApproval(Plain):
     chi_square
         One degree of freedom, without continuity correction.
     homogeneity_p_value
-        Breslow-Day with Tarone's adjustment: small when one common odds ratio does not describe every segment.
+        Breslow-Day with Tarone's adjustment: small if one common odds ratio does not describe every segment.
     n_people_used, n_people_left_out
-        People of the two groups in segments that say something about the difference, and in those that do not.
+        People of the two groups in informative segments, and in the others.
     """
 
     group: str
@@ -91,11 +91,11 @@ def segmented_approvals(
     confidence: float = 0.95,
     small_group: int = 30,
 ) -> list[SegmentedApproval]:
-    """Each group beside the reference group within segments, and over them (Cochran-Mantel-Haenszel).
+    """Compare each group with the reference group within segments, and over all segments (Cochran-Mantel-Haenszel).
 
-    A segment says something about the difference when it holds people of both groups and both decisions; the others
-    are listed with the reason and left out of the common metrics. With sampling weights, tables hold effective counts:
-    each segment's rates are weighted, and the common metrics weigh segments by what they are worth.
+    A segment is informative if it has people of both groups and both decisions; the others are listed with the reason
+    and left out of the common metrics. With sampling weights, tables hold effective counts: each segment's rates are
+    weighted, and the common metrics weight segments by their information.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def segmented_approvals(
     if members.codes is None:
         raise InvalidInputError(
             "Approvals within segments need known group membership, got probabilities: the Cochran-Mantel-Haenszel "
-            "test counts whole people; give group codes, or take each segment alone with `approval_disparity`."
+            "test counts whole people; pass group codes, or compare each segment alone with `approval_disparity`."
         )
     check_open_fraction(confidence, "confidence")
     segment_names, segments = _segments(segment, len(approved))
@@ -157,7 +157,7 @@ def _segments(segment: ArrayLike, n: int) -> tuple[list[str], Ints]:
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """(denied, approved) of a group, of shape (n_segments, 2): numbers of people, and what they are worth."""
+    """(denied, approved) of a group, of shape (n_segments, 2): numbers of people, and their effective numbers."""
 
     counts: Ints
     worth: Floats
@@ -179,7 +179,7 @@ def _segmented(
         "segments": rows,
     }
     if not used.any():
-        reason = "not estimable: no segment holds both groups and both decisions"
+        reason = "not estimable: no segment has both groups and both decisions"
         nothing = {"chi_square": math.nan, "p_value": math.nan, "homogeneity_p_value": math.nan, "note": reason}
         return {"common_odds_ratio_group_over_reference": not_estimable(reason), **nothing, **found}
     tables = np.stack([side.worth[used, ::-1].T for side in (group, reference)])
@@ -203,7 +203,7 @@ def _segment_row(
     n1, n0 = denied1 + x1, denied0 + x0
     if n1 == 0 or n0 == 0:
         sides = [side for side, number in (("the group", n1), ("the reference", n0)) if number == 0]
-        reason = f"not informative: no one of {' or '.join(sides)}"
+        reason = f"not informative: no one in {' or '.join(sides)}"
     elif x1 + x0 == 0 or denied1 + denied0 == 0:
         reason = "not informative: everyone has the same decision"
     else:

@@ -1,7 +1,7 @@
-"""A table of numbers, text and categories as a matrix, and the matrix as the table again: for models that take tables.
+"""A table of numbers, text and categories as a matrix, and back again, for models that take tables.
 
-Numbers stay what they are. Any other value is a number that stands for it, so that a person's values and a baseline's
-can be mixed; before the model is asked, the numbers are turned back into the values.
+Numbers are unchanged. Every other value is represented by a number, so that a person's values and a baseline's can be
+mixed; before the model is called, the numbers are converted back to the values.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _MEETING = Lock()
 class ValueCodes:
     """The values of a column in the order of their codes.
 
-    A value that was not met before, of people in a later batch or in a reference, gets the next code. A code stands for
-    its value and nothing else, so no metric depends on which value was met first.
+    A value that was not seen before, in a later batch or in a reference, gets the next code. Codes have no meaning
+    beyond their values, so no metric depends on which value was seen first.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class ValueCodes:
         return found
 
     def meet(self, values: Sequence[Any]) -> None:
-        """Give codes to values that have none."""
+        """Assign codes to values that have none."""
         with _MEETING:
             for value in values:
                 if value not in self.places:
@@ -78,14 +78,14 @@ class ValueCodes:
 
     def decoded(self, codes: Floats) -> Any:  # noqa: ANN401 - an array of the column's type
         """The values of codes, as an array of the column's type."""
-        is_missing = ~(codes < len(self.values))  # also where a column has no value at all
+        is_missing = ~(codes < len(self.values))  # even if a column has no values
         place = np.where(is_missing, -1, codes).astype(np.int64)
         if isinstance(self.dtype, pd.CategoricalDtype):
             return pd.Categorical.from_codes(place, categories=self._categories(), ordered=self.dtype.ordered)
         if not isinstance(self.dtype, np.dtype):
             return pd.Series(list(self.values), dtype=self.dtype).array.take(place, allow_fill=True)
         stored = np.asarray([*self.values, np.nan], dtype=object)
-        # Whole numbers and booleans of numpy cannot be missing.
+        # numpy's integers and booleans cannot be missing.
         return pd.Series(stored[place], dtype=object if is_missing.any() else self.dtype)
 
     def _categories(self) -> pd.Index[Any]:
@@ -96,7 +96,7 @@ class ValueCodes:
 
 @dataclass(frozen=True, eq=False)
 class CodedTable(OneToOne):
-    """Columns of a table as numbers: an encoding that can be undone.
+    """Columns of a table as numbers: a reversible encoding.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class CodedTable(OneToOne):
         table
             The people.
         categorical
-            Columns that are categories although they may hold numbers.
+            Columns that are categories even if they hold numbers.
 
         Raises
         ------
@@ -165,14 +165,14 @@ class CodedTable(OneToOne):
             column = table[name]
             if codes is None and _kind(column) != "number":
                 raise InvalidInputError(
-                    f"The column {name!r} holds numbers among the audited people, and values of type {column.dtype} "
+                    f"The column {name!r} holds numbers for the audited people, but values of type {column.dtype} "
                     "here; give it the same type."
                 )
             matrix[:, j] = column.astype("float64").to_numpy(na_value=np.nan) if codes is None else codes.codes(column)
         return matrix
 
     def decoded(self, matrix: Floats) -> pd.DataFrame:
-        """The table of a matrix; numbers are float64, because a baseline's are means."""
+        """Convert a matrix back to a table; numbers are float64, because a baseline holds means."""
         columns = zip(self.names, self.columns, matrix.T, strict=True)
         return pd.DataFrame(
             {name: values if codes is None else codes.decoded(values) for name, codes, values in columns}
@@ -180,7 +180,7 @@ class CodedTable(OneToOne):
 
 
 def has_categories(table: pd.DataFrame) -> bool:
-    """Whether a table has columns that are no numbers; yes and no count as the numbers 1 and 0."""
+    """Whether a table has columns that are not numbers; booleans count as the numbers 1 and 0."""
     return bool(text_columns(table))
 
 
@@ -198,8 +198,8 @@ def _kind(column: pd.Series[Any]) -> str:
 
 
 def _is_plain(column: pd.Series[Any]) -> bool:
-    """Whether a column of objects holds text, numbers, yes and no, and nothing else."""
+    """Whether a column of objects holds only text, numbers or booleans."""
     try:
         return all(isinstance(value, _PLAIN) for value in column.dropna().unique())
-    except TypeError:  # lists and the like cannot be told apart
+    except TypeError:  # lists and the like are not hashable
         return False

@@ -1,4 +1,4 @@
-"""Which column of a table each output of a fitted transformer is made from."""
+"""The table column behind each output of a fitted transformer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Reader = Callable[[Any, int], Sources | None]
 
 
 def column_sources(transformer: Any, n_inputs: int) -> Sources | None:  # noqa: ANN401 - any transformer
-    """Position of the input column behind each output column; None where that is not known, or is more than one.
+    """Position of the input column behind each output column; None if it is unknown, or there are several.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def column_sources(transformer: Any, n_inputs: int) -> Sources | None:  # noqa: 
         return [] if transformer == "drop" else list(range(n_inputs))
     if isinstance(transformer, Steps):
         return _pipeline(transformer, n_inputs)
-    if hasattr(transformer, "sources"):  # of our own
+    if hasattr(transformer, "sources"):  # one of ours
         return list(transformer.sources)
     for kind in type(transformer).__mro__:
         reader = _READERS.get(kind.__module__.split(".")[0], {}).get(kind.__name__)
@@ -40,7 +40,7 @@ def column_sources(transformer: Any, n_inputs: int) -> Sources | None:  # noqa: 
 
 
 def part_that_mixes(transformer: Any, n_inputs: int) -> Any:  # noqa: ANN401
-    """The first part of a transformer whose outputs cannot be told apart by column."""
+    """The first part of a transformer whose outputs cannot be traced to single columns."""
     for part, width in _parts(transformer, n_inputs):
         if column_sources(part, width) is None:
             return part_that_mixes(part, width)
@@ -48,7 +48,7 @@ def part_that_mixes(transformer: Any, n_inputs: int) -> Any:  # noqa: ANN401
 
 
 def _parts(transformer: Any, n_inputs: int) -> list[tuple[Any, int]]:  # noqa: ANN401
-    """Transformers inside a transformer, with the number of columns each takes, as far as that can be told."""
+    """Transformers inside a transformer, with the number of columns of each, if known."""
     if hasattr(transformer, "transformers_"):
         names = fitted_names(transformer)
         return [(part, len(_positions(columns, names, n_inputs))) for _, part, columns in transformer.transformers_]

@@ -15,7 +15,7 @@ __all__ = ["NamedColumns", "OneToOne", "fitted_names"]
 
 
 def fitted_names(model: Any) -> list[str] | None:  # noqa: ANN401 - any estimator
-    """Names of the columns that a model of scikit-learn or optbinning was fitted on; None where they had none."""
+    """Names of the columns that a scikit-learn or optbinning model was fitted on; None if they had none."""
     names = getattr(model, "feature_names_in_", None)
     if names is None and type(model).__module__.startswith("optbinning."):
         names = getattr(model, "variable_names", None)
@@ -23,7 +23,7 @@ def fitted_names(model: Any) -> list[str] | None:  # noqa: ANN401 - any estimato
 
 
 class OneToOne:
-    """An encoding whose inputs are the table's columns, one for one."""
+    """An encoding whose inputs are the table's columns, one to one."""
 
     names: list[str]
 
@@ -40,7 +40,7 @@ class OneToOne:
 
 @dataclass(frozen=True)
 class NamedColumns(OneToOne):
-    """Number columns as they are: an encoding that changes nothing but makes sure of the order.
+    """Numeric columns, unchanged: an encoding that only ensures the order.
 
     Attributes
     ----------

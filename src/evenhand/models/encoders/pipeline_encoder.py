@@ -23,7 +23,7 @@ _PROBED_ROWS = 64
 
 @dataclass(frozen=True, eq=False)
 class PipelineEncoder:
-    """A fitted transformer whose every output comes from one column of the table.
+    """A fitted transformer in which every output comes from one column of the table.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class PipelineEncoder:
     sources
         Position among `names` of the column behind each output.
     takes_names
-        Whether the transformer was fitted on a table with names; otherwise it is handed a matrix.
+        Whether the transformer was fitted on a table with names; otherwise it gets a matrix.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class PipelineEncoder:
 
     @cached_property
     def join_matrix(self) -> NDArray[np.float64]:
-        """1 where an output (row) comes from a column of the table (column), else 0."""
+        """1 if an output (row) comes from a column of the table (column), else 0."""
         is_source: NDArray[np.bool_] = np.asarray(self.sources)[:, None] == np.arange(len(self.names))
         return is_source.astype(np.float64)
 
@@ -74,14 +74,14 @@ class PipelineEncoder:
 
 
 def pipeline_encoder(transformer: Any, table: pd.DataFrame | None = None) -> PipelineEncoder | None:  # noqa: ANN401
-    """A fitted transformer as an encoding; None where outputs mix columns, or are not all numbers.
+    """A fitted transformer as an encoding; None if outputs mix columns, or are not all numbers.
 
     Parameters
     ----------
     transformer
-        Fitted; scikit-learn's own are read, any other is tried out on `table`.
+        Fitted transformer; those of scikit-learn are inspected, any other is tested on `table`.
     table
-        People to try it out on: where one column changes, only the outputs that come from it may.
+        People to test it on: if one column changes, only the outputs that come from it may change.
     """
     names = fitted_names(transformer)
     n_inputs = getattr(transformer, "n_features_in_", None)
@@ -94,7 +94,7 @@ def pipeline_encoder(transformer: Any, table: pd.DataFrame | None = None) -> Pip
     if table is not None and set(names) <= set(table.columns):
         part = None if sources is not None else part_that_mixes(transformer, len(names))
         if part is not None and type(part).__module__.startswith("sklearn.") and not hasattr(part, "func"):
-            return None  # known to mix columns, even where these people do not show it
+            return None  # known to mix columns, even if these people do not show it
         try:
             moves = _probed(transformer, table[names], takes_names)
         except NotNumbersError:
@@ -104,18 +104,18 @@ def pipeline_encoder(transformer: Any, table: pd.DataFrame | None = None) -> Pip
 
 
 def _takes_tables(transformer: Any, table: pd.DataFrame | None) -> bool:  # noqa: ANN401
-    """Whether a transformer that does not say what it was fitted on takes a table."""
+    """Whether a transformer that does not record what it was fitted on accepts a table."""
     if table is None:
         return False
     try:
         transformer.transform(table.iloc[:2])
-    except Exception:  # of any library, on what it does not take
+    except Exception:  # from any library, on input that it does not accept
         return False
     return True
 
 
 class NotNumbersError(InvalidInputError):
-    """A transformer's outputs are no numbers."""
+    """A transformer's outputs are not numbers."""
 
 
 def dense(values: Any) -> NDArray[np.float64]:  # noqa: ANN401 - a matrix of any kind
@@ -124,13 +124,13 @@ def dense(values: Any) -> NDArray[np.float64]:  # noqa: ANN401 - a matrix of any
     Raises
     ------
     InvalidInputError
-        If it is sparse and would not fit, or does not hold numbers.
+        If it is sparse and too large, or does not hold numbers.
     """
     if hasattr(values, "toarray"):
         n, d = values.shape
         if n * d > _MAX_DENSE_VALUES:
             raise InvalidInputError(
-                f"The pipeline makes a sparse matrix of {n} rows and {d} columns, too large to hold in full; group "
+                f"The pipeline produces a sparse matrix of {n} rows and {d} columns, too large for memory; combine "
                 "rare categories (`min_frequency` of OneHotEncoder) or audit fewer people at a time."
             )
         values = values.toarray()
@@ -150,7 +150,7 @@ def _transformed(transformer: Any, table: pd.DataFrame, takes_names: bool) -> An
 
 
 def _suspects(table: pd.DataFrame) -> str:
-    """The columns that a step may have stumbled over, in words: it names none itself."""
+    """The columns that a step may have failed on, in words: it names none itself."""
     numbers = [c for c in table.columns if is_number_column(table[c])]
     infinite = [str(c) for c in numbers if np.isinf(table[c].to_numpy(dtype=np.float64, na_value=np.nan)).any()]
     text = {str(c): str(table[c].dropna().iloc[0]) for c in text_columns(table) if table[c].notna().any()}
@@ -162,7 +162,7 @@ def _suspects(table: pd.DataFrame) -> str:
 
 
 def _probed(transformer: Any, table: pd.DataFrame, takes_names: bool) -> NDArray[np.bool_]:  # noqa: ANN401
-    """Whether each output (row) moves when a column (column) does, among the first people of the table."""
+    """Whether each output (row) changes when a column (column) does, for the first people of the table."""
     few = table.iloc[:_PROBED_ROWS].reset_index(drop=True)
     before = dense(_transformed(transformer, few, takes_names))
     moves = np.zeros((before.shape[1], few.shape[1]), dtype=bool)
@@ -175,7 +175,7 @@ def _probed(transformer: Any, table: pd.DataFrame, takes_names: bool) -> NDArray
 
 
 def _agreed(sources: list[int] | None, moves: NDArray[np.bool_]) -> list[int] | None:
-    """Sources that what was seen to move does not contradict; read from it where they are not known."""
+    """Sources that are consistent with the observed changes; derived from them if unknown."""
     if sources is None:
         return moves.argmax(axis=1).tolist() if (moves.sum(axis=1) == 1).all() else None
     if len(sources) != len(moves):

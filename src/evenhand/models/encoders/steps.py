@@ -13,11 +13,10 @@ __all__ = ["Steps", "flat_steps"]
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Fitted transformers in the order in which a table passes them.
+    """Fitted transformers in the order in which they are applied to a table.
 
-    A Pipeline of scikit-learn asks its last step whether it is fitted, and takes one for unfitted that keeps what it
-    learned under names without an underscore at their end, as transformers of other libraries do. Here every step is
-    simply called.
+    A scikit-learn Pipeline asks its last step whether it is fitted, and treats a step as unfitted if its learned
+    attributes have names without a trailing underscore, as in some other libraries. Here every step is simply called.
 
     Attributes
     ----------
@@ -29,26 +28,25 @@ class Steps:
 
     @property
     def feature_names_in_(self) -> list[str] | None:
-        """Columns that the first step was fitted on, where it knows them."""
+        """Columns that the first step was fitted on, if known."""
         return fitted_names(self.steps[0][1])
 
     @property
     def n_features_in_(self) -> int:
-        """Number of columns that the first step was fitted on, where it knows it."""
+        """Number of columns that the first step was fitted on, if known."""
         return int(self.steps[0][1].n_features_in_)
 
     def transform(self, table: Any) -> Any:  # noqa: ANN401 - a table or a matrix
-        """What the last step makes of a table."""
+        """The output of the last step for a table."""
         for _, step in self.steps:
             table = step.transform(table)
         return table
 
 
 def flat_steps(pipeline: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - a Pipeline of scikit-learn or imblearn
-    """Steps of a pipeline that people pass when they are scored; pipelines inside are opened.
+    """Steps of a pipeline that apply when people are scored; nested pipelines are opened.
 
-    Steps that are left out, and samplers of imbalanced-learn, which change the people only while a model is fitted, are
-    passed over.
+    Disabled steps, and samplers of imbalanced-learn, which change the people only during fitting, are skipped.
     """
     for name, step in pipeline.steps:
         if step is None or isinstance(step, str) or hasattr(step, "fit_resample"):

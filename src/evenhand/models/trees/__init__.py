@@ -1,4 +1,4 @@
-"""Tree ensembles of any of four libraries, and exact Shapley values of them with a baseline for each person."""
+"""Tree ensembles of four libraries, and their exact Shapley values with a baseline for each person."""
 
 from evenhand.models.trees.coding import coded_matrix, coded_values
 from evenhand.models.trees.ensemble import Tree, TreeEnsemble

@@ -57,16 +57,16 @@ def tree_model(
     encoder: EncodesTables | None = None,
     columns: Sequence[str] | None = None,
 ) -> ShapleyModel:
-    """A fitted tree model as the audit sees it.
+    """A fitted tree model in the form of the audit.
 
     Parameters
     ----------
     model
         The model, or its trees.
     encoder
-        Steps that make the trees' inputs of the table; None where the trees take its columns.
+        Steps that convert the table to the trees' inputs; None if the trees take its columns.
     columns
-        What the table calls its columns, for trees that have no names for them or spell them differently.
+        Column names of the table, for trees that have no names for them or spell them differently.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def tree_model(
 def _encoder(
     ensemble: TreeEnsemble, steps: EncodesTables | None, columns: Sequence[str] | None
 ) -> EncodesTables | None:
-    """What makes the trees' inputs of the table: steps before them, codes for categories, both or neither."""
+    """Converts the table to the trees' inputs: preceding steps, codes for categories, both or neither."""
     if steps is not None:
         return RecodedColumns(steps, ensemble) if ensemble.categories else steps
     names = column_names(ensemble, columns)
@@ -101,7 +101,7 @@ def _encoder(
 
 
 def _check_walkable(ensemble: TreeEnsemble) -> None:
-    """Refuse trees that a walk would leave, or never come out of: files can be altered."""
+    """Reject trees that a walk would leave, or never finish: files can be altered."""
     asks = ensemble.feature >= 0
     following = np.concatenate([ensemble.left[asks], ensemble.right[asks]])
     n_nodes = len(ensemble.feature)
@@ -119,7 +119,7 @@ def _check_walkable(ensemble: TreeEnsemble) -> None:
 
 
 def _comes_to_an_end(ensemble: TreeEnsemble) -> bool:
-    """Whether the ways from the roots meet no more nodes than there are, as they would in a cycle."""
+    """Whether the paths from the roots visit no more nodes than exist, as they would in a cycle."""
     n_reached = 0
     for level in levels(ensemble.roots, ensemble.left, ensemble.right, ensemble.feature < 0):
         n_reached += len(level)

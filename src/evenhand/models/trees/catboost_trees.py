@@ -14,12 +14,12 @@ from evenhand.models.trees.ensemble import Tree, TreeEnsemble, unrolled
 
 __all__ = ["check_loss", "read_catboost", "takes_words", "word_features"]
 
-# Losses whose raw formula value is a log-odds.
+# Losses whose raw formula value is log-odds.
 LOGISTIC = ("Logloss", "CrossEntropy")
 
 
 def read_catboost(model: Any) -> TreeEnsemble:  # noqa: ANN401
-    """The ensemble of a `CatBoostClassifier`, or a `CatBoost` with a logistic loss, of numeric features.
+    """The ensemble of a `CatBoostClassifier`, or a `CatBoost` with a logistic loss, with numeric features.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def read_catboost(model: Any) -> TreeEnsemble:  # noqa: ANN401
 
     name = type(model).__name__
     if not isinstance(model, catboost.CatBoost):
-        raise InvalidTypeError(f"Of CatBoost, a fitted model such as CatBoostClassifier can be read; got {name}.")
+        raise InvalidTypeError(f"For CatBoost, a fitted model such as CatBoostClassifier is expected, got {name}.")
     if not model.is_fitted():
         raise InvalidInputError(f"This {name} is not fitted: call its `fit` first.")
     _check_numeric(model, name)
@@ -72,10 +72,10 @@ def word_features(model: Any) -> list[int]:  # noqa: ANN401 - a fitted CatBoost 
 
 
 def takes_words(model: Any) -> bool:  # noqa: ANN401 - a fitted CatBoost model
-    """Whether a model can be audited as it is, but not by its trees.
+    """Whether a model can be audited, but not by its trees.
 
-    CatBoost turns categories and texts into statistics of the training data that belong to no single input, so that its
-    trees cannot be walked input by input.
+    CatBoost turns categories and texts into statistics of the training data that do not belong to a single input, so
+    its trees cannot be walked input by input.
     """
     return bool(word_features(model)) and not model.get_embedding_feature_indices()
 
@@ -96,19 +96,19 @@ def _check_numeric(model: Any, name: str) -> None:  # noqa: ANN401
 
 
 def check_loss(loss: str, name: str) -> None:
-    """Refuse a model whose raw value is not a log-odds."""
+    """Reject a model whose raw value is not log-odds."""
     if loss not in LOGISTIC:
         raise InvalidInputError(
-            f"This {name} was fitted with the loss {loss!r}, whose raw value is no log-odds of a decision; fit it with "
-            f"one of {', '.join(LOGISTIC)}."
+            f"This {name} was fitted with the loss {loss!r}, whose raw value is not the log-odds of a decision; fit it "
+            f"with one of {', '.join(LOGISTIC)}."
         )
 
 
 def _oblivious_tree(tree: dict[str, Any], column: dict[int, int], missing_left: dict[int, bool], scale: float) -> Tree:
-    """A tree that asks the same question throughout a level, with a node for each place where it is asked."""
+    """A tree that asks the same question at each level, with a node for each place where it is asked."""
     splits = tree["splits"] or []
     depth = len(splits)
-    # Nodes in heap order, the last split at the root: the leaves then stand in the order of `leaf_values`.
+    # Nodes in heap order, the last split at the root: the leaves are then in the order of `leaf_values`.
     question = np.repeat(np.arange(depth)[::-1], 2 ** np.arange(depth))
     n_inner, n_leaves = len(question), 2**depth
     asked = [split["float_feature_index"] for split in splits]

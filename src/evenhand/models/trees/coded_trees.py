@@ -1,4 +1,4 @@
-"""A tree ensemble whose nodes ask about codes of values: cells between the numbers at which any answer changes."""
+"""A tree ensemble on codes of values: cells between the numbers at which any answer changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # A threshold sends left the codes c with c - shift <= bound, as unsigned numbers: code 0, a missing value, goes left
-# with a shift of 0 and right with a shift of 1. Every other question has its answers listed, from `answers` on.
+# with a shift of 0 and right with a shift of 1. Every other question has its answers listed, starting at `answers`.
 CODED_NODE = np.dtype(
     [
         ("value", np.float64),
@@ -46,7 +46,7 @@ _KNOWN: WeakKeyDictionary[TreeEnsemble, CodedTrees] = WeakKeyDictionary()
 
 @dataclass(frozen=True, eq=False)
 class CodedTrees:
-    """An ensemble by codes.
+    """An ensemble on codes.
 
     Attributes
     ----------
@@ -58,10 +58,10 @@ class CodedTrees:
     nodes, answers
         Nodes of all trees, with values in units; listed answers.
     roots, parent, max_depth
-        First node of each tree; node above each, -1 for a root; splits on the longest way.
+        First node of each tree; parent of each node, -1 for a root; number of splits on the longest path.
     unit
-        Contributions are added up as whole numbers of it. Such sums do not depend on the order, so that whatever people
-        share is computed once for all of them and changes no digit.
+        Contributions are summed as integer multiples of it. Such sums do not depend on the order, so work that people
+        share can be done once for all of them without changing a digit.
     """
 
     cuts: Floats
@@ -76,7 +76,7 @@ class CodedTrees:
 
     @classmethod
     def of(cls, ensemble: TreeEnsemble) -> Self:
-        """The codes of an ensemble, found once for each."""
+        """The codes of an ensemble, computed once."""
         cuts = _cuts(ensemble)
         n_cuts = np.asarray([len(each) for each in cuts], dtype=np.int64)
         nodes, answers = _coded_nodes(ensemble, cuts)
@@ -102,7 +102,7 @@ class CodedTrees:
 
     @cached_property
     def main_feature(self) -> int:
-        """The feature that the most people are asked about, if half of them go either way; 0 without any."""
+        """The feature tested for the most people, if half of them go each way; 0 if there is none."""
         visits, level, share = np.zeros(len(self.cut_start) - 1), self.roots, 1.0
         while len(level):
             level = level[self.nodes["feature"][level] >= 0]
@@ -112,7 +112,7 @@ class CodedTrees:
 
     @cached_property
     def walked(self) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.int32], int, Floats]:
-        """Nodes, listed answers, roots, depth and shares of orders, as the compiled walks take them."""
+        """Nodes, listed answers, roots, depth and shares of orders, in the form of the compiled walks."""
         shares = order_shares(min(self.max_depth, len(self.cut_start) - 1))
         return self.nodes, self.answers, self.roots, self.max_depth, shares
 
@@ -135,7 +135,7 @@ class CodedTrees:
 
 
 def order_shares(n: int) -> Floats:
-    """Share (u - 1)! v! / (u + v)! of the orders of u + v players in which one of the u comes after v, before no other.
+    """Share (u - 1)! v! / (u + v)! of the orders of u + v players with one of the u after all v and before the rest.
 
     Of shape (n + 2, n + 1), for u and v up to n + 1 and n; 0 for u = 0.
 
@@ -151,7 +151,7 @@ def order_shares(n: int) -> Floats:
 
 
 def coded_trees(ensemble: TreeEnsemble) -> CodedTrees:
-    """The ensemble by codes, found once for as long as the ensemble is in use."""
+    """The ensemble on codes, computed once for as long as the ensemble is in use."""
     found = _KNOWN.get(ensemble)
     if found is None:
         found = _KNOWN[ensemble] = CodedTrees.of(ensemble)
@@ -159,7 +159,7 @@ def coded_trees(ensemble: TreeEnsemble) -> CodedTrees:
 
 
 def _cuts(ensemble: TreeEnsemble) -> list[Floats]:
-    """Of each feature, numbers x such that a node may answer otherwise for values just above x than for x."""
+    """For each feature, numbers x such that a node's answer may differ between x and values just above x."""
     plain = np.flatnonzero((ensemble.feature >= 0) & (ensemble.rule != CATEGORY_SET))
     order = plain[np.argsort(ensemble.feature[plain], kind="stable")]
     ends = np.searchsorted(ensemble.feature[order], np.arange(ensemble.n_features + 1))
@@ -173,7 +173,7 @@ def _cuts(ensemble: TreeEnsemble) -> list[Floats]:
 
 
 def _coded_nodes(ensemble: TreeEnsemble, cuts: list[Floats]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """The nodes by codes, and the answers of those that ask about more than a threshold."""
+    """The nodes on codes, and the answers of those that test more than a threshold."""
     nodes = np.zeros(len(ensemble.feature), CODED_NODE)
     for name in ("feature", "left", "right"):
         nodes[name] = getattr(ensemble, name)
@@ -187,7 +187,7 @@ def _coded_nodes(ensemble: TreeEnsemble, cuts: list[Floats]) -> tuple[NDArray[An
     for j, each in enumerate(cuts):
         here = order[ends[j] : ends[j + 1]]
         below = np.searchsorted(each, ensemble.threshold[here], side="left") + 1
-        below[np.isnan(ensemble.threshold[here])] = 0  # nothing but a missing value goes left
+        below[np.isnan(ensemble.threshold[here])] = 0  # only a missing value goes left
         nodes["bound"][here] = np.maximum(below - nodes["shift"][here].astype(np.int64), 0)
     kernel, answers, n_answers = kernel_module(), [np.zeros(0, np.bool_)], 0
     for node in np.flatnonzero(asks & (ensemble.rule != THRESHOLD)):
@@ -199,15 +199,15 @@ def _coded_nodes(ensemble: TreeEnsemble, cuts: list[Floats]) -> tuple[NDArray[An
 
 
 def _unit(ensemble: TreeEnsemble) -> float:
-    """A power of two such that no contribution is 2^62 of it: none is more than twice the largest leaves together."""
+    """A power of two with no contribution at 2^62 of it: none is more than twice the sum of the largest leaves."""
     is_leaf = ensemble.feature < 0
     if not is_leaf.any() or not ensemble.n_trees:
         return 1.0
-    # Roots are in order of their nodes.
+    # Roots are in node order.
     largest = np.maximum.reduceat(np.where(is_leaf, np.abs(ensemble.value), 0.0), np.sort(ensemble.roots)).sum()
     return float(2.0 ** (np.frexp(largest)[1] - 60)) if largest > 0 else 1.0
 
 
 def _starts(sizes: Ints) -> Ints:
-    """Where parts of the given sizes start, and where the last one ends."""
+    """Start of each of the parts of given sizes, and the end of the last."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""A sum of decision trees as flat arrays, whichever library grew it."""
+"""A sum of decision trees as flat arrays, from any library."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
 
-# What a node asks. Leaves ask nothing: their feature is -1.
+# The tests of nodes. Leaves have none: their feature is -1.
 THRESHOLD, THRESHOLD_BUT_ZERO_IS_MISSING, CATEGORY_SET = 0, 1, 2
 
-# LightGBM takes anything this close to zero for zero.
+# LightGBM treats anything this close to zero as zero.
 ZERO_REACH = float(np.float32(1e-35))
 
-# One record per node, so that a visit touches one line of the processor's cache.
+# One record per node, so that a visit touches one cache line.
 NODE = np.dtype(
     [
         ("threshold", np.float64),
@@ -49,7 +49,7 @@ NODE = np.dtype(
     align=True,
 )
 
-# People walked through the trees together: their rows and one tree stay in the innermost cache.
+# People walked through the trees together: their rows and one tree fit in the innermost cache.
 BLOCK = 256
 
 
@@ -60,17 +60,17 @@ class Tree:
     Attributes
     ----------
     feature
-        Feature a node asks about; -1 at a leaf.
+        Feature that a node tests; -1 at a leaf.
     threshold
         Values up to and including it go left.
     left, right
-        Nodes of this tree that follow; unused at a leaf.
+        Child nodes within this tree; unused at a leaf.
     missing_left
         Whether a missing value goes left.
     value
         What a leaf adds to the margin; unused elsewhere.
     left_categories
-        For a node that asks about a category: whether each code 0, 1, ... goes left.
+        For a node that tests a category: whether each code 0, 1, ... goes left.
     other_left
         For such a node: whether a code outside `left_categories` goes left.
     zero_is_missing
@@ -92,15 +92,16 @@ class Tree:
 class TreeEnsemble:
     """The sum of a base margin and the leaf that a row reaches in each tree.
 
-    Comparisons are stored in one form, `x <= threshold` goes left, with `x` first rounded to `input_dtype`; a library
-    that asks `x < t` is stored with the number just below t in that type, which divides the numbers alike.
+    Comparisons are stored in one form, `x <= threshold` goes left, with `x` first rounded to `input_dtype`. For a
+    library that tests `x < t`, the number just below t in that type is stored, which splits the numbers in the same
+    way.
 
     Attributes
     ----------
     feature, threshold, left, right, missing_left, value
-        As in `Tree`, of all trees in a row; `left` and `right` count from the start of the arrays.
+        As in `Tree`, concatenated over all trees; `left` and `right` count from the start of the arrays.
     rule
-        What each node asks: 0 a threshold, 1 a threshold that zero passes as a missing value would, 2 a set of
+        The test of each node: 0 a threshold, 1 a threshold that treats zero like a missing value, 2 a set of
         categories.
     set_start, set_size, in_set, other_left
         For rule 2: code k goes left if `in_set[set_start + k]`, and where `other_left` says if k is not in
@@ -116,15 +117,15 @@ class TreeEnsemble:
     output
         What the margin is: "log-odds", or, for averages of trees that hold probabilities, "probability".
     source
-        What it was read from, in words.
+        A description of the model it was read from.
     feature_names
-        Names the model was fitted with; None if it was fitted without.
+        Names the model was fitted with; None if it was fitted without names.
     missing_value
-        A number that stands for a missing value, besides NaN.
+        A number that means a missing value, in addition to NaN.
     categories
-        For each feature that the model takes as categories and knows by value: the values, in the order of their codes.
+        For each feature that the model treats as categories and knows by value: the values, in code order.
     takes_unknown
-        Whether a category that the model does not know counts as a missing value; otherwise it has no score.
+        Whether an unknown category counts as a missing value; otherwise it cannot be scored.
 
     Examples
     --------
@@ -178,7 +179,7 @@ class TreeEnsemble:
         Raises
         ------
         InvalidInputError
-            If the nodes of a tree do not form one, or ask about a feature that is not there.
+            If the nodes of a tree do not form one, or test an unknown feature.
         """
         for number, tree in enumerate(trees):
             _check_tree(tree, n_features, f"Tree {number} of the {source}")
@@ -234,16 +235,16 @@ class TreeEnsemble:
         source: str,
         feature_names: Sequence[str] | None = None,
     ) -> TreeEnsemble:
-        """The weighted sum of ensembles that split on thresholds only, as one ensemble.
+        """The weighted sum of ensembles that only split on thresholds, as one ensemble.
 
         Parameters
         ----------
         ensembles, weights
-            The ensembles, of one kind of output and input, and the weight of each.
+            The ensembles, with the same kind of output and input, and the weight of each.
         columns
-            For each, the features that its own features are; None where they are the same.
+            For each, the features that its features correspond to; None if they are the same.
         n_features, source, feature_names
-            Of the whole.
+            Properties of the sum.
         """
         first = ensembles[0]
         sizes = np.asarray([len(each.feature) for each in ensembles])
@@ -287,18 +288,18 @@ class TreeEnsemble:
 
     @cached_property
     def max_depth(self) -> int:
-        """Splits on the longest way from a root to a leaf."""
+        """Number of splits on the longest path from a root to a leaf."""
         return max(0, sum(1 for _ in levels(self.roots, self.left, self.right, self.feature < 0)) - 1)
 
     @property
     def categorical_features(self) -> tuple[int, ...]:
-        """Features whose numbers are codes of categories, so that a mean of them means nothing."""
+        """Features whose numbers are codes of categories, so that their mean is meaningless."""
         asked = self.feature[self.rule == CATEGORY_SET].tolist()
         return tuple(sorted({*asked, *self.categories}))
 
     @cached_property
     def nodes(self) -> NDArray[Any]:
-        """The nodes as records, as the compiled walks take them."""
+        """The nodes as records, in the form of the compiled walks."""
         nodes = np.zeros(len(self.feature), NODE)
         for name in NODE.names or ():
             nodes[name] = getattr(self, name)
@@ -317,7 +318,7 @@ class TreeEnsemble:
         Raises
         ------
         InvalidInputError
-            If `X` has another number of columns.
+            If `X` has a different number of columns.
         MissingExtraError
             If numba is not installed.
         """
@@ -361,7 +362,7 @@ class TreeEnsemble:
         return margin
 
     def rounded(self, x: NDArray[np.floating[Any]]) -> FloatArray:
-        """A copy of `x` rounded to the type in which the library compares, with NaN for what is missing."""
+        """A copy of `x` rounded to the type in which the library compares, with NaN for missing values."""
         with np.errstate(over="ignore"):  # beyond float32 is infinite, as in the library
             values = np.array(x, dtype=self.input_dtype, order="C")
             missing = values.dtype.type(self.missing_value)
@@ -370,14 +371,14 @@ class TreeEnsemble:
 
 
 def kernel_module(name: str = "kernel") -> Any:  # noqa: ANN401 - its functions are compiled
-    """The compiled walks, or another compiled module of this package, imported when first needed."""
+    """The compiled walks, or a different compiled module of this package, imported on first use."""
     return optional_module(f"evenhand.models.trees.{name}", "A tree model", "numba", "trees")
 
 
 def levels(
     start: NDArray[Any], left: NDArray[Any], right: NDArray[Any], is_leaf: NDArray[np.bool_]
 ) -> Iterator[NDArray[Any]]:
-    """Nodes level by level, from those of `start` on."""
+    """Nodes level by level, starting with those of `start`."""
     level = start
     while len(level):
         yield level
@@ -386,9 +387,9 @@ def levels(
 
 
 def unrolled(root: dict[str, Any], split: str, children: tuple[str, str]) -> tuple[list[dict[str, Any]], Any, Any]:
-    """Nodes of a tree of nested nodes, and the places of the two children of each; -1 where a node has no `split`."""
+    """Nodes of a nested tree, and the places of the two children of each; -1 if a node has no `split`."""
     nodes, left = [root], []
-    for node in nodes:  # grows as it is read
+    for node in nodes:  # grows while it is read
         left.append(len(nodes) if split in node else -1)
         nodes += [node[child] for child in children if split in node]
     places = np.array(left)
@@ -396,7 +397,7 @@ def unrolled(root: dict[str, Any], split: str, children: tuple[str, str]) -> tup
 
 
 def flags_of(codes: Sequence[int]) -> BoolArray:
-    """Codes of categories as one flag per code up to the largest."""
+    """Codes of categories as one flag per code, up to the largest."""
     flags = np.zeros(max(codes, default=-1) + 1, dtype=bool)
     flags[list(codes)] = True
     return flags
@@ -411,12 +412,12 @@ def checked_rows(ensemble: TreeEnsemble, values: ArrayLike, name: str) -> NDArra
         except (TypeError, ValueError):
             raise InvalidInputError(
                 f"`{name}` must hold numbers, got values of type {rows.dtype}; "
-                "`evenhand.models.trees.coded_matrix` gives the categories of a table their codes."
+                "`evenhand.models.trees.coded_matrix` converts the categories of a table to codes."
             ) from None
     if rows.ndim != 2 or rows.shape[1] != ensemble.n_features:
         raise InvalidInputError(
-            f"`{name}` must have shape (n, {ensemble.n_features}), a column for each feature of the {ensemble.source}; "
-            f"got shape {rows.shape}."
+            f"`{name}` must have shape (n, {ensemble.n_features}), with one column per feature of the "
+            f"{ensemble.source}; got shape {rows.shape}."
         )
     return rows
 
@@ -441,22 +442,22 @@ def in_parallel(work: Callable[[slice], None], parts: Sequence[slice], n_threads
 
 
 def _check_tree(tree: Tree, n_features: int, name: str) -> None:
-    """Refuse what would lead the compiled walks, which check nothing, out of their arrays or in circles."""
+    """Reject what would lead the compiled walks, which check nothing, out of their arrays or in circles."""
     columns = (tree.threshold, tree.left, tree.right, tree.missing_left, tree.value)
     n, asks = len(tree.feature), np.asarray(tree.feature) >= 0
     if n == 0 or any(len(column) != n for column in columns):
         raise InvalidInputError(f"{name} must have a root and as many entries in each array, got {n} features.")
     if np.any(np.asarray(tree.feature) >= n_features):
-        raise InvalidInputError(f"{name} asks about feature {max(tree.feature)}; there are {n_features}, from 0 on.")
+        raise InvalidInputError(f"{name} tests feature {max(tree.feature)}; there are {n_features}, numbered from 0.")
     children = np.concatenate([np.asarray(tree.left)[asks], np.asarray(tree.right)[asks]])
-    # Each node follows at most one other and the root none: no way from the root returns.
+    # Each node has at most one parent and the root none: no path from the root returns.
     if np.any((children < 1) | (children >= n)) or len(np.unique(children)) < len(children):
         raise InvalidInputError(
-            f"{name} leads from a node out of its {n} nodes, back to its root, or to a node that two lead to; give "
-            "each node but the root one parent."
+            f"{name} leads from a node out of its {n} nodes, back to its root, or to a node with two parents; give "
+            "each node except the root one parent."
         )
     if any(not 0 <= node < n or not asks[node] for node in tree.left_categories):
-        raise InvalidInputError(f"{name} has categories at a node that asks nothing.")
+        raise InvalidInputError(f"{name} has categories at a node that tests nothing.")
 
 
 def _words(flags: BoolArray) -> NDArray[np.uint64]:

@@ -1,16 +1,16 @@
-"""Compiled walks of many people at a time, who have one baseline: people part only where their codes do.
+"""Compiled walks of many people with the same baseline at a time: people separate only where their codes differ.
 
 As in `models.trees.kernel`, nothing is checked here and threads are left to the caller.
 
 People go down a tree in groups, each person down every branch that a mixture of their rows takes. Three bits say which
-rows meet all that the way has asked of a feature: the input z, the context w and the baseline b. A leaf of value v,
-met by the context alone at n_w features and by the baseline alone at n_b, is reached from j by the share
+rows satisfy everything that the path has tested of a feature: the input z, the context w and the baseline b. A leaf of
+value v, satisfied by the context alone at n_w features and by the baseline alone at n_b, is reached from j by the share
 
     v n_w! n_b! / (n_w + n_b + 1)!, not counting j,
 
-of the orders in which features can change from the baseline to the context. j gets it if its input meets the leaf, and
-loses it if its baseline does. A leaf that the input alone meets at a feature matters to that feature only, and one that
-it alone meets at two matters to none.
+of the orders in which features can change from the baseline to the context. Feature j gets it if its input satisfies
+the leaf, and loses it if its baseline does. A leaf that the input alone satisfies at one feature matters only to that
+feature, and one that it alone satisfies at two features matters to none.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = [
     "runs_of_codes",
 ]
 
-NODE, FEATURE, ROWS, LAST = range(4)  # columns of the way
+NODE, FEATURE, ROWS, LAST = range(4)  # columns of the path
 
-# What waits to be visited: a node, the people who get there, the length of the way to the node above, and the feature
-# asked there (-1 above a root) with the rows that meet all that was asked of it.
+# Pending visits: a node, the people who get there, the length of the path to its parent, and the feature
+# tested there (-1 above a root) with the rows that satisfy everything tested of it.
 VISIT = np.dtype([(name, np.int32) for name in ("node", "start", "end", "length", "feature", "rows")])
 
 
@@ -58,7 +58,7 @@ def code_rows(cuts: Array, cut_start: Array, x: Array, codes: Array) -> None:
 
 @compiled
 def distinct_rows(x: Array) -> tuple[Array, Array]:
-    """First places of the distinct rows of words, of shape (n, d), and for each row the number of its like."""
+    """First places of the distinct rows of words, of shape (n, d), and for each row the number of its distinct row."""
     n, d = x.shape
     size = 16
     while size < 2 * n:
@@ -101,9 +101,9 @@ def goes_left(nodes: Records, answers: Array, node: Scalar, code: Scalar) -> Sca
 def runs_of_codes(
     nodes: Records, answers: Array, parent: Array, code_start: Array, first_code: Scalar
 ) -> tuple[Array, Array]:
-    """Numbers of steps of each node, and the steps: codes of the feature above from which on they lead there or do not.
+    """Number of steps of each node, and the steps: codes of the parent's feature from which on they lead there or not.
 
-    The latter are complements, ~code. What is so for the first code is left out: only differences matter.
+    The latter are complements, ~code. The state at the first code is omitted: only differences matter.
     """
     sizes = np.zeros(nodes.shape[0], np.int64)
     steps, n_steps = np.empty(1024, np.int32), 0
@@ -137,7 +137,7 @@ def runs_of_codes(
 def part(
     nodes: Records, answers: Array, node: Scalar, codes: Array, feature: Scalar, who: Array, start: Scalar, end: Scalar
 ) -> Scalar:
-    """Order the people `who[start:end]` so that those who go left come first; where the others start."""
+    """Order the people `who[start:end]` so that those who go left come first; return where the others start."""
     middle, listed = start, np.int64(nodes[node].answers)
     if listed < 0:
         shift, bound = nodes[node].shift, nodes[node].bound
@@ -159,7 +159,7 @@ def part(
 def wait(
     waiting: Records, n: Scalar, node: Scalar, start: Scalar, end: Scalar, length: Scalar, feature: Scalar, rows: Scalar
 ) -> Scalar:
-    """Append a visit; their number."""
+    """Append a visit; return the number of visits."""
     visit = waiting[n]
     visit.node, visit.start, visit.end = node, start, end
     visit.length, visit.feature, visit.rows = length, feature, rows
@@ -209,7 +209,7 @@ def add_shapley_values(
 ) -> None:
     """Add to `out`, of shape (d, n), the Shapley values in units of the people of `codes`, of the same shape.
 
-    The way holds the features at which the people part from the baseline, with the one of the two that meets it.
+    The path holds the features at which the people differ from the baseline, and which of the two satisfies it.
     """
     d, n = codes.shape
     who = np.arange(n).astype(np.int32)
@@ -287,7 +287,7 @@ def add_leaf(
     start: Scalar,
     end: Scalar,
 ) -> None:
-    """Add what a leaf, met by the context or the baseline at every feature, gives to each feature of the way."""
+    """Add the part of a leaf, satisfied by context or baseline at every feature, to each feature of the path."""
     either = np.int64(value * shares[n_w + 1, n_b])
     gain, loss = np.int64(value * shares[n_w, n_b]), np.int64(value * shares[n_b, n_w])
     for k in range(length):
@@ -312,9 +312,9 @@ def add_steps(
 ) -> None:
     """Add to `out`, of shape (n_codes, n), what inputs of each code contribute in the contexts `codes`, as steps.
 
-    `asked` are the codes of the inputs, of shape (d,), if they are those of everybody, and otherwise empty. The way
-    has a line for each node: the node, the feature asked above it, the rows that had met it, and the line before about
-    the same feature. `lone` is the feature that neither the context nor the baseline meets.
+    `asked` are the codes of the inputs, of shape (d,), if they are the same for everyone, and otherwise empty. The path
+    has a line for each node: the node, the feature tested above it, the rows that had satisfied it, and the previous
+    line about the same feature. `lone` is the feature that neither the context nor the baseline satisfies.
     """
     d, n = codes.shape
     who = np.arange(n).astype(np.int32)
@@ -350,7 +350,7 @@ def add_steps(
             met, is_base_left = rows[feature], goes_left(nodes, answers, node, base[feature])
             middle = part(nodes, answers, node, codes, feature, who, start, end) if met & CONTEXT else end
             for k in range(4):
-                # The people on the left, then those on the right; for each, the left branch, then the right one.
+                # First the people on the left, then those on the right; for each, the left branch, then the right one.
                 is_left, are_left = k % 2 == 0, k < 2
                 first, after = (start, middle) if are_left else (middle, end)
                 now = met & ((CONTEXT if is_left == are_left else 0) | (BASELINE if is_left == is_base_left else 0))

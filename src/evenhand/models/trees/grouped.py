@@ -1,6 +1,6 @@
-"""Contributions of many people at a time: people of one baseline go down each tree together.
+"""Contributions of many people at a time: people with the same baseline go down each tree together.
 
-Worthwhile for trees of a few dozen leaves, as boosting grows them, where groups stay large.
+Worthwhile for trees of a few dozen leaves, as in boosting, where groups stay large.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ MAX_STEPS = 2**22  # codes times contexts whose steps are kept at a time: 32 MiB
 
 @dataclass(frozen=True, eq=False)
 class NumberedRows:
-    """Rows by number: row i is `distinct[number[i]]`. Equal rows need not have one number."""
+    """Rows by number: row i is `distinct[number[i]]`. Equal rows may have different numbers."""
 
     distinct: NDArray[Any]
     number: Ints
 
     @classmethod
     def of(cls, rows: NDArray[Any]) -> Self:
-        """Rows with equal ones found.
+        """Rows with equal ones identified.
 
         Examples
         --------
@@ -48,7 +48,7 @@ class NumberedRows:
         return cls(values[first], number)
 
     def merged(self) -> Self:
-        """The same rows, with equal ones among those that are in use found."""
+        """The same rows, with equal ones among those in use identified."""
         used, number = np.unique(self.number, return_inverse=True)
         found = type(self).of(self.distinct[used])
         return type(self)(found.distinct, found.number[number])
@@ -58,7 +58,7 @@ class NumberedRows:
 
 
 def margins(ensemble: TreeEnsemble, x: NDArray[Any], n_threads: int | None) -> Floats:
-    """The margin of each row, to the last digit that of `ensemble.margin`."""
+    """The margin of each row, identical to `ensemble.margin` to the last digit."""
     kernel, trees = kernel_module("group_kernel"), coded_trees(ensemble)
     out = np.full(len(x), ensemble.base_margin)
 
@@ -92,8 +92,8 @@ def context_contributions(
 ) -> Floats:
     """What the inputs `z` contribute in the contexts `w`, from the baselines `b`; (n, n_features).
 
-    What a value contributes depends on the context and the baseline, and not on the other inputs. So each context is
-    walked once, for all values of all features, and whoever asks in it looks up.
+    The contribution of a value depends on the context and the baseline, but not on the other inputs. So each context is
+    walked once, for all values of all features, and the results are looked up.
     """
     kernel, trees = kernel_module("group_kernel"), coded_trees(ensemble)
     base, inputs = (_codes(ensemble, rows.distinct, n_threads) for rows in (b, z))
@@ -120,16 +120,16 @@ def context_contributions(
 
 @dataclass(frozen=True, eq=False)
 class _Contexts:
-    """Distinct contexts, a row and a baseline each, in an order of baseline and likeness.
+    """Distinct contexts, each a row and a baseline, sorted by baseline and similarity.
 
     Attributes
     ----------
     base, row
         Of each context, by number.
     number
-        The context that each of n asks in.
+        The context of each of n requests.
     askers, ends
-        Who asks in a context, context after context; where those of each start, and the last ones end.
+        Requests by context; where those of each context start, and where the last ones end.
     """
 
     base: Ints
@@ -161,7 +161,7 @@ def _codes(ensemble: TreeEnsemble, rows: NDArray[Any], n_threads: int | None = 1
 
 
 def _parts(values: Ints, size: int) -> Iterator[slice]:
-    """Parts of sorted values, each of one value only and of at most the given size, as alike in size as can be."""
+    """Parts of sorted values, each with a single value and limited size, as equal in size as possible."""
     ends = [*np.flatnonzero(np.diff(values)) + 1, len(values)] if len(values) else []
     start = 0
     for end in ends:

@@ -1,7 +1,7 @@
 """Compiled walks through a tree ensemble: its margin, and interventional Shapley values with one baseline row.
 
 Nothing here checks its arguments; `models.trees.tree_shap` does. Threads are left to the caller (the functions hold no
-lock while they run): numba's own thread pools may not be entered twice at a time, and do not survive a fork.
+lock while they run): numba's thread pools may not be entered twice at a time, and do not survive a fork.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Array = np.ndarray[Any, Any]
 Records = Any  # an array of `NODE`
 Scalar = Any  # a number of the compiled code
 
-# The rows that meet everything a path has asked of one feature so far, as bits.
+# The rows that satisfy everything a path has tested of one feature so far, as bits.
 INPUT, CONTEXT, BASELINE = 1, 2, 4
 EITHER = CONTEXT | BASELINE
 EVERY_ROW = INPUT | EITHER
 
-# Columns of what is kept of a parting: its feature, the rows that met it before, the branch that is still to be walked
-# (-1 for none) and the rows there.
+# Columns of what is kept of a split of rows: its feature, the rows that satisfied it before, the branch still to be
+# walked (-1 for none) and the rows there.
 FEATURE, BEFORE, OTHER, OTHER_ROWS = range(4)
 
-# The place of a single bit, found by a product with a number whose every six bits in a row differ (Leiserson, Prokop &
+# The place of a single bit, found by multiplying with a number in which all six-bit windows differ (Leiserson, Prokop &
 # Randall, 1998).
 DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 BIT_PLACE = np.zeros(64, np.int64)
@@ -39,7 +39,7 @@ for _place in range(64):
 
 
 def compiled(function: Function) -> Function:
-    """`function` compiled, and kept on disk where there is a place to keep it."""
+    """Compile `function`, and cache it on disk if possible."""
     try:
         return cast(Function, numba.njit(function, nogil=True, cache=True, error_model="numpy"))
     except RuntimeError:  # neither the package's folder nor the user's cache can be written to
@@ -47,7 +47,7 @@ def compiled(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """`function` as a part of the compiled functions that call it."""
+    """Mark `function` as a part of the compiled functions that call it."""
     return cast(Function, numba.njit(function, inline="always", error_model="numpy"))
 
 
@@ -98,7 +98,7 @@ def rows_to_the_left(
 
 @inlined
 def alone(rows: Scalar, row: Scalar) -> Scalar:
-    """1 if of context and baseline the given one, and not the other, meets what was asked of a feature."""
+    """1 if the given one of context and baseline, and not the other, satisfies what was tested of a feature."""
     return 1 if rows & EITHER == row else 0
 
 
@@ -143,7 +143,7 @@ def add_mixtures(
 
     `x` holds inputs, contexts and baselines. Mixtures are bits: entry (k, j) of `of_input`, and of `of_context`, has
     those of the mixtures 64 k to 64 k + 63 that take feature j from there; the others take it from the baseline. All
-    mixtures of a person go down a tree together, and are told apart only where the rows part at a feature.
+    mixtures of a person go down a tree together, and separate only where the rows differ at a feature.
     """
     z, w, b = x
     n_words = of_input.shape[0]
@@ -202,13 +202,13 @@ def add_mixtures(
 def add_contributions(
     nodes: Records, in_set: Array, roots: Array, shares: Array, x: Array, b: Array, out: Array
 ) -> None:
-    """Add to `out`, of shape (n, d), the Shapley values of the rows of `x`, each with its own baseline row of `b`.
+    """Add to `out`, of shape (n, d), the Shapley values of the rows of `x`, each with a separate baseline row of `b`.
 
-    A path is followed while `x` or `b` (feature by feature) meets it. Where the two part at a feature that neither has
-    parted at before, both branches are walked: first the one of `x`, below which the feature is `x`'s alone, then the
-    one of `b`. A leaf below `n_x` features of `x` alone and `n_b` of `b` alone, of value v, gives each of the former
-    v (n_x - 1)! n_b! / (n_x + n_b)! and each of the latter -v n_x! (n_b - 1)! / (n_x + n_b)!. The two sums over leaves
-    are passed upwards, so that each parting adds to its feature once.
+    A path is followed while `x` or `b` (feature by feature) satisfies it. If the two separate at a feature at which
+    they have not separated before, both branches are walked: first that of `x`, below which the feature belongs to `x`
+    alone, then that of `b`. A leaf below `n_x` features of `x` alone and `n_b` of `b` alone, of value v, gives each of
+    the former v (n_x - 1)! n_b! / (n_x + n_b)! and each of the latter -v n_x! (n_b - 1)! / (n_x + n_b)!. The two sums
+    over leaves are passed up, so that each separation adds to its feature once.
     """
     depth = shares.shape[1]
     owner = np.zeros(x.shape[1], np.uint8)
@@ -263,13 +263,13 @@ def add_contributions(
 def add_input_contributions(
     nodes: Records, in_set: Array, roots: Array, shares: Array, z: Array, w: Array, b: Array, out: Array
 ) -> None:
-    """Add to `out`, of shape (n, d), what the inputs `z` contribute in the context of `w`, from the baselines `b`.
+    """Add to `out`, of shape (n, d), the contributions of the inputs `z` in the context of `w`, from the baselines `b`.
 
-    As in `add_contributions`, but three rows may part at a feature, and twice. `rows[f]` are the rows that meet all
-    the path has asked of f. A leaf matters to feature j only if each other feature is met by the context or the
-    baseline; so below a branch that one feature's input alone takes, only that feature can gain, and
-    below two such branches no one. The share of a leaf that j gets follows from `rows[j]` (`share`), which partings
-    further down may narrow: each parting therefore adds the share by its narrower rows less the one by its wider.
+    As in `add_contributions`, but three rows may separate at a feature, and twice. `rows[f]` are the rows that satisfy
+    all the path has tested of f. A leaf matters to feature j only if every other feature is satisfied by the context or
+    the baseline; so below a branch that one feature's input alone takes, only that feature can gain, and below two such
+    branches none. The share of a leaf that j gets follows from `rows[j]` (`share`), which separations further down may
+    narrow: each separation therefore adds the share by its narrower rows minus that by its wider ones.
     """
     rows, depth = np.full(z.shape[1], EVERY_ROW, np.int64), 2 * shares.shape[1]
     partings, sums = np.empty((depth, 4), np.int64), np.empty((depth, 4), np.float64)

@@ -13,7 +13,7 @@ from evenhand.models.trees.ensemble import Tree, TreeEnsemble, flags_of, unrolle
 
 __all__ = ["read_lightgbm", "sigmoid_of"]
 
-# LightGBM reads a value this close to zero as zero, and splits zero from negative values just at this distance.
+# LightGBM treats a value this close to zero as zero, and splits zero from negative values at exactly this distance.
 ZERO_REACH = float(np.float32(1e-35))
 
 _MOST_WAYS = 10_000
@@ -40,7 +40,7 @@ def read_lightgbm(model: Any) -> TreeEnsemble:  # noqa: ANN401 - an estimator or
         booster = model
     else:
         raise InvalidTypeError(
-            f"Of LightGBM, an estimator such as LGBMClassifier or a Booster can be read; got {name}."
+            f"For LightGBM, an estimator such as LGBMClassifier or a Booster is expected, got {name}."
         )
     return _read_dump(booster.dump_model(), name)
 
@@ -70,7 +70,7 @@ def _read_dump(dump: dict[str, Any], name: str) -> TreeEnsemble:
 
 
 def sigmoid_of(booster: Any) -> float:  # noqa: ANN401 - a Booster
-    """What LightGBM multiplies a raw score with to get log-odds."""
+    """The factor that converts LightGBM's raw score to log-odds."""
     return _sigmoid(booster.dump_model(num_iteration=1).get("objective", "none"), type(booster).__name__)
 
 
@@ -81,8 +81,8 @@ def _sigmoid(objective: str, name: str) -> float:
     if kind == "cross_entropy":
         return 1.0
     raise InvalidInputError(
-        f"This {name} was fitted with the objective {kind!r}, whose raw score is no log-odds of a decision; fit it "
-        "with 'binary' or 'cross_entropy'."
+        f"This {name} was fitted with the objective {kind!r}, whose raw score is not the log-odds of a decision; fit "
+        "it with 'binary' or 'cross_entropy'."
     )
 
 
@@ -102,7 +102,7 @@ def _tree(root: dict[str, Any], scale: float, name: str) -> Tree:
         threshold=np.where(threshold == -ZERO_REACH, np.nextafter(-ZERO_REACH, -1.0), threshold),
         left=left,
         right=right,
-        # Without missing values in training, a missing value is read as zero; in a set of categories, as none of it.
+        # Without missing values in training, a missing value is treated as zero; in a set of categories, as not in it.
         missing_left=np.where(asks_category, False, np.where(missing == "None", threshold >= 0.0, stated)),
         value=scale * np.array([node.get("leaf_value", 0.0) for node in nodes]),
         left_categories={
@@ -114,11 +114,11 @@ def _tree(root: dict[str, Any], scale: float, name: str) -> Tree:
 
 
 def _categories(dump: dict[str, Any]) -> dict[int, tuple[Any, ...]]:
-    """Values of the categories by feature, which LightGBM keeps if it was fitted on a pandas table.
+    """Values of the categories by feature, which LightGBM stores if it was fitted on a pandas table.
 
-    The values stand in the order of the columns but without their names, and of columns that it found useless
-    (constant, or with categories too rare) nothing says whether they were categories. A way to tell is taken if it is
-    the only one that has a value for every code.
+    The values are in column order but without names, and nothing says whether columns that it found useless (constant,
+    or with rare categories) were categories. An assignment is used if it is the only one that has a value for every
+    code.
     """
     stored = [tuple(values) for values in dump.get("pandas_categorical") or []]
     names, infos = dump["feature_names"], dump["feature_infos"]

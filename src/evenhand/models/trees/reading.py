@@ -1,4 +1,4 @@
-"""Which library grew a model's trees, and the reader for it."""
+"""The library of a model's trees, and the reader for it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ READERS: dict[str, Callable[[Any], TreeEnsemble]] = {
     "catboost": read_catboost,
     "sklearn": read_sklearn,
 }
-# scikit-learn has other models besides; its trees live here.
+# scikit-learn also has other models; its trees are here.
 SKLEARN_TREES = ("sklearn.tree", "sklearn.ensemble._forest", "sklearn.ensemble._gb", "sklearn.ensemble._hist")
 
 
 def tree_library(model: Any) -> str | None:  # noqa: ANN401 - any object
-    """The library that grew `model`'s trees, None if it is no tree model; nothing is imported to tell.
+    """The library of `model`'s trees, None if it is not a tree model; nothing is imported to check.
 
     Examples
     --------
@@ -47,9 +47,9 @@ def read_trees(model: Any) -> TreeEnsemble:  # noqa: ANN401 - any object
     Raises
     ------
     InvalidTypeError
-        If it is no tree model of these libraries.
+        If it is not a tree model of these libraries.
     InvalidInputError
-        If it is not fitted, not binary, or holds something that is no tree.
+        If it is not fitted, not binary, or holds something that is not a tree.
 
     Examples
     --------

@@ -27,9 +27,10 @@ def read_sklearn(model: Any) -> TreeEnsemble:  # noqa: ANN401 - any estimator
     Raises
     ------
     InvalidTypeError
-        If it is another kind of estimator.
+        If it is a different kind of estimator.
     InvalidInputError
-        If it is not fitted, has other than two classes or several outputs, or starts from a model that is no constant.
+        If it is not fitted, does not have two classes, has several outputs, or starts from a model that is not a
+        constant.
     """
     from sklearn.ensemble import (
         ExtraTreesClassifier,
@@ -64,7 +65,7 @@ def _check_two_classes(model: Any) -> None:  # noqa: ANN401
         raise InvalidInputError(f"This {name} is not fitted: call its `fit` first.") from None
     if getattr(model, "n_outputs_", 1) > 1:
         raise InvalidInputError(
-            f"This {name} predicts {model.n_outputs_} outputs at once; fit a binary classifier of the one to explain."
+            f"This {name} predicts {model.n_outputs_} outputs at once; fit a binary classifier for the one to explain."
         )
     if len(model.classes_) != 2:
         raise InvalidInputError(

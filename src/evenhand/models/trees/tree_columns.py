@@ -1,4 +1,4 @@
-"""Columns as trees that split on categories take them: the categories as their codes."""
+"""Columns as input of trees that split on categories: categories as codes."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ class TreeColumns(OneToOne):
     names: list[str]
 
     def transform(self, table: pd.DataFrame) -> NDArray[np.float64]:
-        """Numbers as they are and categories as their codes."""
+        """Numbers unchanged, and categories as codes."""
         return coded_matrix(self.ensemble, table[self.names])
 
 
 @dataclass(frozen=True, eq=False)
 class RecodedColumns:
-    """The outputs of a pipeline's steps for an ensemble that takes some of these numbers as categories.
+    """The outputs of a pipeline's steps for an ensemble that treats some of them as categories.
 
     Attributes
     ----------
     encoder
         The steps.
     ensemble
-        The trees on what the steps make of the table.
+        The trees, which take the output of the steps.
     """
 
     encoder: EncodesTables
@@ -73,18 +73,18 @@ class RecodedColumns:
 
     @property
     def join_matrix(self) -> NDArray[np.floating]:
-        """1 where an output (row) comes from a column of the table (column), else 0."""
+        """1 if an output (row) comes from a column of the table (column), else 0."""
         return self.encoder.join_matrix
 
     def transform(self, table: pd.DataFrame) -> NDArray[np.float64]:
-        """Outputs of the steps, with categories as the codes that the trees have for them."""
+        """Outputs of the steps, with categories as the trees' codes."""
         return coded_values(self.ensemble, self.encoder.transform(table))
 
 
 def column_names(ensemble: TreeEnsemble, columns: Sequence[str] | None) -> list[str] | None:
-    """What a table calls the features of an ensemble; None where neither has names for them.
+    """A table's names of the features of an ensemble; None if neither has names for them.
 
-    LightGBM keeps a space in a name as an underscore.
+    LightGBM stores a space in a name as an underscore.
     """
     if ensemble.feature_names is None:
         return None if columns is None or len(columns) != ensemble.n_features else list(columns)

@@ -1,4 +1,4 @@
-"""Interventional Shapley values of a tree ensemble, each person with a baseline row of their own."""
+"""Interventional Shapley values of a tree ensemble, with a separate baseline row for each person."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["contributions"]
 Rows = NDArray[np.floating[Any]]
 
 _BLOCK = 16_384  # people whose rows are copied at a time
-GROUPED_NODES = 255  # nodes of a tree, on average, up to which people go down together
+GROUPED_NODES = 255  # average number of nodes of a tree, up to which people go down together
 
 
 def contributions(
     ensemble: TreeEnsemble, z: ArrayLike, w: ArrayLike, b: ArrayLike, n_threads: int | None = None
 ) -> NDArray[np.float64]:
-    r"""What each input contributes to the margin, in a given context and from a given baseline.
+    r"""The contribution of each input to the margin, in a given context and from a given baseline.
 
     For one person and feature j of d, over the sets S of other features,
 
@@ -32,9 +32,9 @@ def contributions(
         \phi_j = \sum_S \frac{|S|!\,(d - 1 - |S|)!}{d!}
             \left[f(z_j, w_S, b_{rest}) - f(b_j, w_S, b_{rest})\right].
 
-    With `z` and `w` the same rows these are the Shapley values of a game whose absent players take their values from
-    the baseline (interventional TreeSHAP with one background row): they sum to the margin of the row less that of its
-    baseline. Otherwise they are what inputs `z` would contribute beside the inputs `w` of somebody else, and have no
+    If `z` and `w` are the same rows, these are the Shapley values of a game whose absent players take their values from
+    the baseline (interventional TreeSHAP with one background row): they sum to the margin of the row minus that of its
+    baseline. Otherwise they are what inputs `z` would contribute next to the inputs `w` of someone else, and have no
     such sum. The values are exact, not sampled.
 
     Parameters
@@ -43,7 +43,7 @@ def contributions(
         The model.
     z, w, b
         Inputs, context and baseline of each person, of shape (n, n_features) each. A baseline of shape (n_features,)
-        serves everyone. NaN is a missing value.
+        applies to everyone. NaN is a missing value.
     n_threads
         Threads to share the people; None for as many as there are cores.
 
@@ -77,8 +77,7 @@ def contributions(
     b_rows = checked_rows(ensemble, b_rows, "b")
     if not len(z_rows) == len(w_rows) == len(b_rows):
         raise InvalidInputError(
-            "`z`, `w` and `b` must have a row for each person, "
-            f"got {len(z_rows)}, {len(w_rows)} and {len(b_rows)} rows."
+            f"`z`, `w` and `b` must have one row per person, got {len(z_rows)}, {len(w_rows)} and {len(b_rows)} rows."
         )
     if not is_grouped(ensemble):
         return _one_by_one(ensemble, z_rows, w_rows, b_rows, n_threads)
@@ -89,7 +88,7 @@ def contributions(
 
 
 def distinct_margins(ensemble: TreeEnsemble, x: ArrayLike, n_threads: int | None = None) -> NDArray[np.float64]:
-    """`ensemble.margin`, of equal rows found once."""
+    """`ensemble.margin`, computed once for equal rows."""
     rows = NumberedRows.of(checked_rows(ensemble, x, "X"))
     if is_grouped(ensemble):
         return margins(ensemble, rows.distinct, n_threads)[rows.number]
@@ -99,7 +98,7 @@ def distinct_margins(ensemble: TreeEnsemble, x: ArrayLike, n_threads: int | None
 def numbered_contributions(
     ensemble: TreeEnsemble, z: NumberedRows, w: NumberedRows, b: NumberedRows, n_threads: int | None = None
 ) -> NDArray[np.float64]:
-    """`contributions` of rows by number, in blocks of people where each goes down the trees alone."""
+    """`contributions` of rows by number, in blocks of people if each goes down the trees alone."""
     if is_grouped(ensemble):
         return context_contributions(ensemble, z.merged(), w.merged(), b.merged(), n_threads)
     out = np.empty((len(z), ensemble.n_features))
@@ -111,7 +110,7 @@ def numbered_contributions(
 
 
 def is_grouped(ensemble: TreeEnsemble) -> bool:
-    """Whether people go down the trees together: of deep trees, each would soon be alone."""
+    """Whether people go down the trees together: in deep trees, each would soon be alone."""
     return ensemble.n_trees > 0 and len(ensemble.feature) <= GROUPED_NODES * ensemble.n_trees
 
 

@@ -15,14 +15,14 @@ from evenhand.models.trees.ensemble import Tree, TreeEnsemble, flags_of
 
 __all__ = ["read_xgboost"]
 
-# Objectives whose margin is a log-odds.
+# Objectives whose margin is log-odds.
 LOGISTIC = ("binary:logistic", "reg:logistic", "binary:logitraw")
 
 
 def read_xgboost(model: Any) -> TreeEnsemble:  # noqa: ANN401 - an estimator or a Booster
     """The ensemble of an `XGBClassifier` or `Booster` with a logistic objective.
 
-    As `predict` does, an estimator stopped early counts its trees up to the best iteration, a `Booster` all of its.
+    As in `predict`, an estimator stopped early uses its trees up to the best iteration, and a `Booster` all of them.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def read_xgboost(model: Any) -> TreeEnsemble:  # noqa: ANN401 - an estimator or 
         booster = model
     else:
         raise InvalidTypeError(
-            f"Of XGBoost, an estimator such as XGBClassifier or a Booster can be read; got {type(model).__name__}."
+            f"For XGBoost, an estimator such as XGBClassifier or a Booster is expected, got {type(model).__name__}."
         )
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
     return _read_learner(learner, type(model).__name__, missing, n_rounds)
@@ -79,7 +79,7 @@ def _check_binary(learner: dict[str, Any], name: str) -> None:
     parameters, booster = learner["learner_model_param"], learner["gradient_booster"]["name"]
     if booster not in ("gbtree", "dart"):
         raise InvalidInputError(
-            f"This {name} was fitted with booster={booster!r}, which grows no trees; gbtree and dart can be read."
+            f"This {name} was fitted with booster={booster!r}, which has no trees; gbtree and dart can be read."
         )
     n_outputs = max(int(parameters["num_class"]), int(parameters.get("num_target", 1)))
     if n_outputs > 1:
@@ -90,8 +90,8 @@ def _check_binary(learner: dict[str, Any], name: str) -> None:
     objective = learner["objective"]["name"]
     if objective not in LOGISTIC:
         raise InvalidInputError(
-            f"This {name} was fitted with the objective {objective!r}, whose margin is no log-odds of a decision; fit "
-            f"it with one of {', '.join(LOGISTIC)}."
+            f"This {name} was fitted with the objective {objective!r}, whose margin is not the log-odds of a decision; "
+            f"fit it with one of {', '.join(LOGISTIC)}."
         )
 
 
@@ -100,7 +100,7 @@ def _base_margin(learner: dict[str, Any]) -> float:
     base_score = np.float32(learner["learner_model_param"]["base_score"].strip("[]"))  # "[5E-1]" from 3.1 on
     if learner["objective"]["name"] == "binary:logitraw":
         return float(base_score)
-    one, reach = np.float32(1), np.float32(1e-6)  # XGBoost's steps, in its precision
+    one, reach = np.float32(1), np.float32(1e-6)  # the same steps as XGBoost, in its precision
     return float(-np.log(one / np.clip(base_score, reach, one - reach) - one))
 
 

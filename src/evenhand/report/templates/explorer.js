@@ -3,7 +3,7 @@
 "use strict";
 const byId = (id) => document.getElementById(id);
 
-// Elements are made with text only: nothing of the data is ever read as HTML.
+// Elements are created with text only: the data are never read as HTML.
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -62,7 +62,7 @@ function filtered() {
   const group = byId("f-group").value;
   const decision = DECISIONS[byId("f-decision").value];
   const flag = FLAGS[byId("f-flag").value];
-  // A word that names a person is looked for as such first: "17" should not find everyone who has a 17 somewhere.
+  // A word that names a person is searched as such first: "17" should not find everyone who has a 17 somewhere.
   const names = (i) => [data.person[i], data.match[i]].map((name) => String(name).toLowerCase());
   const isName = words.length === 1 && data.person.some((_, i) => names(i).includes(words[0]));
   const finds = isName
@@ -125,7 +125,7 @@ function choose(i) {
   state.chosen = i;
   showPair();
 }
-// Place of each feature's reason among the principal ones of someone who was declined.
+// Rank of each feature's reason among the principal reasons of a declined person.
 function reasons(codes) {
   const place = new Map(codes.map((code, k) => [code, k + 1]).filter(([code]) => code >= 0));
   return new Map(data.reason_of.map((code, j) => [j, place.get(code)]).filter(([, at]) => at));
@@ -175,12 +175,12 @@ function showPair() {
     make("ul", { class: "findings" },
       finding(isSame ? "Same decision" : "Different decisions", isSame ? "same" : "differs"),
       finding(`${isUnlike ? "Different" : "Same"} reasoning: CEC ${fixed(data.cec[i])}, threshold ${data.threshold}`, isUnlike ? "differs" : "same"),
-      finding(`Placebo pairs: ${fixed(data.placebo_cec[i])}`), finding(`q: ${fixed(data.q_value[i])}`),
+      finding(`Placebo pairs: ${fixed(data.placebo_cec[i])}`), finding(`q-value: ${fixed(data.q_value[i])}`),
       finding(`Input gap ${fixed(data.input_gap[i])}, reasoning gap ${fixed(data.reasoning_gap[i])}`),
       finding(`Distance ${fixed(data.distance[i], 2)}`), finding(`Label of both: ${data.label[i]}`)),
-    make("p", {}, state.raw ? "Bars: what each feature adds to the model's output, from the person's baseline."
+    make("p", {}, state.raw ? "Bars: how much each feature adds to the model's output, from the person's baseline."
       : "Bars: each feature's part of the explanation (attributions scaled to length 1, which is what the CEC score compares).",
-      " Reasons are of declined people: what pulls the score down most, measured from the mean of approved people; shared ones are marked."),
+      " Reasons are given to declined people: what lowers the score the most, measured from the mean of approved people; shared reasons are marked."),
     make("div", { class: "options" }, make("label", {}, raw, " Show unscaled attributions"), more),
     make("table", { class: "features" }, make("caption", { class: "hidden" }, "Values and attributions of the two people"),
       make("thead", {}, make("tr", {}, ...["Feature", `Person ${data.person[i]}`, `Match ${data.match[i]}`].map((t) => make("th", { scope: "col" }, t)))),

@@ -16,23 +16,23 @@ __all__ = ["AdversarialDebiasing", "Adversary", "adversarial_update"]
 
 
 class AdversarialDebiasing(NetworkMethod):
-    r"""The network learns against an adversary that guesses the group from its score and the true label.
+    r"""The network learns against an adversary that predicts the group from its score and the true label.
 
     .. math:: g = \nabla L_P - \operatorname{proj}_{\nabla L_A} \nabla L_P - \alpha \nabla L_A
 
-    is the gradient that Adam follows: the network's own, less its part that would help the adversary, less alpha times
-    the adversary's. Alpha grows as the square root of the number of the epoch, from `strength`; the learning rate,
-    which the authors let fall, stays the one of all methods.
+    is the gradient that Adam follows: that of the network, minus its part that would help the adversary, minus alpha
+    times the adversary's. Alpha grows from `strength` with the square root of the epoch; the learning rate, which the
+    authors decrease, stays that of all methods.
 
     Parameters
     ----------
     settings
         Network and training; None for the paper's.
     strength
-        Alpha in the first epoch. The default was chosen on simulated people with a known gap: ten times as much swings
-        past equal odds and back.
+        Alpha in the first epoch. The default was chosen on simulated people with a known gap: ten times as much
+        overshoots equal odds and swings back.
     adversary_learning_rate
-        Of the adversary's Adam; larger than the network's, since the adversary must keep up.
+        Learning rate of the adversary's Adam; larger than the network's, because the adversary must keep up.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class AdversarialDebiasing(NetworkMethod):
 
 
 class Adversary(nn.Module):
-    """Guesses the group from the sharpened score s and the label: a linear map of s, s y and s (1 - y)."""
+    """Predicts the group from the sharpened score s and the label: a linear map of s, s y and s (1 - y)."""
 
     def __init__(self, n_groups: int) -> None:
         super().__init__()

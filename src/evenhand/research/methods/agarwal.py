@@ -36,8 +36,8 @@ Ints = NDArray[np.int64]
 class AgarwalReduction(NetworkMethod):
     """fairlearn's `ExponentiatedGradient` with equalized odds, over the network as the weighted learner.
 
-    The result decides by a predictor drawn by weight. `predict_proba` gives the expected decision; `predict` draws,
-    row by row, from the seed. What is attributed is the weighted average of the predictors' logits.
+    The result decides by a predictor drawn by weight. `predict_proba` returns the expected decision; `predict` draws,
+    row by row, from the seed. The weighted average of the predictors' logits is attributed.
 
     Parameters
     ----------
@@ -46,15 +46,15 @@ class AgarwalReduction(NetworkMethod):
     tolerance
         Allowed difference of a group's rate from the overall one.
     max_iterations
-        Rounds of the game at most; each trains one or two networks. fairlearn's own default, 50, takes hours on
-        larger data for little.
+        Largest number of rounds of the game; each trains one or two networks. fairlearn's default, 50, takes hours on
+        larger data for little gain.
 
     Attributes
     ----------
     weights_
         Probability of each predictor that is ever drawn.
     n_networks_
-        Networks trained on the way.
+        Number of networks trained.
     """
 
     network_: AverageLogit  # type: ignore[assignment]
@@ -71,7 +71,7 @@ class AgarwalReduction(NetworkMethod):
         reductions = optional_module("fairlearn.reductions", "This method", "fairlearn", "methods")
         reduction = reductions.ExponentiatedGradient(
             WeightedNetwork(self.settings),
-            # The bound of the constraint and the scale of the multipliers are both of the tolerance's size.
+            # The bound of the constraint and the scale of the multipliers both have the size of the tolerance.
             reductions.EqualizedOdds(difference_bound=self.tolerance),
             eps=self.tolerance,
             max_iter=self.max_iterations,
@@ -145,7 +145,7 @@ class _AuditedAverage(DifferentiableModel):
 
 
 class WeightedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The network as scikit-learn sees a learner that takes sample weights."""
+    """The network as a scikit-learn estimator with sample weights."""
 
     def __init__(self, settings: NetworkSettings) -> None:
         self.settings = settings
@@ -164,7 +164,7 @@ class WeightedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _network_of(predictor: Any, n_inputs: int, n_rows: int, settings: NetworkSettings) -> nn.Module:  # noqa: ANN401
-    """A predictor's network. fairlearn answers with a constant where all labels of a round are the same.
+    """A predictor's network. fairlearn returns a constant if all labels of a round are the same.
 
     A constant has no attribution; its logit is that of a rate one person short of all.
     """

@@ -19,9 +19,9 @@ __all__ = ["CEC"]
 
 
 class CEC:
-    """`CECClassifier` behind the methods' protocol, with the paper's way of integrating by default.
+    """`CECClassifier` behind the methods' protocol, with the paper's integration by default.
 
-    A constant model is not warned about here: the comparison reports every method's positive rate.
+    There is no warning about a constant model here: the comparison reports every method's positive rate.
 
     Parameters
     ----------

@@ -21,20 +21,20 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class QuantileRepair:
-    r"""Repair of one number, learned on some people and applied to any.
+    r"""Repair of one number, fitted on some people and applied to any.
 
     A person at quantile q of their group moves toward the median, over groups, of the groups' values at q:
 
     .. math:: x' = (1 - \lambda) x + \lambda \operatorname{median}_h F_h^{-1}(F_g(x))
 
-    Quantile functions are linear between the values seen, a tied value standing at the middle of its ranks. A value
-    outside the range its group had at fit keeps its distance from the end of the range. So the repair is
+    Quantile functions are linear between the values seen, with a tied value at the middle of its ranks. A value
+    outside the range of its group at fit keeps its distance from the end of the range. So the repair is
     increasing within every group.
 
     Attributes
     ----------
     values, ranks
-        For each group its distinct values, ascending, and their quantiles; empty for a group with no value.
+        For each group, its distinct values, ascending, and their quantiles; empty for a group without values.
     level
         The share of the way to go, lambda in [0, 1].
 
@@ -63,7 +63,7 @@ class QuantileRepair:
         return cls(tuple(values), tuple(ranks), level)
 
     def __call__(self, numbers: Floats, group: Ints) -> Floats:
-        """Repaired numbers, of shape (n,); missing ones, and those of a group never seen with a value, stay."""
+        """Repaired numbers, of shape (n,); missing ones, and those of a group without values at fit, are unchanged."""
         repaired = np.array(numbers, dtype=np.float64)
         for code, (values, ranks) in enumerate(zip(self.values, self.ranks, strict=True)):
             if len(values) == 0:
@@ -82,9 +82,9 @@ class QuantileRepair:
 
 
 class DisparateImpactRemover(NetworkMethod):
-    """The plain network on repaired numbers; categories are left as they are.
+    """The plain network on repaired numbers; categories are unchanged.
 
-    The score that is attributed is a function of the *repaired* table, which `audited_table` gives. Predicting needs
+    The attributed score is a function of the *repaired* table, which `audited_table` returns. Predicting needs
     groups, because the repair does.
 
     Parameters

@@ -18,10 +18,10 @@ Ints = NDArray[np.int64]
 
 
 class HardtPostProcessing(NetworkMethod):
-    """fairlearn's `ThresholdOptimizer` with equalized odds, on the scores that the plain network gives its own people.
+    """fairlearn's `ThresholdOptimizer` with equalized odds, on the plain network's scores of its training people.
 
-    The rule mixes two thresholds per group at random. `predict_proba` gives the expected decision; `predict` draws, row
-    by row, from the seed. What is attributed is the logit of the network below the rule. Predicting needs groups.
+    The rule mixes two thresholds per group at random. `predict_proba` returns the expected decision; `predict` draws,
+    row by row, from the seed. The logit of the underlying network is attributed. Predicting needs groups.
     """
 
     rule_: Any
@@ -63,7 +63,7 @@ def drawn_decisions(probability: Floats, random_state: int) -> Ints:
 
 
 class _GivenScore(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Stands for the fitted network: what it is given as its only column is the score."""
+    """Stands in for the fitted network: its only input column is the score."""
 
     def fit(self) -> Self:
         self.classes_ = np.array([0, 1])

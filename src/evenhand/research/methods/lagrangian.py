@@ -22,8 +22,8 @@ class LagrangianConstraints(NetworkMethod):
 
     Every group's two rates must equal the first group's: equality constraints with signed multipliers, so that the
     noise of a batch moves them both ways. The network's step uses soft rates, the means of its probabilities, which
-    have a gradient; the multipliers' step uses the rates of its decisions, which are what is to be equal. A
-    difference of which a batch holds only one side is left out of that step.
+    have a gradient; the multipliers' step uses the rates of its decisions, which should be equal. A difference with
+    only one side in a batch is left out of that step.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class LagrangianConstraints(NetworkMethod):
 
 
 def rate_differences(score: Tensor, y: Tensor, group: Tensor, n_groups: int) -> Tensor:
-    """Each group's true, then false, positive rate less the first group's, of shape (2 * (n_groups - 1),).
+    """Each group's true, then false, positive rate minus the first group's, of shape (2 * (n_groups - 1),).
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def rate_differences(score: Tensor, y: Tensor, group: Tensor, n_groups: int) -> 
 
     Returns
     -------
-    Differences; 0 where either group has no one of that label.
+    Differences; 0 if either group has no one with that label.
 
     Examples
     --------

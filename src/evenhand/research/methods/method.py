@@ -1,4 +1,4 @@
-"""What a method must offer to be compared with the others."""
+"""What a method must provide to be compared with the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Method(Protocol):
         ...
 
     def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:  # noqa: ANN401
-        """Decisions 0 or 1, of shape (n,); the same for the same rows, whenever asked."""
+        """Decisions 0 or 1, of shape (n,); always the same for the same rows."""
         ...
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""The network that the methods share, and how it is trained with nothing but cross-entropy."""
+"""The network that the methods share, and its training with cross-entropy alone."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NetworkSettings:
     device
         ``"cpu"``, ``"cuda"`` or ``"auto"``.
     random_state
-        Decides starting weights, batch order, dropout and, where decisions are randomized, the draws.
+        Determines initial weights, batch order, dropout and, if decisions are randomized, the draws.
     """
 
     hidden: tuple[int, ...] = (128, 64)
@@ -64,7 +64,7 @@ class NetworkSettings:
 
 
 class NetworkMethod:
-    """A method whose decisions are one network's: favorable from probability 0.5 on.
+    """A method whose decisions come from one network: favorable from probability 0.5 on.
 
     Parameters
     ----------
@@ -116,21 +116,21 @@ class NetworkMethod:
         return as_table(X)
 
     def _learn(self, x: NDArray[np.float32], y: Ints, group: Ints) -> None:
-        """Set `network_` from encoded people, labels and group codes; plain training where a method has no other."""
+        """Set `network_` from encoded people, labels and group codes; plain training unless a method overrides it."""
         self.network_ = train_network(x, y, self.settings)
 
     def _repaired(self, table: pd.DataFrame, group: Ints, *, is_fit: bool) -> pd.DataFrame:
-        """The table as the network shall see it."""
+        """The table as the network's input."""
         return table
 
     def _logits(self, X: Any, sensitive_features: Any) -> Floats:  # noqa: ANN401
         return logits_of(self.network_, self.encoder_.transform(self.audited_table(X, sensitive_features)))
 
     def _group_codes(self, sensitive_features: Any, X: Any, n: int) -> Ints:  # noqa: ANN401
-        """Codes, as at fit, of the n people of a table, of whom perhaps all are in one group."""
+        """Codes, as at fit, of the n people of a table, who may all be in one group."""
         if sensitive_features is None:
             raise InvalidInputError(
-                f"{type(self).__name__} needs `sensitive_features` to predict: its rule differs between groups."
+                f"{type(self).__name__} needs `sensitive_features` to predict: its rule depends on the group."
             )
         given = list(in_row_order(sensitive_features, X, "sensitive_features"))
         groups = as_groups([*given, *self.group_names_], len(given) + len(self.group_names_))
@@ -144,7 +144,7 @@ class NetworkMethod:
 
 
 class Unconstrained(NetworkMethod):
-    """The plain network, what every other method is measured against.
+    """The plain network, with which every other method is compared.
 
     Examples
     --------
@@ -202,7 +202,7 @@ def train_network(
 
 
 def new_network(n_inputs: int, settings: NetworkSettings) -> nn.Sequential:
-    """The starting network of `train_network` with the same seed, in training mode, for a method's own loop."""
+    """The initial network of `train_network` with the same seed, in training mode, for a method's training loop."""
     stack = StackedNetwork(n_inputs, settings.hidden, settings.dropout, seeds=(settings.random_state,))
     return stack.member(0).train().to(settings.device)
 
@@ -217,7 +217,7 @@ def batches(n: int, settings: NetworkSettings) -> Iterator[tuple[int, Tensor]]:
 
 @contextmanager
 def seeded(settings: NetworkSettings) -> Iterator[None]:
-    """Dropout of the block follows the seed; the caller's random state is left as it was."""
+    """Seed the dropout of the block, and leave the caller's random state unchanged."""
     device = torch.device(settings.device)
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(settings.random_state)

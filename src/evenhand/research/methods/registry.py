@@ -1,4 +1,4 @@
-"""The methods by name; a researcher adds her own."""
+"""The methods by name; researchers can add more."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def register_method(name: str, factory: MethodFactory) -> None:
     Parameters
     ----------
     name
-        What results and tables call it.
+        Its name in results and tables.
     factory
-        Makes a new, unfitted method from network settings and the names of the financial features.
+        Creates a new, unfitted method from network settings and the names of the financial features.
     """
     if name in _METHODS:
-        raise InvalidInputError(f"There is a method {name!r} already; choose a name other than {list(_METHODS)}.")
+        raise InvalidInputError(f"There is already a method {name!r}; choose a name other than {list(_METHODS)}.")
     _METHODS[name] = factory
 
 

@@ -1,4 +1,4 @@
-"""The paper's charts, drawn with Altair; colors can be told apart by people with any color vision."""
+"""The paper's charts, drawn with Altair; people with any color vision can distinguish the colors."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _REGIME_MEANINGS = {
 
 
 def chart_pfr_cec(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401 - an Altair chart
-    """Each method by how often decisions flip and how far reasoning differs, a panel for each dataset.
+    """Each method by how often decisions differ and how far reasoning differs, one panel per dataset.
 
-    Points are means over folds, bars a standard deviation each way; the line is `consistency_threshold`.
+    Points are means over folds, bars one standard deviation each way; the line is `consistency_threshold`.
     """
     values = []
     for (dataset, method), found in by_method(rows, settings).items():

@@ -26,14 +26,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """What a method decides.
+    """The decisions of a method.
 
     Attributes
     ----------
     score
         Of the test people: probabilities, or expected decisions of a randomized rule; only the AUC uses them.
     test, train
-        Decisions 0 or 1 of the test and of the training people. One person, one decision, however often matched.
+        Decisions 0 or 1 for the test and the training people: one decision per person, however often matched.
     """
 
     score: NDArray[np.float64]
@@ -61,7 +61,7 @@ def evaluate(
     decisions: Decisions,
     settings: ProtocolSettings,
 ) -> dict[str, float]:
-    """Metrics of a method from the score that is attributed and from its decisions.
+    """Metrics of a method from its attributed score and its decisions.
 
     Parameters
     ----------
@@ -70,9 +70,9 @@ def evaluate(
     model
         The score that is attributed.
     x_train, x_test
-        People as that score sees them: the fold's, unless the method repairs them. Baselines are means of `x_train`.
+        People as input of that score: the fold's, unless the method repairs them. Baselines are means of `x_train`.
     decisions
-        Those of the method, whatever rule they come from; they make F1, the gaps, the flip rate and the regimes.
+        Decisions of the method, from any rule; they determine F1, the gaps, the flip rate and the regimes.
     settings
         How to integrate, and the threshold of the regimes.
     """

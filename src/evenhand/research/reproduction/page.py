@@ -40,7 +40,7 @@ def reproduction_page(
     >>> "&lt;b&gt;" in reproduction_page("<b>", [], [], [])
     True
     """
-    finding = Finding("Our metrics beside the paper's", warnings=warnings)
+    finding = Finding("Our metrics next to the paper's", warnings=warnings)
     panels = [
         Panel(
             f"chart-{k}", name, description=name, svg=Markup(svg), is_wide=True

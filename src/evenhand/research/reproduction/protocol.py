@@ -1,4 +1,4 @@
-"""The comparison: every method on every fold, stored as found, resumed where it stopped."""
+"""The comparison: every method on every fold, stored immediately, and resumed where it stopped."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def run_protocol(
     methods
         Names of methods, in the order in which they are run.
     settings
-        All settings; a change of any gives another run, whose results are kept apart. A method's own parameters do too.
+        All settings; any change gives a different run, whose results are kept separate. So do a method's parameters.
     store
-        Where results are and go. A change in a method's code is not noticed: use another file then.
+        The store of results. A change in a method's code is not detected: use a different file then.
     device
-        ``"cpu"`` or ``"cuda"``; no part of the fingerprint.
+        ``"cpu"`` or ``"cuda"``; not part of the fingerprint.
     has_ablation, has_grid
         Also train the ablation's variants, and the 36 lambda settings.
     progress
@@ -101,14 +101,14 @@ def run_protocol(
 
 
 def method_parameters(method: Method) -> dict[str, Any]:
-    """A method's own parameters: attributes of the unfitted object that are plain numbers, words or flags."""
+    """A method's parameters: attributes of the unfitted object that are plain numbers, strings or flags."""
     return {name: value for name, value in vars(method).items() if isinstance(value, bool | int | float | str)}
 
 
 def results_of(
     store: ResultStore, run: str, methods: Sequence[str], settings: ProtocolSettings, financial_features: Sequence[str]
 ) -> list[ResultRow]:
-    """A run's results of the methods as they are now: those found with other parameters are left out."""
+    """A run's results of the methods with their current parameters."""
     kept = []
     for row in store.of_run(run):
         if row.method not in methods:

@@ -34,7 +34,7 @@ DATASETS = ("german", "adult", "synthetic", "hmda")
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What a call of `reproduce` found and wrote.
+    """What `reproduce` found and wrote.
 
     Attributes
     ----------
@@ -77,8 +77,8 @@ def reproduce(
 ) -> Reproduction:
     """Run the comparison, and write tables, charts and a page into `out`.
 
-    Results go to ``results.jsonl`` as they are found. A second call goes on where the first stopped; results of other
-    settings may lie in the same file and are left alone.
+    Results are written to ``results.jsonl`` immediately. A second call continues where the first stopped; results of
+    different settings may be in the same file and are left alone.
 
     Parameters
     ----------
@@ -89,9 +89,9 @@ def reproduce(
     folds
         Folds of the cross-validation.
     quick
-        Fewer epochs and coarser integration: to see that everything runs.
+        Fewer epochs and coarser integration, to check that everything runs.
     fast_training
-        Integrate in CEC training as this library does by default instead of as the paper does.
+        In CEC training, integrate like this library instead of like the paper.
     has_ablation
         Also train the parts of the objective; None for yes on German Credit when ``cec`` is among the methods and
         the run is not a quick one.
@@ -102,7 +102,7 @@ def reproduce(
     out
         Folder.
     states, year, include_post_decision
-        Of HMDA: which applications, and whether to put back what is known only after the decision.
+        For HMDA: which applications, and whether to keep what is known only after the decision.
     random_state
         Seed.
     n_jobs
@@ -156,7 +156,7 @@ def reproduce(
 def write_outputs(
     rows: Sequence[ResultRow], settings: ProtocolSettings, folder: Path, runs: Sequence[dict[str, Any]] = ()
 ) -> Reproduction:
-    """Write every table, chart and the page that the rows suffice for.
+    """Write the page and every table and chart for which there are rows.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def write_outputs(
     settings
         That setting.
     folder
-        Tables and charts go into folders of their own below it.
+        Tables and charts go into separate folders below it.
     runs
         Descriptions of the runs, as the store keeps them, for the page.
 
@@ -175,7 +175,7 @@ def write_outputs(
         If there are no rows, or those of one dataset come from several runs.
     """
     if not rows:
-        raise InvalidInputError("There are no results to make tables of.")
+        raise InvalidInputError("There are no results to make tables from.")
     run_of = dict.fromkeys((row.dataset, row.run) for row in rows)
     mixed = sorted({dataset for dataset, _ in run_of if sum(name == dataset for name, _ in run_of) > 1})
     if mixed:
@@ -233,7 +233,7 @@ def _notes(settings: ProtocolSettings) -> list[str]:
         return []
     return [
         f"This was a quick run: {settings.epochs} epochs instead of {ProtocolSettings().epochs}, coarse integration. "
-        "It shows that everything works; its metrics are not to be quoted."
+        "It shows that everything works; do not quote its metrics."
     ]
 
 

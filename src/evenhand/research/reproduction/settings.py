@@ -19,7 +19,7 @@ GRID_WEIGHTS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 @dataclass(frozen=True)
 class ProtocolSettings:
-    """Everything that decides a metric of the comparison, apart from the data.
+    """Everything that affects a metric of the comparison, apart from the data.
 
     Attributes
     ----------
@@ -36,12 +36,12 @@ class ProtocolSettings:
     hidden, dropout, epochs, learning_rate, batch_size
         The network of every method and its training.
     training_integration, training_steps, cec_every
-        How attributions are integrated in training, and in which steps the CEC term is computed. 32 midpoints in every
-        step are the paper's; one segment is this library's own choice, and many times as fast.
+        How attributions are integrated in training, and in which steps the CEC term is computed. The paper uses 32
+        midpoints in every step; this library uses one segment, which is many times as fast.
     integration, n_steps
         How attributions are integrated when people are compared.
     is_quick
-        Whether metrics are for trying out only.
+        Whether metrics are only for trying things out.
 
     Examples
     --------
@@ -69,12 +69,12 @@ class ProtocolSettings:
 
     @classmethod
     def quick(cls, **changes: Any) -> ProtocolSettings:  # noqa: ANN401
-        """A third of the epochs and coarser integration: to see that everything runs, not to be quoted."""
+        """A third of the epochs and coarser integration, to check that everything runs; do not quote the results."""
         coarse: dict[str, Any] = {"training_integration": "segments", "training_steps": 1, "integration": "segments"}
         return cls(**{"epochs": 10, "n_steps": 8, "is_quick": True, **coarse, **changes})
 
     def with_fast_training(self) -> ProtocolSettings:
-        """The same with this library's own way of integrating in training."""
+        """The same with this library's integration in training."""
         return replace(self, training_integration="segments", training_steps=1)
 
     @property
@@ -109,7 +109,7 @@ class ProtocolSettings:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a metric may depend on; of libraries that are installed."""
+    """Versions of the installed libraries that a metric may depend on."""
     found = {"python": python_version()}
     for name in ("evenhand", "torch", "numpy", "scipy", "scikit-learn", "fairlearn", "cooper-optim"):
         try:

@@ -1,4 +1,4 @@
-"""Our own trainer on all folds, and all lambda settings, at once: the search's stack, over two weights."""
+"""Our trainer on all folds, and all lambda settings, at once: the search's stack, over two weights."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def train_members(
     settings, device
         How and where.
     checkpoint
-        File in which an unfinished stack is kept, and from which the same stack goes on.
+        File for an unfinished stack, from which the same stack is resumed.
     """
     training = settings.training(list(members), device)
     stack = Trainer(data, training, checkpoint=checkpoint).run().network()
@@ -74,10 +74,10 @@ def run_stacks(
     device: str = "cpu",
     advance: Callable[[str], None] | None = None,
 ) -> None:
-    """Train and evaluate every lambda setting on every fold, leaving out what the store has.
+    """Train and evaluate every lambda setting on every fold, except those in the store.
 
-    An unfinished stack is kept beside the store, and the same call goes on from it. Models
-    without the CEC term train in a stack of their own, so that the term is not computed for them.
+    An unfinished stack is kept next to the store, and the same call resumes it. Models without the CEC term are trained
+    in a separate stack, so that the term is not computed for them.
     """
     wanted = [(fold, *pair) for pair in dict.fromkeys(weights) for fold in range(len(prepared.folds))]
     missing = [member for member in wanted if _row(prepared, member, run).key not in store]

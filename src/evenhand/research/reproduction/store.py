@@ -1,4 +1,4 @@
-"""Results on disk: one JSON line each, appended as it is found."""
+"""Results on disk: one JSON line each, appended immediately."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class ResultRow:
     cec_weight, equalized_odds_weight
         The lambdas of methods that have them: ``unconstrained`` (0, 0) and ``cec``; None for the others.
     run
-        Fingerprint of settings, data and data options: rows of different runs are never put in one table.
+        Fingerprint of settings, data and data options: rows of different runs are never combined in a table.
     metrics
-        By name; NaN where a metric cannot be estimated.
+        By name; NaN if a metric cannot be estimated.
     parameters
         A method's own parameters, such as the level of a repair.
     seconds
@@ -50,7 +50,7 @@ class ResultRow:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes a row the same result as another."""
+        """What identifies a row as the same result."""
         parameters = json.dumps(self.parameters, sort_keys=True)
         weights = (self.cec_weight, self.equalized_odds_weight)
         return (self.dataset, self.method, self.fold, self.run, parameters, *weights)
@@ -69,10 +69,10 @@ class ResultRow:
 
 
 class ResultStore:
-    """A file of results that a run stopped at any moment leaves usable.
+    """A file of results that stays usable if a run is stopped at any moment.
 
-    Each line is a result, or describes the settings of a run. A last line that was cut off is ignored, and removed
-    before the next is written.
+    Each line is a result, or describes the settings of a run. A truncated last line is ignored, and removed before the
+    next one is written.
 
     Parameters
     ----------
@@ -112,12 +112,12 @@ class ResultStore:
         return key in self._rows
 
     def append(self, row: ResultRow) -> None:
-        """Add a result to the file and to `rows`; one with the same key counts from then on."""
+        """Add a result to the file and to `rows`; it replaces one with the same key."""
         self._write(row.to_json())
         self._rows[row.key] = row
 
     def describe_run(self, run: str, description: dict[str, Any]) -> None:
-        """Write down, once, what a run's fingerprint stands for."""
+        """Record once what a run's fingerprint refers to."""
         if run not in self.runs:
             self._write(json.dumps({"kind": "run", "run": run, **description}))
             self.runs[run] = description

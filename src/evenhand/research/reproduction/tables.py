@@ -1,4 +1,4 @@
-"""The paper's tables with our metrics beside the printed ones, as CSV, Markdown and LaTeX."""
+"""The paper's tables with our metrics next to the printed ones, as CSV, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class PaperTable:
     notes: tuple[str, ...] = ()
 
     def to_csv(self) -> str:
-        """The numbers, in long form; empty where there is none."""
+        """The numbers, in long form; empty if there are none."""
         text = io.StringIO()
         columns = list(self.records[0]) if self.records else list(self.header)
         writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -161,7 +161,7 @@ def table_ablation(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Pap
 
 
 def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
-    """On how many folds no other method is strictly better in F1, EO gap and CEC at once."""
+    """The number of folds on which no other method is strictly better in F1, EO gap and CEC at once."""
     cells = by_method(rows, settings)
     datasets, methods = _datasets(cells), _methods(cells)
     counts: dict[tuple[str, str], tuple[int, int]] = {}
@@ -203,7 +203,7 @@ def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Paper
 
 
 def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
-    """CEC of each method minus that of the unconstrained network, paired over folds, with a 95 % interval."""
+    """CEC of each method minus that of the unconstrained network, paired over folds, with a 95% interval."""
     cells = by_method(rows, settings)
     records, body = [], []
     for (dataset, method), found in cells.items():
@@ -224,11 +224,11 @@ def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> P
     return PaperTable(
         "table_comparison",
         "CEC score of each method minus that of the unconstrained network",
-        ("Dataset", "Method", "Difference", "95 % interval", "CEC is"),
+        ("Dataset", "Method", "Difference", "95% interval", "CEC is"),
         tuple(body),
         tuple(records),
         (
-            "Paired over folds; the interval is Student's with the variance raised for training folds that overlap "
+            "Paired over folds; the interval is Student's with the variance increased for overlapping training folds "
             "(Nadeau and Bengio).",
             *_settings_notes(settings),
         ),
@@ -252,7 +252,7 @@ def non_dominated(metrics: dict[str, dict[str, float]]) -> set[str]:
 
 
 def paper_value(table: str, dataset: str, method: str, metric: str) -> tuple[float, float]:
-    """Mean and standard deviation that the paper prints; NaN where it prints none.
+    """Mean and standard deviation that the paper prints; NaN if it prints none.
 
     Examples
     --------
@@ -316,7 +316,7 @@ def _metrics_table(
         for dataset in datasets
         for metric in metrics
     )
-    notes = ["Mean ± standard deviation over folds; in parentheses the paper's mean, and ours less the paper's."]
+    notes = ["Mean ± standard deviation over folds; in parentheses the paper's mean, and ours minus the paper's."]
     if constant:
         notes.append(f"Decisions are (almost) constant, so small gaps follow from that alone: {'; '.join(constant)}.")
     header = ("Dataset", "Metric", *(method_name(method) for method in methods))
@@ -325,12 +325,12 @@ def _metrics_table(
 
 def _settings_notes(settings: ProtocolSettings) -> list[str]:
     if settings.is_quick:
-        return [f"Quick run ({settings.epochs} epochs, coarse integration): to try things out, not to be quoted."]
+        return [f"Quick run ({settings.epochs} epochs, coarse integration), for trying things out: do not quote it."]
     return []
 
 
 def _in_order(named: Iterable[tuple[str, str, ResultRow]]) -> dict[tuple[str, str], list[ResultRow]]:
-    """Rows by dataset and method, folds ascending: datasets as first met, methods in the paper's order, then others."""
+    """Rows by dataset and method, folds ascending: datasets as they appear, methods in the paper's order."""
     cells: dict[tuple[str, str], list[ResultRow]] = {}
     for dataset, method, row in named:
         cells.setdefault((dataset, method), []).append(row)
@@ -349,12 +349,12 @@ def _methods(cells: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def dataset_name(dataset: str) -> str:
-    """What readers know a dataset by."""
+    """The readable name of a dataset."""
     return DATASET_NAMES.get(dataset, dataset)
 
 
 def method_name(method: str) -> str:
-    """What readers know a method, or a part of the objective, by."""
+    """The readable name of a method, or of a part of the objective."""
     return METHOD_NAMES.get(method, method)
 
 

@@ -1,1 +1,1 @@
-"""How often the audit is wrong, and how often it finds what is there: `eh.audit` on data whose truth is known."""
+"""How often the audit is wrong, and how often it finds what is there: `eh.audit` on data with a known truth."""

@@ -1,4 +1,4 @@
-"""What one could have asked instead of the four questions, on the same people and the same model."""
+"""Alternative tests to the four questions, on the same people and the same model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALTERNATIVES = {
     "gpf_fae": "GPF_FAE",
     "explanation_disparity_auc": "explanation-disparity AUC",
 }
-"""Other tests, and what the tables call them."""
+"""Alternative tests, and their names in the tables."""
 
 _NEIGHBORS, _TRIPLES = 16, 4
 
@@ -41,7 +41,7 @@ def former_excess(
     group: Ints,
     finances: Sequence[str],
 ) -> ExcessEstimate:
-    """The excess with people weighing equally and four triples of sixteen neighbors: the audit's first headline.
+    """The excess with equally weighted people and four triples from sixteen neighbors: the audit's first headline.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def alternative_p_values(
     group: Ints,
     finances: Sequence[str],
 ) -> dict[str, float | None]:
-    """The p-value of each alternative; None where it could not be told."""
+    """The p-value of each alternative; None if it could not be computed."""
     related = result.related_metrics().set_index("name")["p_value"]
     found = {
         "former_excess": former_excess(model, X, y, group, finances).p_value,

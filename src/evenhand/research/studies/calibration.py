@@ -1,4 +1,4 @@
-"""How often the audit errs: models that have never seen a group, people whose group has nothing to do with them."""
+"""How often the audit errs: models that have never seen a group, and groups unrelated to people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CalibrationCell:
     Attributes
     ----------
     source, model, groups, n
-        Where features come from, what is audited, how groups come about, and how many people there are.
+        Where features come from, what is audited, how groups are drawn, and the number of people.
     has_reference
         Whether people are matched in 2,000 others instead of among themselves.
     """
@@ -48,11 +48,11 @@ class CalibrationCell:
 
     @property
     def left_out(self) -> str:
-        """Why the cell cannot be run here; empty where it can."""
+        """Why the cell cannot be run here; empty if it can."""
         return why_absent(self.source) or why_not_explained(self.model)
 
     def audit(self, replicate: int) -> Line:
-        """What the audit of data set number `replicate` found."""
+        """The result of the audit of dataset number `replicate`."""
         rng = generator(self.name, number=replicate)
         number = replicate // DATA_SETS_PER_MODEL
         model = blind_model(self.source, self.model, number)

@@ -1,4 +1,4 @@
-"""Models whose even-handedness is known: some have never seen a group, others weigh one differently."""
+"""Models with known bias: some have never seen a group, others weigh one differently."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ BIASES: dict[Bias, str] = {
     "full swap": "the same weights change places",
     "halved": "other inputs weigh half as much",
     "finances only": "other inputs weigh nothing",
-    "stand-in": "an input that agrees with the group in 65 % of people weighs 0.3; the group is no input",
+    "stand-in": "an input that agrees with the group in 65% of people weighs 0.3; the group is no input",
     "learned network": "a network learned from scores of the full swap on people of both groups in equal numbers",
     "learned trees": "boosted trees learned from decisions by the same scores",
 }
 """What each bias does to the second group."""
 
 DATA_SETS_PER_MODEL = 20
-"""Data sets that are audited with one model; the next have one that was fitted to other people."""
+"""Datasets that are audited with one model; the next ones have a model fitted to different people."""
 
 _PEOPLE_PER_MODEL = 2000
 _SHARE_OF_FEW = 0.7  # of a source too small to leave anyone out
@@ -62,7 +62,7 @@ _AGREEMENT, _STAND_IN_WEIGHT = 0.65, 0.3
 
 
 def why_not_explained(kind: str) -> str:
-    """Why models of a kind cannot be explained here; empty where they can."""
+    """Why models of a kind cannot be explained here; empty if they can."""
     needs_kernel = kind in ("boosted", "learned trees") and find_spec("numba") is None
     return "boosted trees are explained with numba: install evenhand[trees]" if needs_kernel else ""
 
@@ -75,7 +75,7 @@ def fitting_rows(source: str, number: int) -> Ints:
 
 
 def audited_people(source: str, number: int, n: int, rng: np.random.Generator) -> People:
-    """Some `n` people to audit model `number` on: others than it was fitted to, where there are enough.
+    """`n` people to audit model `number` on: not those it was fitted to, if there are enough.
 
     The model knows no groups, so in a small source it may have seen the people.
     """
@@ -105,7 +105,7 @@ def blind_model(source: str, kind: Kind, number: int) -> Any:  # noqa: ANN401 - 
 
 @dataclass(frozen=True)
 class _AsFunction:
-    """A network that tells its probabilities and nothing else."""
+    """A network that only returns its probabilities."""
 
     network: nn.Module
 
@@ -117,7 +117,7 @@ class _AsFunction:
 
 
 def biased_inputs(bias: Bias, X: pd.DataFrame, group: Ints, rng: np.random.Generator) -> pd.DataFrame:
-    """What a biased model takes: the inputs and the group, or what stands in for it, as the last column."""
+    """The inputs of a biased model: the inputs and the group, or its proxy, as the last column."""
     if bias != "stand-in":
         return X.assign(group=group.astype(np.float32))
     agrees = rng.random(len(X)) < _AGREEMENT
@@ -147,7 +147,7 @@ def biased_model(source: str, bias: Bias, number: int) -> Any:  # noqa: ANN401 -
 
 
 def _swapped(weights: Floats, other: Ints, part: float = 1.0) -> Floats:
-    """The two heaviest and the two lightest of the other inputs on their way to each other's weights."""
+    """The two heaviest and the two lightest of the other inputs, moved toward each other's weights."""
     order = other[np.argsort(np.abs(weights[other]))]
     light, heavy = order[:2], order[-2:]
     changed = weights.copy()
@@ -182,7 +182,7 @@ def _boosted(X: pd.DataFrame, y: Ints) -> Any:  # noqa: ANN401 - XGBoost where i
 
 
 def _network(X: pd.DataFrame, target: Floats, seed: int) -> nn.Module:
-    """A ReLU network that has learned probabilities, or labels, in a few hundred steps."""
+    """A ReLU network fitted to probabilities, or labels, in a few hundred steps."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = nn.Sequential(nn.Linear(X.shape[1], 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 1))

@@ -1,4 +1,4 @@
-"""How often the audit finds what was put there: biased models on real features, beside other tests."""
+"""How often the audit finds planted biases: biased models on real features, next to alternative tests."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class PowerCell:
     Attributes
     ----------
     source, bias, share, n
-        Where features come from, what the model does to the second group, that group's share, and how many people
-        there are. Groups are drawn by lot.
+        Where features come from, what the model does to the second group, that group's share, and the number of people.
+        Groups are drawn at random.
     """
 
     source: str
@@ -54,11 +54,11 @@ class PowerCell:
 
     @property
     def left_out(self) -> str:
-        """Why the cell cannot be run here; empty where it can."""
+        """Why the cell cannot be run here; empty if it can."""
         return why_absent(self.source) or why_not_explained(self.bias)
 
     def audit(self, replicate: int) -> Line:
-        """What the audit of data set number `replicate` found, and what others would have."""
+        """The results of the audit of dataset number `replicate`, and of the alternative tests."""
         rng = generator(self.name, number=replicate)
         number = replicate // DATA_SETS_PER_MODEL
         model = biased_model(self.source, self.bias, number)

@@ -1,8 +1,8 @@
-"""How often the intervals of an audit with probable groups hold the truth, in worlds in which the truth is known.
+"""How often the intervals of an audit with probable groups cover the truth, in worlds with a known truth.
 
 A proxy, such as surname and address, predicts the group with a known probability. A model scores people by income,
-debt and a third input. Incomes and debts have nothing to do with the group, so that the score gap at equal finances is
-the weight of the third input times the difference of its mean between groups.
+debt and a third input. Incomes and debts are unrelated to the group, so the score gap at equal finances is the weight
+of the third input times the difference of its mean between groups.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ METRICS = {
     "mean_score_difference": DrawKey("mean_score_difference", _GROUP, _REFERENCE),
     "excess": DrawKey("excess"),
 }
-"""What is held against the truth."""
+"""The metrics compared with the truth."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class ProbabilityCell:
 
     @cached_property
     def truth(self) -> Mapping[str, float]:
-        """The differences of the population, by integration over the proxy."""
+        """The differences in the population, by integration over the proxy."""
         on_proxy, on_group = self._slopes
         share = special.expit(self.minority + self.sharpness * _NODES)
         weights = {1: share * _SHARES, 0: (1 - share) * _SHARES}
@@ -109,7 +109,7 @@ class ProbabilityCell:
         return pd.DataFrame(inputs), probability, labels, np.where(is_in, _GROUP, _REFERENCE)
 
     def audit(self, replicate: int) -> Line:
-        """Pooled metrics of a data set, with both intervals and the other uses of the probabilities."""
+        """Pooled metrics of a dataset, with both intervals and the alternative uses of the probabilities."""
         X, probability, y, _ = self.people(replicate)
         model = LogisticRegression().fit(X, y)
         model.coef_, model.intercept_ = np.array([_WEIGHTS]), np.zeros(1)
@@ -128,7 +128,7 @@ _OTHER_USES = ("thresholding", "weighting", "group_alone")
 
 
 def _read(metrics: Mapping[DrawKey, Mapping[str, float]], key: DrawKey) -> dict[str, float]:
-    """A metric of the group minus the reference; the audit holds the smaller group against the larger."""
+    """A metric of the group minus the reference; the audit compares the smaller group with the larger."""
     if key in metrics:
         return {name: metrics[key][name] for name in (*_KEPT, *_OTHER_USES)}
     found = metrics[replace(key, group=key.reference, reference=key.group)]
@@ -142,7 +142,7 @@ def _read(metrics: Mapping[DrawKey, Mapping[str, float]], key: DrawKey) -> dict[
 
 
 def probability_rows(cells: Sequence[ProbabilityCell], audits: Mapping[str, Sequence[Line]]) -> list[dict[str, Any]]:
-    """For each cell and metric: how often either interval holds the truth, and the mean of each estimator."""
+    """For each cell and metric: how often each interval covers the truth, and the mean of each estimator."""
     rows = []
     for cell in cells:
         lines = audits[cell.name]
@@ -186,7 +186,7 @@ def _shown(value: float) -> str:
 
 
 def probability_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as Markdown, coverage with its Monte-Carlo error; means that no audit has are left empty."""
+    """Rows as Markdown, coverage with its Monte Carlo error; means that no audit has are left empty."""
     lines = ["| " + " | ".join(_HEADS) + " |", "| " + " | ".join("---" for _ in _HEADS) + " |"]
     for row in rows:
         truth, value, *means = (_shown(row[name]) for name in ("truth", "value", *_OTHER_USES))

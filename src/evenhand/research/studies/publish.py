@@ -1,4 +1,4 @@
-"""A study from its cells to its page: the plan said beforehand, the audits, the tables."""
+"""A study from its cells to its page: the plan, the audits, the tables."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _BEGIN, _END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 @dataclass(frozen=True)
 class Study(Generic[C]):
-    """What is run, and what is said of it.
+    """What is run, and how it is reported.
 
     Attributes
     ----------
     name
         Of its files.
     cells, replicates
-        The whole study, and the data sets in each cell unless told otherwise.
+        The whole study, and the default number of datasets in each cell.
     quick_cells, quick_replicates
         The same for continuous integration.
     rate
-        The share whose error is planned for.
+        The share for which the error is planned.
     rows, tables
         A row for each cell, and all rows as Markdown.
     """
@@ -77,7 +77,7 @@ def run_study(
     progress: bool = False,
     say: Callable[[str], None] = print,
 ) -> list[dict[str, Any]]:
-    """Run a study, or what is missing of it, and write its tables.
+    """Run a study, or its missing audits, and write its tables.
 
     Parameters
     ----------
@@ -89,13 +89,13 @@ def run_study(
     cells
         Parts of the names of cells to run; none for all.
     replicates
-        Data sets in each cell.
+        Datasets in each cell.
     n_jobs, minutes
-        Processes, and the time after which no audit is begun.
+        Number of processes, and the time after which no audit is started.
     page
         A Markdown page whose tables are replaced.
     progress, say
-        Whether to show progress, and where to tell what is run and what was.
+        Whether to show progress, and a function that reports what is run and what was.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def run_study(
     Raises
     ------
     InvalidInputError
-        If a number is out of its range, no cell is left, or the page has no place for tables.
+        If a number is out of range, no cell is left, or the page has no place for tables.
     """
     if page is not None:
         _parts_of(page)
@@ -137,7 +137,7 @@ def run_study(
 
 
 def _parts_of(page: Path) -> tuple[str, str]:
-    """What stands before and after the tables of a page."""
+    """The text before and after the tables of a page."""
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     if text.count(_BEGIN) != 1 or text.count(_END) != 1:
         raise InvalidInputError(f"{page} must have the lines {_BEGIN} and {_END} once each, around its tables.")

@@ -1,4 +1,4 @@
-"""What an audit said, as a line of JSON: p-values, estimates, and intervals that hold 0 or do not."""
+"""The results of an audit as a line of JSON: p-values, estimates, and whether intervals cover 0."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ TESTS = {
     "regime_b": "Regime B",
     "any": "any of the four, Holm",
 }
-"""What is tested in every audit, and what the tables call it."""
+"""The tests of every audit, and their names in the tables."""
 
 
 def read_audit(result: AuditResult) -> Line:
-    """The p-value of every test, the estimates of the main ones, and how many 95 % intervals hold 0.
+    """The p-value of every test, the estimates of the main ones, and how many 95% intervals cover 0.
 
     A test of something that is 0 by construction, without any error, is not a test: its p-value is None. So is that of
-    a test that the audit could not make.
+    a test that the audit could not perform.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def _is_exact(estimate: Data) -> bool:
 
 
 def _number(value: float | None) -> float | None:
-    """Five digits are enough to tell a p-value from 0.05, and keep lines short."""
+    """Five digits are enough to distinguish a p-value from 0.05, and keep lines short."""
     return None if value is None or math.isnan(value) else float(f"{value:.5g}")
 
 

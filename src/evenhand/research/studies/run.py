@@ -1,4 +1,4 @@
-"""Audits of a study: one line of JSON each, made by any number of processes, begun again where they were stopped."""
+"""Audits of a study: one line of JSON each, by any number of processes, resumable."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __all__ = ["read_audits", "run_audits"]
 
 @dataclass(frozen=True)
 class _Task:
-    """Data sets of one cell that share a model."""
+    """Datasets of one cell that share a model."""
 
     cell: Cell
     replicates: tuple[int, ...]
     stop_at: float
 
     def run(self) -> list[Line]:
-        """A line for every audit that was begun in time."""
+        """A line for every audit that was started in time."""
         lines = []
         with on_this_core(), one_thread_each(), warnings.catch_warnings():
-            # What an audit warns of is part of what is studied, and thousands of audits warn.
+            # The warnings of an audit are part of the study, and thousands of audits warn.
             warnings.simplefilter("ignore", EvenhandWarning)
             for replicate in self.replicates:
                 if time.time() >= self.stop_at:
@@ -52,21 +52,21 @@ def run_audits(
     minutes: float | None = None,
     progress: bool = False,
 ) -> dict[str, list[Line]]:
-    """Audit the data sets that the file does not hold yet, and add them to it.
+    """Audit the datasets that are not in the file yet, and add them to it.
 
-    A data set depends on its cell and its number alone, whatever the number of processes. All cells get their first
-    data sets before any gets more, so a run that is stopped has seen all of them.
+    A dataset depends only on its cell and its number, whatever the number of processes. All cells get their first
+    datasets before any gets more, so a run that is stopped has covered all of them.
 
     Parameters
     ----------
     cells, replicates
-        What to audit, and how many data sets of each cell.
+        What to audit, and how many datasets per cell.
     path
         The file of audits, one line of JSON each.
     n_jobs
-        Processes; each keeps to one core.
+        Number of processes; each uses one core.
     minutes
-        Begin no audit after this time; None for no limit.
+        Start no audit after this time; None for no limit.
     progress
         Whether to show progress.
 
@@ -77,7 +77,7 @@ def run_audits(
     Raises
     ------
     InvalidInputError
-        If a number is out of its range.
+        If a number is out of range.
     """
     if n_jobs < 1:
         raise InvalidInputError(f"`n_jobs` (--n-jobs) must be at least 1, got {n_jobs}.")
@@ -99,9 +99,9 @@ def run_audits(
 
 
 def read_audits(path: Path) -> Mapping[str, list[Line]]:
-    """Lines of a file by cell, in order of their numbers; a line that was cut off is left out.
+    """Lines of a file by cell, sorted by number; a truncated line is left out.
 
-    A file that ends in the middle of a line gets its line end, so that the next one can be added.
+    A file that ends in the middle of a line gets a line end, so that the next one can be added.
     """
     found: dict[str, dict[int, Line]] = defaultdict(dict)
     text = path.read_text(encoding="utf-8") if path.exists() else ""

@@ -1,4 +1,4 @@
-"""A study: cells, each a setting that is audited on many data sets."""
+"""A study: cells, each a setting that is audited on many datasets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenhand.exceptions import InvalidInputError
 __all__ = ["Cell", "Line", "chosen_cells", "plan_of", "share_error"]
 
 Line: TypeAlias = dict[str, Any]
-"""What one audit found, as it is written to the file of audits."""
+"""The result of one audit, as written to the file of audits."""
 
 
 class Cell(Protocol):
@@ -19,14 +19,14 @@ class Cell(Protocol):
 
     @property
     def name(self) -> str:
-        """Settings in words, with slashes between them; no two cells have the same."""
+        """Settings in words, separated by slashes; unique to the cell."""
 
     @property
     def left_out(self) -> str:
-        """Why the cell cannot be run here; empty where it can."""
+        """Why the cell cannot be run here; empty if it can."""
 
     def audit(self, replicate: int) -> Line:
-        """What the audit of data set number `replicate` found."""
+        """The result of the audit of dataset number `replicate`."""
 
 
 C = TypeVar("C", bound=Cell)
@@ -50,24 +50,24 @@ def chosen_cells(cells: Sequence[C], words: Sequence[str]) -> tuple[C, ...]:
 
 
 def plan_of(n_cells: int, replicates: int, rate: float) -> str:
-    """What is going to be run, and how precise a share of about `rate` will be, in a sentence.
+    """A sentence on what will be run, and how precise a share of about `rate` will be.
 
     Examples
     --------
     >>> print(plan_of(50, 400, 0.05))
-    50 cells, 400 data sets each, 20,000 audits: the standard error of a share of 5 % is
+    50 cells, 400 data sets each, 20,000 audits: the standard error of a share of 5% is
     1.1 points in a cell, 0.15 in all.
     """
     n = n_cells * replicates
     alone, together = (100 * share_error(rate, count) for count in (replicates, n))
     return (
         f"{n_cells} cells, {replicates} data sets each, {n:,} audits: the standard error of a share of "
-        f"{100 * rate:g} % is {alone:.1f} points in a cell, {together:.2f} in all."
+        f"{100 * rate:g}% is {alone:.1f} points in a cell, {together:.2f} in all."
     )
 
 
 def share_error(share: float, n: int) -> float:
-    """Monte-Carlo standard error of a share of n data sets; NaN of none.
+    """Monte Carlo standard error of a share of n datasets; NaN if there are none.
 
     Examples
     --------

@@ -34,7 +34,7 @@ _ADJUSTED = ("by_group", "worst_pair", "any")  # adjusted by rules that may be c
 
 
 def _share(values: Iterable[float]) -> Share:
-    """Mean of a value per audit, the number of audits, and the Monte-Carlo error of the mean."""
+    """Mean of a value per audit, the number of audits, and the Monte Carlo error of the mean."""
     known = np.fromiter(values, dtype=np.float64)
     n = len(known)
     if n == 0:
@@ -85,11 +85,11 @@ def calibration_rows(cells: Sequence[CalibrationCell], audits: Mapping[str, Sequ
 
 
 def is_too_often(alarms: Share, *, is_hard: bool) -> bool:
-    """Whether a cell misses its target: above 10 % if named hard, else above 7 % by more than chance allows.
+    """Whether a cell misses its target: above 10% if named hard, else above 7% by more than chance allows.
 
     Examples
     --------
-    >>> is_too_often({"share": 0.08, "n": 400, "error": 0.014}, is_hard=False)  # 32 of 400 are within chance of 7 %
+    >>> is_too_often({"share": 0.08, "n": 400, "error": 0.014}, is_hard=False)  # 32 of 400 are within chance of 7%
     False
     >>> is_too_often({"share": 0.1, "n": 400, "error": 0.015}, is_hard=False)
     True

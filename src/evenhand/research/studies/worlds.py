@@ -1,7 +1,7 @@
-"""People whose truth is known: real or generated features, and groups that depend on label and finances only.
+"""People with a known truth: real or generated features, and groups that depend only on label and finances.
 
-A group drawn from the label and the financial features is, among people alike in both, drawn by lot. No model that has
-not seen it can treat it differently, so every gap, excess and difference that an audit reports has a true value of 0.
+If the group is drawn from the label and the financial features, it is random among people alike in both. No model
+that has not seen it can treat it differently, so every gap, excess and difference in an audit has a true value of 0.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ Ints: TypeAlias = NDArray[np.int64]
 Draw: TypeAlias = Literal["random", "logistic", "non-linear"]
 
 _GENERATED = 20_000
-_RAREST = 0.02  # a value of a category that fewer people have gets no column
-_FARTHEST = 3.0  # finances beyond this many deviations count as this many when groups are drawn
+_RAREST = 0.02  # a rarer value of a category gets no column
+_FARTHEST = 3.0  # finances beyond this many deviations are clipped when groups are drawn
 _FIVE = np.array([0.35, 0.25, 0.2, 0.12, 0.08])
 
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """People as a model sees them: standardized numbers, with a column for each value of a category.
+    """People as a model's input: standardized numbers, with a column for each value of a category.
 
     Attributes
     ----------
     X, y
         Inputs of shape (n, d), and labels, 1 for the favorable outcome.
     finances
-        The columns on which people are comparable.
+        The columns on which people are compared.
     """
 
     X: pd.DataFrame
@@ -65,7 +65,7 @@ class People:
 
     @property
     def others(self) -> list[str]:
-        """Inputs that are no finances."""
+        """Inputs that are not finances."""
         return [column for column in self.X.columns if column not in self.finances]
 
     def rows(self, chosen: Ints) -> People:
@@ -75,17 +75,17 @@ class People:
 
 @dataclass(frozen=True)
 class Groups:
-    """How groups come about.
+    """How groups are drawn.
 
     Attributes
     ----------
     draw
-        By lot; with odds that are log-linear in the finances; or by squares and products of the finances, in other ways
-        for either label.
+        At random; with odds that are log-linear in the finances; or by squares and products of the finances,
+        differently for each label.
     share
         Share of the second of two groups.
     n
-        Number of groups: two, or five of 35, 25, 20, 12 and 8 %.
+        Number of groups: two, or five of 35, 25, 20, 12 and 8%.
     """
 
     draw: Draw = "random"
@@ -100,12 +100,12 @@ class Groups:
 
 
 def generator(*words: str, number: int) -> np.random.Generator:
-    """Random numbers of their own for each text and number, the same on every machine."""
+    """Independent random numbers for each text and number, the same on every machine."""
     return np.random.default_rng([*(crc32(word.encode()) for word in words), number])
 
 
 def draw_groups(groups: Groups, people: People, rng: np.random.Generator) -> Ints:
-    """A group for everyone, drawn from label and finances alone; by lot, groups have exactly their sizes.
+    """A group for everyone, drawn from label and finances alone; at random, groups have exactly their sizes.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def draw_groups(groups: Groups, people: People, rng: np.random.Generator) -> Int
 
 
 def _leaning(draw: Draw, people: People) -> Floats:
-    """Log-odds of the second group, but for a constant; of standard deviation 1."""
+    """Log-odds of the second group up to a constant, with standard deviation 1."""
     F = people.X[list(people.finances)].to_numpy(dtype=np.float64)
     first, second, third = np.clip(standardized(F)[:, :3], -_FARTHEST, _FARTHEST).T
     if draw == "logistic":
@@ -148,13 +148,13 @@ def standardized(values: Floats) -> Floats:
 
 def _german() -> People:
     data = load_dataset("german")
-    # The column holds the group of the original data: with it, the paper's own case would be audited.
+    # The column holds the group of the original data: with it, the paper's case would be audited.
     return _encoded(data.X.drop(columns="personal_status"), data.y, data.financial_features)
 
 
 def _adult() -> People:
     data = load_dataset("adult")
-    # Numbers only: people are matched on them as they are.
+    # Numbers only: people are matched on them directly.
     return _encoded(
         data.X.drop(columns=["fnlwgt", "education"]), data.y, ("capital-gain", "capital-loss", "hours-per-week")
     )
@@ -188,7 +188,7 @@ def _own() -> People:
 
 
 def _encoded(table: pd.DataFrame, y: Ints, finances: tuple[str, ...]) -> People:
-    """The table with categories in columns of their own, all columns standardized."""
+    """The table with categories in separate columns, all columns standardized."""
     encoder = TableEncoder.fit(table)
     X = encoder.transform(table).astype(np.float64)
     is_flag = np.isin(X, (0, 1)).all(axis=0)
@@ -209,7 +209,7 @@ SOURCES: dict[str, Callable[[], People]] = {
 
 @lru_cache(maxsize=len(SOURCES))
 def population(source: str) -> People:
-    """Everyone of a source; generated people are the same every time.
+    """Everyone in a source; generated people are the same every time.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def population(source: str) -> People:
 
 @lru_cache(maxsize=len(SOURCES))
 def why_absent(source: str) -> str:
-    """Why the features of a source cannot be read here; empty where they can."""
+    """Why the features of a source cannot be read here; empty if they can."""
     try:
         population(source)
     except EvenhandError as error:

@@ -1,4 +1,4 @@
-"""Who audits the batches. An engine is a file here and a line in `engine_of`."""
+"""The engines that audit batches. An engine is a file here and a line in `engine_of`."""
 
 from __future__ import annotations
 

@@ -28,13 +28,13 @@ _MOST_IDLE_ROUNDS = 3
 def run_on_dask(
     work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], scheduler: str | None, n_workers: int
 ) -> str:
-    """Audit batches on the workers of a Dask cluster: a `BatchEngine`, but for the scheduler and the workers.
+    """Audit batches on the workers of a Dask cluster: a `BatchEngine`, except for the scheduler and the workers.
 
     Parameters
     ----------
     work, batches, advance
-        As for every engine. The reference is sent to every worker once. Workers of this machine read rows and keep
-        what batches leave themselves; those of a scheduler elsewhere may see neither the source nor the folder of the
+        As for every engine. The reference is sent to every worker once. Workers on this machine read rows and write the
+        output of batches themselves. Workers of a remote scheduler may see neither the source nor the folder of the
         audit, so rows are read and files are written here.
     scheduler
         Address of a scheduler; None for a cluster of processes on this machine.
@@ -48,7 +48,7 @@ def run_on_dask(
     InvalidInputError
         If no scheduler answers at the address.
     StreamError
-        If the scheduler is lost on the way, or a batch brings its workers down.
+        If the scheduler is lost, or a batch crashes its workers.
     """
     left = {batch.number: batch for batch in batches}
     n_idle = 0
@@ -60,18 +60,18 @@ def run_on_dask(
                 _dask_round(distributed, client, work, left, advance, is_local=scheduler is None)
             except distributed.KilledWorker as error:
                 raise StreamError(
-                    f"A batch brought down several Dask workers one after the other ({error.last_worker}); give "
+                    f"A batch crashed several Dask workers in a row ({error.last_worker}); give the "
                     "workers more memory, or lower `batch_rows` (--batch-rows)."
                 ) from error
             except lost as error:
                 if isinstance(error, EvenhandError):
                     raise
-                # With the last worker that held the reference the reference is lost, and sent again.
+                # If the last worker with the reference is lost, the reference is sent again.
                 n_idle = 0 if len(left) < n_before else n_idle + 1
                 if n_idle >= _MOST_IDLE_ROUNDS or not _has_workers(client):
                     raise StreamError(
                         f"The connection to the Dask scheduler {scheduler or 'of this machine'} broke "
-                        f"({type(error).__name__}); go on with `resume=True` (--resume) once it is back."
+                        f"({type(error).__name__}); continue with `resume=True` (--resume) once it is back."
                     ) from error
     return "Dask"
 
@@ -85,7 +85,7 @@ def _dask_round(
     *,
     is_local: bool,
 ) -> None:
-    """Send the reference to every worker, then batches as workers are free, and strike out those that are kept."""
+    """Send the reference to every worker, then batches as workers become free, and cross off those that are kept."""
     shared = client.scatter(work.with_absolute_paths() if is_local else work.context, broadcast=True, hash=False)
     waiting = iter(list(left.values()))
     running = distributed.as_completed()
@@ -98,7 +98,7 @@ def _dask_round(
             running.add(client.submit(_keep_on_worker, shared, batch, pure=False))
             return True
         with warnings.catch_warnings():
-            # Rows travel with the task, so that a task whose worker is lost can be sent again.
+            # Rows travel with the task, so that a task can be sent again if its worker is lost.
             warnings.filterwarnings("ignore", "Sending large graph")
             arguments = (shared, batch, work.rows(batch), work.source.where(batch))
             running.add(client.submit(_audit_on_worker, *arguments, pure=False))
@@ -122,7 +122,7 @@ def _dask_round(
 
 
 def _has_workers(client: Any) -> bool:  # noqa: ANN401
-    """Whether the scheduler still answers and has, or soon has again, a worker."""
+    """Whether the scheduler still answers and has a worker, or will soon have one again."""
     if client.status != "running":
         return False
     try:
@@ -133,12 +133,12 @@ def _has_workers(client: Any) -> bool:  # noqa: ANN401
 
 
 def _audit_on_worker(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles | Exception:
-    """What a batch leaves, from a worker that sees no files."""
+    """The output of a batch, from a worker that sees no files."""
     return on_worker(partial(audited, context, batch, table, where))
 
 
 def _keep_on_worker(work: BatchWork, batch: Batch) -> int | Exception:
-    """The number of a batch that a worker of this machine has kept."""
+    """The number of a batch that a local worker has kept."""
     return on_worker(partial(work.audit, batch)) or batch.number
 
 
@@ -154,14 +154,14 @@ def _dask_client(scheduler: str | None, n_workers: int) -> Iterator[tuple[Any, A
         client = distributed.Client(cluster or scheduler, timeout=_CONNECT_SECONDS)
     except RuntimeError as error:
         raise StreamError(
-            "Dask could not start workers on this machine; a script that asks for them must do so under "
-            '`if __name__ == "__main__":`, as each worker reads the script first.'
+            "Dask could not start workers on this machine; a script that uses them must do so under "
+            '`if __name__ == "__main__":`, because each worker reads the script first.'
         ) from error
     except (OSError, TimeoutError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInputError(
-            f"No Dask scheduler answers at {scheduler!r} ({reason}); start one, or leave `scheduler` "
-            "(--scheduler) out to use this machine."
+            f"No Dask scheduler answers at {scheduler!r} ({reason}); start one, or drop `scheduler` "
+            "(--scheduler) to use this machine."
         ) from error
     try:
         yield distributed, client

@@ -23,19 +23,19 @@ _OPENING = Lock()
 
 
 class ShippingError(StreamError):
-    """The model, or something that was made from it, cannot be taken to a different process."""
+    """The model, or something derived from it, cannot be sent to a different process."""
 
 
 def run_on_executor(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], executor: Executor) -> str:
-    """Audit batches on an executor, which is left running: a `BatchEngine`, but for the executor.
+    """Audit batches on an executor, which is left running: a `BatchEngine`, except for the executor.
 
-    Its workers must see the source and the folder of the audit, under the same paths. The reference goes to them in a
-    file in that folder, which each worker opens once; a batch is sent as a few numbers.
+    Its workers must see the source and the folder of the audit under the same paths. They get the reference as a file
+    in that folder, which each worker opens once; a batch is sent as a few numbers.
 
     Raises
     ------
     ShippingError
-        If the model cannot be taken to the workers.
+        If the model cannot be sent to the workers.
     StreamError
         If a worker is lost.
     """
@@ -52,7 +52,7 @@ def run_on_executor(work: BatchWork, batches: Sequence[Batch], advance: Callable
 
 @contextmanager
 def shipped(work: BatchWork, folder: Path | None = None) -> Iterator[Parcel]:
-    """What batches need, as a file for other processes: in the folder of the audit, unless in one that is named.
+    """Write what batches need to a file for other processes: in the folder of the audit, unless another is given.
 
     Raises
     ------
@@ -60,12 +60,12 @@ def shipped(work: BatchWork, folder: Path | None = None) -> Iterator[Parcel]:
         If something in it cannot be pickled.
     """
     with ExitStack() as stack:
-        with writing(work.store.folder, "free space and go on with `resume=True` (--resume)"):
+        with writing(work.store.folder, "free some space and continue with `resume=True` (--resume)"):
             try:
                 sent = stack.enter_context(parcel(work.with_absolute_paths(), folder or work.store.folder))
             except (OSError, MemoryError):
                 raise
-            except Exception as error:  # whatever the model's library says
+            except Exception as error:  # any error of the model's library
                 raise _unshippable(error) from error
         yield sent
 
@@ -76,7 +76,7 @@ def begin_in_processes(pool: Executor, sent: Parcel, batches: Sequence[Batch]) -
 
 
 def _audit(sent: Parcel, batch: Batch) -> Exception | None:
-    """On a worker: audit a batch and keep what it leaves."""
+    """On a worker: audit a batch and keep its output."""
     return on_worker(partial(_open_and_audit, sent, batch))
 
 
@@ -85,7 +85,7 @@ def _open_and_audit(sent: Parcel, batch: Batch) -> None:
 
 
 def opened(sent: Parcel) -> BatchWork:
-    """On a worker: what was shipped, opened once.
+    """On a worker: open what was sent, once.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def opened(sent: Parcel) -> BatchWork:
     StreamError
         If the file is not there.
     """
-    with _OPENING:  # by one of the threads that a worker may have
+    with _OPENING:  # by one of a worker's threads
         return _opened(sent)
 
 
@@ -105,9 +105,9 @@ def _opened(sent: Parcel) -> BatchWork:
     except FileNotFoundError:
         raise StreamError(
             f"A worker does not see the folder of the audit, {str(sent.path.parent)!r}: it must have the folder and "
-            'the source under the same paths, or be one of Dask\'s (`engine="dask"`), which do without.'
+            'the source under the same paths; Dask workers (`engine="dask"`) need neither.'
         ) from None
-    except Exception as error:  # whatever the model's library says
+    except Exception as error:  # any error of the model's library
         raise _unshippable(error) from error
     return work
 

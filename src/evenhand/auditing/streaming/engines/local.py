@@ -1,4 +1,4 @@
-"""Batches audited on this machine: in threads, and in processes where those are faster."""
+"""Batches audited on this machine: in threads, and in processes if those are faster."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from evenhand.system.workers import Workers
 
 __all__ = ["run_locally"]
 
-_CARRIED = 4  # cores that the threads of one process keep busy: they share an interpreter
+_CARRIED = 4  # cores that the threads of one process can use: they share an interpreter
 _START_SECONDS = 8.0  # until processes have imported what they need
 
 
 def run_locally(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], n_workers: int) -> str:
-    """Audit batches in threads, or in processes once a first batch shows that they are worth starting.
+    """Audit batches in threads, or in processes once a first batch shows that they are worthwhile.
 
-    A `BatchEngine`, but for the number of workers. A model that cannot be taken to other processes stays here.
+    A `BatchEngine`, except for the number of workers. A model that cannot be sent to other processes stays here.
     """
     if n_workers <= _CARRIED or len(batches) <= _CARRIED or not computes_here(work):
         return run_on_threads(work, batches, advance, n_workers)
@@ -46,7 +46,7 @@ def run_locally(work: BatchWork, batches: Sequence[Batch], advance: Callable[[],
 
 
 def _repays(seconds: float, n_batches: int, n_workers: int) -> bool:
-    """Whether processes end sooner than threads, with so many batches left of so many seconds each.
+    """Whether processes would finish sooner than threads, given the batches left and the seconds for each.
 
     Examples
     --------

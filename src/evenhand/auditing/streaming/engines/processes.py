@@ -1,4 +1,4 @@
-"""Batches audited by processes of this machine, which share one reference in memory."""
+"""Batches audited by local processes, which share one reference in memory."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["computes_here", "run_on_processes"]
 
 
 def run_on_processes(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], n_workers: int) -> str:
-    """Audit batches in processes: a `BatchEngine`, but for their number.
+    """Audit batches in processes: a `BatchEngine`, except for their number.
 
     Raises
     ------
     InvalidInputError
-        If the model computes on a GPU.
+        If the model runs on a GPU.
     ShippingError
-        If the model cannot be taken to other processes.
+        If the model cannot be sent to other processes.
     StreamError
         If a process is lost.
     """
     if not computes_here(work):
         raise InvalidInputError(
-            f"The model computes on {work.context.reference.model.device}, which one process uses best: leave "
-            '`engine="processes"` (--engine processes) out.'
+            f"The model runs on {work.context.reference.model.device}, which is best used by one process: drop "
+            '`engine="processes"` (--engine processes).'
         )
     with shipped(work) as sent, Workers(n_workers) as pool:
         collect(begin_in_processes(pool, sent, batches), advance)
@@ -36,5 +36,5 @@ def run_on_processes(work: BatchWork, batches: Sequence[Batch], advance: Callabl
 
 
 def computes_here(work: BatchWork) -> bool:
-    """Whether a model computes on the cores that processes share."""
+    """Whether a model runs on CPU cores, which processes share."""
     return work.context.reference.model.device.type == "cpu"

@@ -33,36 +33,36 @@ __all__ = ["run_on_spark"]
 _MOST_IDLE_ROUNDS = 3
 _MOST_JOBS = 64
 _POLL_SECONDS = 0.5
-_LOOKING_ROWS = 1024  # shared out over as many tasks as the cluster runs at the same time
-_GO_ON = "go on with `resume=True` (--resume)"
-# A session fetches its artifacts for each executor that joins it, so they are removed when this process ends.
+_LOOKING_ROWS = 1024  # spread over as many tasks as the cluster runs at the same time
+_GO_ON = "continue with `resume=True` (--resume)"
+# A session fetches its artifacts for each executor that joins, so they are removed when this process ends.
 _SERVED: list[PrivateFolder] = []
-# What Spark says of a process that is gone; a new one may do better.
+# Messages of Spark about a lost process; a new one may succeed.
 _LOST = ("exited unexpectedly", "ExecutorLostFailure", "Executor heartbeat timed out", "Worker decommissioned")
 
 
 def run_on_spark(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], scheduler: str | None) -> str:
-    """Audit batches on the executors of the active Spark session: a `BatchEngine`, but for the scheduler.
+    """Audit batches on the executors of the active Spark session: a `BatchEngine`, except for the scheduler.
 
-    Executors that see the source and the folder of the audit get numbers of rows, read them, and keep what batches
-    leave themselves: all batches are tasks of one job. For others the rows are read and files are written here: each
-    batch is a job, and as many run as the cluster has cores. Nothing but DataFrames is asked of Spark.
+    Executors that see the source and the folder of the audit get row numbers, read the rows, and write the output of
+    batches themselves: all batches are tasks of one job. For other executors, rows are read and files are written here:
+    each batch is a job, and as many run as the cluster has cores. Spark is used only through DataFrames.
 
     Parameters
     ----------
     work, batches, advance
         As for every engine.
     scheduler
-        Where a session is started if none is active: see `spark_session`.
+        Where to start a session if none is active: see `spark_session`.
 
     Raises
     ------
     MissingExtraError
         If PySpark is not installed.
     InvalidInputError
-        If no session can be started, or executors do not have evenhand in the version of this process.
+        If no session can be started, or executors do not have the same version of evenhand.
     StreamError
-        If Spark is lost on the way, or a batch brings executors down.
+        If Spark is lost, or a batch crashes executors.
     """
     session = spark_session(scheduler)
     work = work.with_absolute_paths()
@@ -103,7 +103,7 @@ class _Cluster:
 
 @contextmanager
 def _meeting_place(work: BatchWork) -> Iterator[Path]:
-    """A file with its name in it, by which executors know that the folder is the same one."""
+    """A file that contains its name, by which executors recognize the folder."""
     token = temporary_path(work.store.folder / "spark")
     with writing(work.store.folder, "nothing was sent to Spark yet"):
         token.write_text(token.name, encoding="utf-8")
@@ -115,12 +115,12 @@ def _meeting_place(work: BatchWork) -> Iterator[Path]:
 
 
 def _look_around(session: Any, landmarks: Landmarks) -> _Cluster:  # noqa: ANN401
-    """Ask executors what they have and see.
+    """Ask executors which version they have and what they see.
 
     Raises
     ------
     InvalidInputError
-        If they do not have evenhand in this version.
+        If they do not have this version of evenhand.
     StreamError
         If they do not answer.
     """
@@ -131,7 +131,7 @@ def _look_around(session: Any, landmarks: Landmarks) -> _Cluster:  # noqa: ANN40
     versions = sorted({row["version"] for row in found} - {__version__})
     if versions:
         raise InvalidInputError(
-            f"Spark's executors must have evenhand {__version__}, as this process has, got {versions[0]}; install the "
+            f"Spark's executors must have evenhand {__version__}, like this process, got {versions[0]}; install the "
             "same version for the Python of the cluster (PYSPARK_PYTHON)."
         )
     return _Cluster(len(found), all(row["sees"] for row in found))
@@ -139,7 +139,7 @@ def _look_around(session: Any, landmarks: Landmarks) -> _Cluster:  # noqa: ANN40
 
 @contextmanager
 def _shipped(session: Any, work: BatchWork, *, is_seen: bool) -> Iterator[Parcel]:  # noqa: ANN401
-    """What batches need, as a file: in the folder of the audit if executors see it, else sent by Spark."""
+    """Write what batches need to a file: in the folder of the audit if executors see it, else sent by Spark."""
     if is_seen:
         with shipped(work) as sent:
             yield sent
@@ -154,14 +154,14 @@ def _shipped(session: Any, work: BatchWork, *, is_seen: bool) -> Iterator[Parcel
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """Jobs of Spark for batches that are left.
+    """Spark jobs for the remaining batches.
 
     Attributes
     ----------
     session, work, sent, cluster
-        The session, what the batches need, the same for executors, and what those are.
+        The session, what the batches need, the same for executors, and what is known about those.
     stop
-        A file that tells executors to begin no further batch.
+        A file that tells executors to start no more batches.
     """
 
     session: Any
@@ -171,7 +171,7 @@ class _Run:
     cluster: _Cluster
 
     def finish(self, left: dict[int, Batch], advance: Callable[[], None]) -> Exception | None:
-        """Audit batches, strike out those that are kept, and return why Spark stopped if a process was lost."""
+        """Audit batches, cross off those that are kept, and return why Spark stopped if a process was lost."""
         is_shared = self.cluster.is_shared
         jobs = [tuple(left.values())] if is_shared else [(batch,) for batch in left.values()]
         with ThreadPoolExecutor(1 if is_shared else min(self.cluster.n_tasks, _MOST_JOBS)) as pool:
@@ -187,7 +187,7 @@ class _Run:
             finally:
                 for future in running:
                     future.cancel()
-                if running and is_shared:  # what is being audited is finished, and kept
+                if running and is_shared:  # batches in progress are finished and kept
                     self.stop.touch()
         return None
 
@@ -197,7 +197,7 @@ class _Run:
             advance()
 
     def _job(self, batches: tuple[Batch, ...]) -> None:
-        """Have batches audited, one a task, and keep what comes back."""
+        """Audit batches, one per task, and keep what comes back."""
         rows = None if self.cluster.is_shared else SentRows.of(self.work, batches[0])
         task = AuditTask(self.sent, batches, rows, self.stop)
         n = len(batches)
@@ -215,7 +215,7 @@ class _Run:
 
 
 class _LostError(Exception):
-    """A process of Spark's was lost."""
+    """A Spark process was lost."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))

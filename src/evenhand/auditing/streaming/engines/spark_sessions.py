@@ -1,4 +1,4 @@
-"""The Spark session of an audit, and why Spark did not do as asked."""
+"""The Spark session of an audit, and the reasons for Spark's errors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from evenhand.system.optional import optional_module
 
 __all__ = ["is_spark_frame", "reason", "spark_session"]
 
-_LEAST_VERSION = 4  # before, classic sessions had no artifacts
+_LEAST_VERSION = 4  # earlier classic sessions had no artifacts
 _CONNECT_PORT = 15002
 _CONNECT_SECONDS = 10.0
 _CALLED = re.compile(r"^An error occurred while calling .+\n: (.+)$", re.MULTILINE)  # of a bridge to Java
-# The last line of a traceback in Python, within which Spark may quote another of Java.
+# The last line of a Python traceback, in which Spark may quote a Java one.
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit): .+$", re.MULTILINE)
 
 
@@ -29,13 +29,13 @@ def is_spark_frame(source: object) -> bool:
 
 
 def spark_session(address: str | None) -> Any:  # noqa: ANN401
-    """The session that is active, else a new one.
+    """The active session, or else a new one.
 
     Parameters
     ----------
     address
-        Where a new session is started: ``sc://host:port`` of a Spark Connect server, or a master such as ``local[4]``;
-        None for what Spark is set up for, which is this machine unless it is told otherwise.
+        Where to start a new session: ``sc://host:port`` of a Spark Connect server, or a master such as ``local[4]``;
+        None for Spark's configuration, which is this machine by default.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def _started(builder: Any, address: str | None) -> Any:  # noqa: ANN401
         builder = builder.remote(address)
     elif address is not None:
         builder = builder.master(address)
-    # Python of the executors must be that of this process; Spark would take whichever comes first on the path.
+    # The executors must use this process's Python; Spark would take the first one on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         return builder.getOrCreate()
@@ -72,12 +72,12 @@ def _started(builder: Any, address: str | None) -> Any:  # noqa: ANN401
         where = "" if address is None else f" at {address!r}"
         raise InvalidInputError(
             f"No Spark session could be started{where} ({reason(error)}); Spark needs Java 17 or newer on this "
-            "machine, or `scheduler` (--scheduler) as the address of a server, sc://host:port, or of a master."
+            "machine, or set `scheduler` (--scheduler) to the address of a server, sc://host:port, or of a master."
         ) from error
 
 
 def reason(error: BaseException) -> str:
-    r"""What went wrong, in one line: of an error on an executor, what was raised there.
+    r"""The error in one line; for an error on an executor, what was raised there.
 
     Examples
     --------
@@ -93,18 +93,18 @@ def reason(error: BaseException) -> str:
 
 
 def _check_answers(address: str) -> None:
-    """Refuse an address where nothing listens, for which Spark would wait many minutes.
+    """Reject an address where nothing listens, because Spark would wait for minutes.
 
     Raises
     ------
     InvalidInputError
-        If nothing does.
+        If nothing listens.
     """
     parts = urlsplit(address)
     try:
         socket.create_connection((parts.hostname or "", parts.port or _CONNECT_PORT), _CONNECT_SECONDS).close()
     except (OSError, ValueError) as error:
         raise InvalidInputError(
-            f"No Spark Connect server answers at {address!r} ({first_line(error)}); start one, or leave `scheduler` "
-            "(--scheduler) out to use this machine."
+            f"No Spark Connect server answers at {address!r} ({first_line(error)}); start one, or drop `scheduler` "
+            "(--scheduler) to use this machine."
         ) from error

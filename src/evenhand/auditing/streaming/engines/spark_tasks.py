@@ -1,4 +1,4 @@
-"""What Spark's executors do: say what they see, audit batches, answer in bytes."""
+"""What Spark's executors do: report what they see, audit batches, and answer in bytes."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from evenhand.system.parcels import Parcel
 __all__ = ["ANSWERS", "SIGHTS", "Answer", "AuditTask", "Landmarks", "SentRows", "looking_for", "unpacked_answers"]
 
 Answer = int | BatchFiles | Exception | None
-"""A batch that an executor has kept, what it leaves, why it was refused, or None for one that was not begun."""
+"""A batch that an executor has kept, its output, why it was rejected, or None if it was not started."""
 
 ANSWERS = "number long, content binary"
 SIGHTS = "version string, sees boolean"
-"""Columns of the two DataFrames, in Spark's words."""
+"""Columns of the two DataFrames, in Spark's notation."""
 
-_MOST_BYTES = 1 << 22  # of a row: answers of Spark Connect come in messages of limited size
+_MOST_BYTES = 1 << 22  # of a row: messages of Spark Connect have a limited size
 
 
 @dataclass(frozen=True)
 class Landmarks:
-    """By what an executor knows that it sees the folder of an audit and its source.
+    """How an executor recognizes the folder of an audit and its source.
 
     Attributes
     ----------
     token, content
-        A file in the folder of the audit, and what it holds.
+        A file in the folder of the audit, and its content.
     files
         Files of the source and their sizes in bytes.
     """
@@ -56,7 +56,7 @@ class Landmarks:
         return cls(token, token.read_text(encoding="utf-8"), tuple((file, _size(file)) for file in files))
 
     def are_seen(self) -> bool:
-        """Whether this process reads the same files, and can write beside the token."""
+        """Whether this process reads the same files, and can write next to the token."""
         try:
             if self.token.read_text(encoding="utf-8") != self.content:
                 return False
@@ -64,7 +64,7 @@ class Landmarks:
             own.touch()
             own.unlink()
             return all(_size(file) == size for file, size in self.files)
-        except Exception:  # whatever a store says to a stranger
+        except Exception:  # any error of a store without credentials
             return False
 
 
@@ -74,10 +74,10 @@ def _size(file: ParquetFile) -> int:
 
 
 def looking_for(landmarks: Landmarks) -> Callable[[Any], Iterator[Any]]:
-    """A function that tells of an executor its version of evenhand, and whether it sees the landmarks."""
+    """A function that reports an executor's version of evenhand, and whether it sees the landmarks."""
     sent = pickle.dumps(landmarks)
 
-    # Spark sends a function within a function whole: an executor need not have evenhand to say that it has not.
+    # Spark sends a nested function completely: an executor can report that it does not have evenhand.
     def look(_rows: Any) -> Iterator[Any]:  # noqa: ANN401
         import pickle
 
@@ -97,7 +97,7 @@ def looking_for(landmarks: Landmarks) -> Callable[[Any], Iterator[Any]]:
 
 @dataclass(frozen=True)
 class SentRows:
-    """The rows of a batch as they travel, and where they are from, for messages."""
+    """The rows of a batch in transit, and their origin, for messages."""
 
     content: bytes
     where: str
@@ -124,13 +124,13 @@ class AuditTask:
     Attributes
     ----------
     sent
-        What every batch needs: in the folder of the audit, or beside the rows that Spark sends along.
+        What every batch needs: in the folder of the audit, or next to the rows that Spark sends.
     batches
-        The batches; a row of Spark is the place of one of them.
+        The batches; a Spark row is the place of one of them.
     rows
-        The rows of the only batch, where executors do not see the source; they then answer with what it leaves.
+        The rows of the only batch, if executors do not see the source; they then return its output.
     stop
-        A file whose presence says that no further batch shall be begun.
+        A file whose presence means that no more batches may start.
     """
 
     sent: Parcel
@@ -139,7 +139,7 @@ class AuditTask:
     stop: Path
 
     def answers(self, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The answers to rows, as Spark's `mapInArrow` takes them."""
+        """The answers to rows, in the form of Spark's `mapInArrow`."""
         for piece in pieces:
             for place in piece.column(0).to_pylist():
                 batch = self.batches[place]
@@ -172,9 +172,9 @@ def _packed(number: int, answer: Answer) -> Iterator[pa.RecordBatch]:
 
 
 def unpacked_answers(rows: list[tuple[int, bytes]]) -> Iterator[Answer]:
-    """The answers in rows of Spark, which has those of one batch in order."""
+    """The answers in Spark rows, which keep those of one batch in order."""
     parts: dict[int, list[bytes]] = {}
     for number, content in rows:
         parts.setdefault(number, []).append(bytes(content))
     for pieces in parts.values():
-        yield pickle.loads(b"".join(pieces))  # of our executors, as everything that PySpark collects
+        yield pickle.loads(b"".join(pieces))  # from our executors, like everything that PySpark collects

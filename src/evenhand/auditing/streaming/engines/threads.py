@@ -15,7 +15,7 @@ __all__ = ["begin_in_threads", "run_on_threads", "thread_pool"]
 
 
 def run_on_threads(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], n_workers: int) -> str:
-    """Audit batches in threads: a `BatchEngine`, but for the number of threads."""
+    """Audit batches in threads: a `BatchEngine`, except for the number of threads."""
     with thread_pool(n_workers) as pool:
         collect(begin_in_threads(pool, work, batches), advance)
     return f"{n_workers} threads"
@@ -25,13 +25,13 @@ def run_on_threads(work: BatchWork, batches: Sequence[Batch], advance: Callable[
 def thread_pool(n_workers: int) -> Iterator[ThreadPoolExecutor]:
     """Threads that compute on one core each.
 
-    One thread for each batch, and one thread inside it, is faster than many threads on one batch after another; and a
-    batch comes out the same to the last bit wherever it is run.
+    One thread per batch, with one thread inside it, is faster than many threads on one batch after another; and the
+    result of a batch is the same to the last bit wherever it runs.
     """
     with one_thread_each(), ThreadPoolExecutor(n_workers) as pool:
         yield pool
 
 
 def begin_in_threads(pool: Executor, work: BatchWork, batches: Sequence[Batch]) -> list[Future[Exception | None]]:
-    """Let the threads of a pool audit batches."""
+    """Audit batches with the threads of a pool."""
     return [pool.submit(attempt, partial(work.audit, batch)) for batch in batches]

@@ -1,4 +1,4 @@
-"""What every engine does: audit batches wherever it can, and say when each is kept."""
+"""What every engine does: audit batches wherever it can, and report when each is kept."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["BatchEngine", "BatchWork", "attempt", "audited", "collect", "on_work
 
 T = TypeVar("T")
 
-_SECONDS_DEAF = 1.0  # Ctrl-C at the moment when a wait begins is heard when it ends
+_SECONDS_DEAF = 1.0  # Ctrl-C at the start of a wait is handled when it ends
 
 
 @dataclass(frozen=True, eq=False)
 class BatchWork:
-    """What any batch of an audit needs: the reference, the rows, and the folder that keeps what it leaves."""
+    """What any batch of an audit needs: the reference, the rows, and the folder for its output."""
 
     context: BatchContext
     source: Source
@@ -37,18 +37,18 @@ class BatchWork:
         return self.source.read(batch, self.context.columns.needed)
 
     def keep(self, files: BatchFiles) -> None:
-        """Write what a batch leaves.
+        """Write the output of a batch.
 
         Raises
         ------
         StreamError
             If it cannot be written.
         """
-        with writing(self.store.folder, "free space and go on with `resume=True` (--resume)"):
+        with writing(self.store.folder, "free some space and continue with `resume=True` (--resume)"):
             self.store.write(files)
 
     def audit(self, batch: Batch) -> None:
-        """Read a batch, audit it and keep what it leaves."""
+        """Read a batch, audit it and keep its output."""
         self.keep(audited(self.context, batch, self.rows(batch), self.source.where(batch)))
 
     def with_absolute_paths(self) -> BatchWork:
@@ -58,35 +58,35 @@ class BatchWork:
 
 
 class BatchEngine(Protocol):
-    """Whoever audits batches."""
+    """What audits batches."""
 
     def __call__(self, work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None]) -> str:
-        """Audit batches in any order, call `advance` as each is kept, and return in words who audited them.
+        """Audit batches in any order, call `advance` as each is kept, and return a description of who audited them.
 
-        `BatchWork.audit` does everything for one batch, wherever source and folder can be seen; the result is the same
-        to the last bit. The first `EvenhandError` of a batch is raised as it is; an engine that loses its workers
-        raises a `StreamError`. What has not begun then is not begun anymore.
+        `BatchWork.audit` does everything for one batch, wherever source and folder are visible; the result is the same
+        to the last bit. The first `EvenhandError` of a batch is raised unchanged; an engine that loses its workers
+        raises a `StreamError`. Batches that have not started by then are not started.
         """
         ...
 
 
 def audited(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles:
-    """What a batch leaves, from its rows; `where` they are from, for messages."""
+    """The output of a batch, from its rows; `where` they come from is for messages."""
     with on_this_core():
         return encode_batch(run_batch(context, batch.number, batch.first_row, table, where))
 
 
 def attempt(work: Callable[[], T]) -> T | Exception:
-    """What a piece of work returns, or the error that ended it.
+    """The result of a piece of work, or the error that ended it.
 
-    Returned and not raised, an error arrives as it is; and what an executor raises is about the executor.
+    An error that is returned rather than raised arrives unchanged; whatever an executor raises is about the executor.
     """
     try:
         return work()
     except EvenhandError as error:
         return error
     except Exception as error:
-        error.add_note(traceback.format_exc())  # which does not travel between processes
+        error.add_note(traceback.format_exc())  # which cannot be sent between processes
         return error
 
 
@@ -98,12 +98,12 @@ def on_worker(work: Callable[[], T]) -> T | Exception:
 
 
 def collect(futures: Sequence[Future[Exception | None]], advance: Callable[[], None]) -> None:
-    """Wait until batches are kept; on the first that is not, cancel those that have not begun.
+    """Wait until batches are kept; if one fails, cancel those that have not started.
 
     Raises
     ------
     EvenhandError
-        If a batch is refused.
+        If a batch is rejected.
     StreamError
         If a worker is lost.
     """
@@ -126,7 +126,7 @@ def _error_of(future: Future[Exception | None]) -> Exception | None:
     except Exception as lost:
         found = StreamError(
             f"A worker was lost before its batch was kept ({type(lost).__name__}: {first_line(lost)}); it may have "
-            "been killed for want of memory: have fewer of them, and go on with `resume=True` (--resume)."
+            "run out of memory: use fewer workers, and continue with `resume=True` (--resume)."
         )
         found.__cause__ = lost
         return found
