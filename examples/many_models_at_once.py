@@ -3,7 +3,7 @@
     python examples/many_models_at_once.py
 
 The trainer works on stacks; a single model is a stack of one. The members of a stack share only their shape. Each
-member uses one table (here a fold), has its own seed and weights, and gives the same result as if it were trained alone.
+member uses one table (here a fold), has its own seed and weights, and gives the same result as alone.
 """
 
 import argparse
