@@ -2,9 +2,9 @@
 
     python examples/audit_your_torch_model.py
 
-The model takes a matrix of numbers and returns one logit per row. The audit needs nothing else of it: no particular
-class, no evenhand in the training code. Here the data are generated and the labels depend on the financial features
-alone, but the model also sees proxies of the group and noise.
+The model takes a matrix of numbers and returns one logit per row. The audit needs nothing else: the model can be of any
+class, and the training code does not use evenhand. Here the data are generated, and the labels depend only on the
+financial features, but the model also sees proxies for the group and noise.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import evenhand as eh
 
 
 def train_plainly(X, y, epochs):
-    """An ordinary network, trained as anyone would."""
+    """An ordinary network, trained in the usual way."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(X.shape[1], 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
     inputs, labels = torch.tensor(X.to_numpy(), dtype=torch.float32), torch.tensor(y, dtype=torch.float32)

@@ -2,9 +2,9 @@
 
     python examples/compare_methods.py
 
-All three are trained on the same people and audited on the same held-out pairs, so their metrics can be put side by
-side. Differences between rows that are smaller than the width of the intervals are noise. One training run of each is
-an illustration; `evenhand reproduce` repeats folds and seeds. The Lagrangian needs the extra `methods`.
+All three are trained on the same people and audited on the same held-out pairs, so you can compare their metrics.
+Differences between rows that are smaller than the width of the intervals are noise. A single training run of each is
+only an illustration; `evenhand reproduce` repeats folds and seeds. The Lagrangian needs the extra `methods`.
 """
 
 import argparse

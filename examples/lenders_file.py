@@ -3,8 +3,8 @@
     python examples/lenders_file.py
     python examples/lenders_file.py --out lender   # also keeps the files, for the tutorial "A lender's file"
 
-The model is one of risk: class 1, and 1 in the column `default`, is the unfavorable outcome. It does not see sex,
-marriage, age or education.
+The model predicts risk: class 1, and 1 in the column `default`, is the unfavorable outcome. It does not see sex,
+marital status, age or education.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     python examples/many_groups.py
 
-Each person is compared with the nearest person of every other group, so nine other groups make nine pairs a person.
+Each person is compared with the nearest person from every other group, so nine other groups make nine pairs per person.
 Small groups are the point and the problem: a match in a group of thirty people is far away and serves many others.
-The table shows the distances and the sizes beside the scores for that reason.
+That is why the table shows distances and sizes beside the scores.
 """
 
 import argparse

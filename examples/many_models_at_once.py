@@ -2,8 +2,8 @@
 
     python examples/many_models_at_once.py
 
-A stack is the trainer's native form; a single model is a stack of one. Members share nothing but their shape. Each
-points to a table (here a fold) and has its own seed and weights, and comes out as it would alone.
+The trainer works on stacks; a single model is a stack of one. The members of a stack share only their shape. Each
+member uses one table (here a fold), has its own seed and weights, and gives the same result as alone.
 """
 
 import argparse

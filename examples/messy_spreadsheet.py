@@ -3,8 +3,8 @@
     python examples/messy_spreadsheet.py
     python examples/messy_spreadsheet.py --out messy   # also keeps the files, for the page "Your first audit"
 
-The export was saved with its index, and has an id, a date, -999 where no credit score was found, groups typed in two
-ways and a fee that is known only after the loan failed.
+The export was saved with its index. It has an id, a date, -999 for missing credit scores, a group spelled in two ways,
+and a fee that is known only after a loan has failed.
 """
 
 import argparse
@@ -25,7 +25,7 @@ NUMBERS = ["income", "loan_amount", "credit_score", "months_employed"]
 
 
 def applications(n, seed):
-    """People as they are, before anyone typed them into a spreadsheet."""
+    """Clean applications, before anyone typed them into a spreadsheet."""
     rng = np.random.default_rng(seed)
     sex = rng.choice(["Female", "Male"], n)
     income = rng.lognormal(10.5, 0.4, n).round(-2)

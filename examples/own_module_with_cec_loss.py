@@ -1,10 +1,10 @@
-"""Train a torch module of your own with the CEC term.
+"""Train your own torch module with the CEC term.
 
     python examples/own_module_with_cec_loss.py
 
 The module below has a skip connection, so it is not a plain chain of layers. `evenhand.cec_loss` takes any module that
 maps (n, d) to one logit per row: it differentiates the module along each path and keeps the graph to the parameters.
-The loop is yours; evenhand gives the matches, the baselines and one more term for the loss.
+You write the loop; evenhand provides the matches, the baselines and one more term for the loss.
 """
 
 import argparse

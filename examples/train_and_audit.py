@@ -2,8 +2,8 @@
 
     python examples/train_and_audit.py
 
-On German Credit a large weight on the term makes the decisions (almost) constant. Read the positive rate and the AUC
-beside every other metric.
+On German Credit, a large weight on the term makes the decisions (almost) constant. Always read the positive rate and
+the AUC together with the other metrics.
 """
 
 import argparse

@@ -30,7 +30,7 @@ def command_sections() -> Iterator[str]:
     from evenhand.cli import app
 
     def sections(command: Any, name: str) -> Iterator[str]:  # noqa: ANN401 - typer bundles click and exports no type
-        context = command.context_class(command, info_name=name, terminal_width=96, max_content_width=96)
+        context = command.context_class(command, info_name=name, terminal_width=80, max_content_width=80)
         yield f"## `{name}`\n\n```text\n{command.get_help(context)}\n```\n"
         for child in getattr(command, "commands", {}).values():
             yield from sections(child, f"{name} {child.name}")
