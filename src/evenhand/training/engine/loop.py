@@ -61,11 +61,6 @@ class Trainer:
     checkpoint
         File in which an unfinished training is kept, and from which the same training goes on; removed at the end.
 
-    Attributes
-    ----------
-    state
-        As of the last completed epoch; also after an interrupt or an error.
-
     Raises
     ------
     InvalidInputError
@@ -87,17 +82,25 @@ class Trainer:
         self.data, self.settings = data, settings
         self._device = device_of(settings.device)
         self._layout = Layout((data.n_columns, *settings.hidden, 1))
-        self.state = _initial_state(self._layout, data, settings) if state is None else state
+        self._state = _initial_state(self._layout, data, settings) if state is None else state
         if state is not None:
             _check_resumed(state, self._layout, settings)
-        self._parameters = self.state.parameters.to(self._device, copy=True)
+        self._parameters = self._state.parameters.to(self._device, copy=True)
         self._adam = AdamState(
-            self.state.mean.to(self._device, copy=True), self.state.square.to(self._device, copy=True)
+            self._state.mean.to(self._device, copy=True), self._state.square.to(self._device, copy=True)
         )
         self._n_threads = settings.n_threads or torch.get_num_threads()
         self._is_compiled = is_compiled(data, settings, self._device)
         self._parts = self._split()
         self._engines = [self._engine(part) for part in self._parts]
+
+    @property
+    def state(self) -> TrainerState:
+        """As of the last completed epoch, on the CPU; also after an interrupt or an error.
+
+        A stack of thousands takes longer to fetch from a device than an epoch, so that it is fetched when asked for.
+        """
+        return self._state.on_cpu()
 
     def run(self, on_epoch: EpochCallback | None = None) -> TrainerState:
         """Train to the last epoch and return the state.
@@ -118,10 +121,10 @@ class Trainer:
                 if self._device.type == "cpu":
                     limits.enter_context(one_torch_thread())
                     limits.enter_context(one_blas_thread())
-                while self.state.epoch < self.settings.epochs and not self.state.is_stopped.all():
-                    self.state = self._next_state()
+                while self._state.epoch < self.settings.epochs and not self._state.is_stopped.all():
+                    self._state = self._next_state()
                     if on_epoch is not None:
-                        on_epoch(self.state.epoch - 1, {name: rows[-1] for name, rows in self.state.history.items()})
+                        on_epoch(self._state.epoch - 1, {name: rows[-1] for name, rows in self._state.history.items()})
                     if time.monotonic() - saved_at >= _SECONDS_BETWEEN_CHECKPOINTS:
                         self._save()
                         saved_at = time.monotonic()
@@ -133,7 +136,7 @@ class Trainer:
         return self.state
 
     def _save(self) -> None:
-        if self._checkpoint is not None and self.state.epoch:
+        if self._checkpoint is not None and self._state.epoch:
             self.state.save(self._checkpoint)
 
     def _split(self) -> list[slice]:
@@ -174,7 +177,7 @@ class Trainer:
         return Engine(stepper, source, CompiledSteps(stepper, self._layout, source) if self._is_compiled else None)
 
     def _next_state(self) -> TrainerState:
-        state, epoch = self.state, self.state.epoch
+        state, epoch = self._state, self._state.epoch
         is_training = ~state.is_stopped
         row = {name: np.full(self.settings.n_members, np.nan) for name in _TRAINING_METRICS}
         n_steps = state.n_steps.clone()
@@ -188,15 +191,15 @@ class Trainer:
         if self.data.validation is not None:
             found = evaluate(self._parameters, self._layout, self.data, self.settings)
             row |= {f"validation_{name}": np.where(is_training, found[name], np.nan) for name in VALIDATION_METRICS}
-        parameters = self._parameters.to("cpu", copy=True)
+        parameters = self._parameters.clone()
         best = self._best(row, parameters)
         return TrainerState(
             epoch=epoch + 1,
             widths=state.widths,
             settings=self.settings.to_dict(),
             parameters=parameters,
-            mean=self._adam.mean.to("cpu", copy=True),
-            square=self._adam.square.to("cpu", copy=True),
+            mean=self._adam.mean.clone(),
+            square=self._adam.square.clone(),
             n_steps=n_steps,
             **best,
             history={
@@ -209,7 +212,7 @@ class Trainer:
         def run(index: int) -> TermTotals | None:
             part = self._parts[index]
             own = None if gain is None else gain[part]
-            return self._engines[index].run_epoch(epoch, self.state.n_steps[part], is_training[part], own)
+            return self._engines[index].run_epoch(epoch, self._state.n_steps[part], is_training[part], own)
 
         gain = None
         if self.settings.uses_placebo and any(self.settings.of_member("cec_weight")):
@@ -263,7 +266,7 @@ class Trainer:
             )
 
     def _best(self, row: dict[str, np.ndarray], parameters: Tensor) -> dict[str, Tensor]:
-        state, patience = self.state, self.settings.patience
+        state, patience = self._state, self.settings.patience
         if patience is None:
             names = ("is_stopped", "best_parameters", "best_value", "best_epoch")
             return {name: getattr(state, name) for name in names}
@@ -275,7 +278,9 @@ class Trainer:
         waited = state.epoch - best_epoch.clamp_min(-1)
         return {
             "is_stopped": state.is_stopped | (waited >= patience + (best_epoch < 0).long()),
-            "best_parameters": torch.where(is_better.unsqueeze(1), parameters, state.best_parameters),
+            "best_parameters": torch.where(
+                is_better.unsqueeze(1).to(self._device), parameters, state.best_parameters.to(self._device)
+            ),
             "best_value": torch.where(is_better, value, state.best_value),
             "best_epoch": best_epoch,
         }
