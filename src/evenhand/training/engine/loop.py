@@ -15,16 +15,17 @@ from torch import Tensor
 
 from evenhand.exceptions import EvenhandError, InvalidInputError
 from evenhand.system.threads import one_blas_thread, one_torch_thread
+from evenhand.training.collapse import label_entropy, term_gain
 from evenhand.training.data import TrainingData
 from evenhand.training.engine.compiled import CompiledSteps, is_compiled
 from evenhand.training.engine.epochs import Engine
-from evenhand.training.engine.minibatches import BatchSource, Members, TermTotals
+from evenhand.training.engine.minibatches import BatchSource, Gains, Members, TermTotals
 from evenhand.training.engine.optimizer import AdamState
 from evenhand.training.engine.state import TrainerState
 from evenhand.training.engine.step import Objective, Stepper
-from evenhand.training.evaluation import VALIDATION_METRICS, evaluate, training_excess
+from evenhand.training.evaluation import VALIDATION_METRICS, ExcessJudge, evaluate
 from evenhand.training.excess_objective import excess_gain
-from evenhand.training.network import Layout
+from evenhand.training.network import Layout, StackedNetwork
 from evenhand.training.settings import TrainingSettings
 
 __all__ = ["EpochCallback", "Trainer", "TrainingDivergedError", "device_of", "train"]
@@ -91,6 +92,7 @@ class Trainer:
         )
         self._n_threads = settings.n_threads or torch.get_num_threads()
         self._is_compiled = is_compiled(data, settings, self._device)
+        self._judge = ExcessJudge(data, settings, self._device)
         self._parts = self._split()
         self._engines = [self._engine(part) for part in self._parts]
 
@@ -101,6 +103,10 @@ class Trainer:
         A stack of thousands takes longer to fetch from a device than an epoch, so that it is fetched when asked for.
         """
         return self._state.on_cpu()
+
+    def network(self) -> StackedNetwork:
+        """The stack as of the last completed epoch, on the device where it is trained."""
+        return self._state.network()
 
     def run(self, on_epoch: EpochCallback | None = None) -> TrainerState:
         """Train to the last epoch and return the state.
@@ -211,24 +217,42 @@ class Trainer:
     def _run_parts(self, epoch: int, is_training: Tensor) -> list[TermTotals | None]:
         def run(index: int) -> TermTotals | None:
             part = self._parts[index]
-            own = None if gain is None else gain[part]
+            own = None if gains is None else gains.part(part)
             return self._engines[index].run_epoch(epoch, self._state.n_steps[part], is_training[part], own)
 
-        gain = None
-        if self.settings.uses_placebo and any(self.settings.of_member("cec_weight")):
-            gain = self._gain(epoch)
-
+        gains = self._gains(epoch)
         n_workers = min(self._n_threads, _MOST_THREADS, len(self._parts))
         if n_workers == 1 or self._device.type != "cpu":
             return [run(index) for index in range(len(self._parts))]
         with ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             return list(pool.map(run, range(len(self._parts))))
 
-    def _gain(self, epoch: int) -> Tensor:
+    def _gains(self, epoch: int) -> Gains | None:
+        """Shares of their weights with which the terms count in an epoch; None for all of them."""
+        lowers_excess = self.settings.uses_placebo and any(self.settings.of_member("cec_weight"))
+        if not lowers_excess and not self.settings.least_explained:
+            return None
+        learned = self._learned_gain()
+        return Gains(learned * self._excess_gain(epoch) if lowers_excess else learned, learned)
+
+    def _learned_gain(self) -> Tensor:
+        """Share of their weights that members' terms have for what was learned so far, of shape (K,)."""
+        losses, n_members = self._state.history["bce"], self.settings.n_members
+        if not self.settings.least_explained:
+            return torch.ones(n_members, device=self._device)
+        if not len(losses):
+            return torch.zeros(n_members, device=self._device)
+        pairs = zip(self.data.y.numpy(), self.data.weights.numpy(), strict=True)
+        entropy = np.array([label_entropy(y, weight) for y, weight in pairs])[list(self.settings.of_member("table"))]
+        with np.errstate(invalid="ignore", divide="ignore"):  # of labels that are all the same
+            gain = term_gain(losses[-1].numpy(), entropy, self.settings.least_explained)
+        return torch.from_numpy(np.nan_to_num(gain)).float().to(self._device)  # NaN: the member has stopped
+
+    def _excess_gain(self, epoch: int) -> Tensor:
         """Share of the weight with which an excess over placebo pairs is lowered in an epoch, of shape (K,)."""
         if epoch < _EPOCHS_WITHOUT_EXCESS:
             return torch.zeros(self.settings.n_members, device=self._device)
-        return excess_gain(training_excess(self._parameters, self._layout, self.data, self.settings, epoch))
+        return excess_gain(self._judge.excess(self._parameters, self._layout, epoch))
 
     def _metrics(self, totals: TermTotals, is_training: np.ndarray) -> dict[str, np.ndarray]:
         """An epoch's history from its sums: means over rows, batches and pairs."""

@@ -19,7 +19,7 @@ from evenhand.training.excess_objective import balanced_weights, triples_in_turn
 from evenhand.training.losses import bce_loss, cell_shares, equalized_odds_form
 from evenhand.training.settings import TrainingSettings
 
-__all__ = ["BatchSource", "Block", "Members", "TermTotals"]
+__all__ = ["BatchSource", "Block", "Gains", "Members", "TermTotals"]
 
 # A block's size must not depend on the number of members: draws on CUDA are made block by block.
 _ROWS_PER_BLOCK = 2048
@@ -37,6 +37,18 @@ class Members:
 
     def __len__(self) -> int:
         return len(self.seed)
+
+
+@dataclass(frozen=True)
+class Gains:
+    """Shares of their weights with which members' terms count in an epoch, each of shape (K,)."""
+
+    cec: Tensor
+    equalized_odds: Tensor
+
+    def part(self, members: slice) -> Gains:
+        """Those of some members."""
+        return Gains(self.cec[members], self.equalized_odds[members])
 
 
 @dataclass(frozen=True)
@@ -205,7 +217,7 @@ class BatchSource:
         self._draw_of = torch.tensor([place[draw] for draw in draws])
         self._generators = [torch.Generator(device) for _ in self._draws] if device.type == "cuda" else []
 
-    def epoch(self, epoch: int, n_done: Tensor, is_training: Tensor, gain: Tensor | None = None) -> Iterator[Block]:
+    def epoch(self, epoch: int, n_done: Tensor, is_training: Tensor, gains: Gains | None = None) -> Iterator[Block]:
         """Blocks of one epoch.
 
         Parameters
@@ -216,10 +228,15 @@ class BatchSource:
             Optimizer steps taken by each member before this epoch, of shape (K,), on the CPU.
         is_training
             Whether each member still moves, of shape (K,), on the CPU.
-        gain
-            Share of the weight with which each member's term of `cec_weight` counts, of shape (K,); None for all of it.
+        gains
+            Shares of their weights with which the terms count; None for all of them.
         """
-        cec_weight = self._cec_weight if gain is None else self._cec_weight * gain.to(self._cec_weight)
+        cec_weight, odds_weight = self._cec_weight, self._odds_weight
+        if gains is not None:
+            cec_weight, odds_weight = (
+                cec_weight * gains.cec.to(cec_weight),
+                odds_weight * gains.equalized_odds.to(odds_weight),
+            )
         size = self._settings.batch_size
         n_steps = int(torch.where(is_training, self.steps_per_epoch, 0).max())
         is_drawn = torch.zeros(len(self._draws), dtype=torch.bool)
@@ -245,7 +262,8 @@ class BatchSource:
                 **self._kept_units(generators, n_drawn - start, len(is_active[part])),
             }
             has_pairs = tuple(self._uses_cec and s % self._settings.cec_every == 0 for s in range(n_steps)[part])
-            yield self._block(on_device[part], fields, is_active[part].to(self._device), has_pairs, epoch, cec_weight)
+            weights = (cec_weight, odds_weight)
+            yield self._block(on_device[part], fields, is_active[part].to(self._device), has_pairs, epoch, weights)
 
     def _block(
         self,
@@ -254,8 +272,9 @@ class BatchSource:
         is_active: Tensor,
         has_pairs: tuple[bool, ...],
         epoch: int,
-        cec_weight: Tensor,
+        weights: tuple[Tensor, Tensor],
     ) -> Block:
+        cec_weight, odds_weight = weights
         table = self._table.view(1, -1, 1)
         is_row = order >= 0
         row = order.clamp_min(0)
@@ -276,7 +295,7 @@ class BatchSource:
             shares, is_present = cell_shares(y, group, self._n_groups, weight)
             odds_form, left_out = equalized_odds_form(is_present)
             fields["cell_shares"] = shares
-            fields["odds_form"] = shares @ odds_form * (2 * self._odds_weight.view(-1, 1, 1))
+            fields["odds_form"] = shares @ odds_form * (2 * odds_weight.view(-1, 1, 1))
             n_left_out = (left_out * is_active).sum(0)
         if self._uses_cec:
             is_used = torch.tensor(has_pairs, device=self._device).view(-1, 1, 1, 1)

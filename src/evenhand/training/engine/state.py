@@ -68,7 +68,8 @@ class TrainerState:
         """Parameters to use, (K, P): of the best epoch with early stopping, else of the last."""
         if self.settings["patience"] is None:
             return self.parameters
-        return torch.where((self.best_epoch >= 0).unsqueeze(1), self.best_parameters, self.parameters)
+        has_best = (self.best_epoch >= 0).unsqueeze(1).to(self.parameters.device)
+        return torch.where(has_best, self.best_parameters.to(self.parameters.device), self.parameters)
 
     def on_cpu(self) -> TrainerState:
         """The same state, with every tensor on the CPU."""
