@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC := pyproject.toml constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo unit test lint type docs check bench growth scale search slow fuzz browser spark coverage oldest newest package sbom lock clean help
+.PHONY: demo unit test lint type docs check bench growth scale search defaults slow fuzz browser spark coverage oldest newest package sbom lock clean help
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -87,6 +87,9 @@ scale: $(VENV)/.dev  ## audits of 1 and 10 million people, Dask workers, and eve
 
 search: $(VENV)/.dev  ## the targets of the search for an alternative: minutes on a GPU
 	$(BIN)/python benchmarks/search_targets.py --out docs/results/search
+
+defaults: $(VENV)/.dev  ## what the defaults of training keep and remove on four datasets: minutes on a GPU with many cores
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/training_defaults.py --out docs/results/training
 
 coverage: $(VENV)/.dev  ## the default tests with their coverage of lines and branches, and its floor
 	$(TESTS) --cov=evenhand --cov-report=term

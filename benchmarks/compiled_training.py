@@ -18,8 +18,10 @@ def held_out_metrics(data: eh.Dataset, weight: float, n_seeds: int) -> np.ndarra
     for seed in range(n_seeds):
         model = eh.CECClassifier(
             financial_features=data.financial_features,
+            objective="cec",
             cec_weight=weight,
             equalized_odds_weight=weight,
+            least_explained=0,
             validation_fraction=0.3,
             random_state=seed,
             device="cpu",

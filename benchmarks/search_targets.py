@@ -298,6 +298,7 @@ def recovered(
         objective=objective,
         cec_weight=weight,
         equalized_odds_weight=0,
+        least_explained=0,
         epochs=epochs,
         batch_size=256,
         learning_rate=1e-3,

@@ -10,6 +10,7 @@ import evenhand as eh
 from evenhand.auditing.options import AuditOptions, AuditSettings, RoleOptions, StreamOptions
 from evenhand.cli import app
 from evenhand.cli.options import AuditPlan, plan_from_toml
+from evenhand.cli.training import train
 from evenhand.exceptions import InvalidInputError
 
 KINDS = (AuditOptions, RoleOptions, StreamOptions)
@@ -116,3 +117,11 @@ def test_a_file_cannot_allow_itself_to_run_code(tmp_path):
         plan_from_toml(config, AuditPlan)
     config.write_text("trust_pickle = false\n")
     assert not plan_from_toml(config, AuditPlan).trust_pickle
+
+
+def test_training_has_the_defaults_of_the_classifier():
+    defaults = {name: p.default for name, p in inspect.signature(eh.CECClassifier).parameters.items()}
+    options = {name: p.default for name, p in inspect.signature(train).parameters.items() if name in defaults}
+    options.pop("encoding")  # of the file's text
+    assert {"cec_weight", "equalized_odds_weight", "objective", "least_explained", "epochs"} <= set(options)
+    assert options == {name: defaults[name] for name in options}

@@ -33,6 +33,7 @@ from evenhand.research.methods.agarwal import AverageLogit, WeightedNetwork, _ne
 from evenhand.research.methods.disparate_impact_remover import QuantileRepair
 from evenhand.research.methods.lagrangian import rate_differences
 from evenhand.research.methods.network import train_network
+from evenhand.training import PAPER_SETTINGS
 
 pytestmark = pytest.mark.integration
 
@@ -410,3 +411,8 @@ def test_a_missing_library_is_named_with_the_extra_that_brings_it(name, library,
 def test_importing_the_methods_loads_no_optional_library():
     code = "import sys, evenhand.research.methods; assert not {'fairlearn', 'cooper'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_papers_method_has_the_papers_settings():
+    own = CEC().classifier.get_params()
+    assert {name: own[name] for name in PAPER_SETTINGS} == dict(PAPER_SETTINGS)

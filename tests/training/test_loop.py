@@ -117,6 +117,56 @@ def test_training_on_the_objective_lowers_every_term():
         assert history[name][-1] < history[name][0]
 
 
+def test_the_first_epoch_of_terms_that_wait_is_one_of_labels_alone():
+    data, waiting = make_data(), settings(**STACK, epochs=1, least_explained=0.2)
+    none = {"cec_weight": 0.0, "equalized_odds_weight": 0.0}
+    plain = train(data, settings(**{**STACK, **none}, epochs=1))
+    torch.testing.assert_close(train(data, waiting).parameters, plain.parameters, rtol=1e-5, atol=1e-6)
+
+
+def test_terms_that_wait_count_by_what_the_epoch_before_explained():
+    data = make_data()
+    trainer = Trainer(data, settings(**STACK, least_explained=0.9))
+    trainer.run()
+    y, weight = data.y.numpy(), data.weights.numpy()
+    losses = trainer.state.history["bce"][-1].numpy()
+    gains = trainer._gains(3)
+    for member, table in enumerate(STACK["table"]):
+        rate = np.average(y[table], weights=weight[table])
+        share = 1 - losses[member] / -(rate * np.log(rate) + (1 - rate) * np.log(1 - rate))
+        assert 0 < share < 0.9
+        assert float(gains.cec[member]) == float(gains.equalized_odds[member]) == pytest.approx(share / 0.9)
+    assert Trainer(data, settings(**STACK))._gains(0) is None
+
+
+@pytest.mark.parametrize("objective", ["cec", "reasoning_gap"])
+def test_terms_that_wait_train_the_same_alone_and_together_and_after_a_pause(tmp_path, objective):
+    data, how = make_data(), {"objective": objective, "least_explained": 0.5}
+    together = train(data, settings(**STACK, **how)).parameters
+    for member in range(5):
+        torch.testing.assert_close(
+            together[member], train(data, alone(member, **how)).parameters[0], rtol=1e-4, atol=1e-5
+        )
+    assert torch.equal(together, resumed(data, settings(**STACK, **how), tmp_path, at=2).parameters)
+
+
+def test_a_stopped_member_does_not_spoil_terms_that_wait():
+    data = make_data(validation=20)
+    how = settings(**STACK, epochs=12, least_explained=0.5, patience=1, monitor="bce")
+    state = train(data, how)
+    assert int(state.is_stopped.sum()) > 0
+    assert state.parameters.isfinite().all()
+
+
+def test_members_of_one_seed_draw_as_they_would_alone_whatever_the_length_of_their_tables():
+    data = make_data(sizes=(50, 37, 50))
+    how = {"table": (0, 1, 2, 0), "seed": (5, 5, 5, 5), "cec_weight": (1.0, 1.0, 1.0, 0.0)}
+    together = train(data, settings(**how)).parameters
+    for member in range(4):
+        own = train(data, settings(**{name: values[member] for name, values in how.items()})).parameters[0]
+        torch.testing.assert_close(together[member], own, rtol=1e-4, atol=1e-5)
+
+
 def test_terms_without_weight_are_not_computed():
     history = train(make_data(), settings(cec_weight=0.0, equalized_odds_weight=0.0)).history
     assert history["bce"].isfinite().all()

@@ -19,8 +19,8 @@ def train(
     plan: TablePlan,
     data: TableArgument = None,
     out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("model"),
-    cec_weight: Annotated[float, typer.Option(help="Weight of explanation consistency; 0 for none.")] = 1.0,
-    equalized_odds_weight: Annotated[float, typer.Option(help="Weight of equalized odds; 0 for none.")] = 1.0,
+    cec_weight: Annotated[float, typer.Option(help="Weight of the objective; 0 for none.")] = 2.0,
+    equalized_odds_weight: Annotated[float, typer.Option(help="Weight of equalized odds; 0 for none.")] = 0.0,
     epochs: Annotated[int, typer.Option(help="Passes over the people.")] = 30,
     categories: Annotated[str, typer.Option(help="Categories as onehot columns or ordinal codes.")] = "onehot",
     checkpoint: Annotated[
@@ -28,6 +28,12 @@ def train(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
+    objective: Annotated[
+        str, typer.Option(help="What is lowered: reasoning_gap, reasoning_excess, excess, or cec, the paper's.")
+    ] = "reasoning_gap",
+    least_explained: Annotated[
+        float, typer.Option(help="Share of the labels' entropy from which on both weights count in full; 0 for always.")
+    ] = 0.1,
 ) -> None:
     """Train a classifier on a table of applicants and save it.
 
@@ -49,6 +55,8 @@ def train(
         checkpoint=checkpoint,
         device=device,
         random_state=random_state,
+        objective=objective,
+        least_explained=least_explained,
     )
     for note in notes:
         say(note)

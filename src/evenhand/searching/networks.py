@@ -22,7 +22,7 @@ __all__ = ["NetworkFamily"]
 # Members trained together: as many as fill a device, and few enough that a stopped search loses little.
 _MEMBERS_PER_BLOCK = {"cpu": 40, "cuda": 3_000}
 
-_SHARED = ("hidden", "dropout", "batch_size", "n_steps", "method", "cec_every")
+_SHARED = ("hidden", "dropout", "batch_size", "n_steps", "method", "cec_every", "least_explained")
 
 Trained: TypeAlias = tuple[float, float, float]
 """cec_weight, equalized_odds_weight and learning_rate of a model."""
@@ -154,7 +154,7 @@ def train_stack(data: TrainingData, settings: TrainingSettings, epochs: Sequence
 
     def after_epoch(epoch: int, metrics: dict[str, torch.Tensor]) -> None:
         if epoch + 1 in epochs:
-            kept[epoch + 1] = trainer.state.network()
+            kept[epoch + 1] = trainer.network()
 
     trainer.run(after_epoch)
     return kept

@@ -36,6 +36,7 @@ _DEFAULTS: dict[Family, dict[str, Any]] = {
         "n_steps": 1,
         "method": "segments",
         "cec_every": 1,
+        "least_explained": 0.0,
     },
     "trees": {
         "learning_rate": 0.1,

@@ -6,9 +6,10 @@ from evenhand.training.engine.state import TrainerState
 from evenhand.training.excess_objective import balanced_weights, excess_gain, training_triples
 from evenhand.training.losses import bce_loss, cec_loss, cec_term, equalized_odds_loss, squared_reasoning_gap
 from evenhand.training.network import StackedNetwork
-from evenhand.training.settings import TrainingSettings
+from evenhand.training.settings import PAPER_SETTINGS, TrainingSettings
 
 __all__ = [
+    "PAPER_SETTINGS",
     "StackedNetwork",
     "Trainer",
     "TrainerState",

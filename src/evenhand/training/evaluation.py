@@ -22,7 +22,7 @@ from evenhand.training.losses import bce_loss, equalized_odds_loss, squared_reas
 from evenhand.training.network import Layout
 from evenhand.training.settings import TrainingSettings
 
-__all__ = ["VALIDATION_METRICS", "evaluate", "training_excess"]
+__all__ = ["VALIDATION_METRICS", "ExcessJudge", "evaluate"]
 
 VALIDATION_METRICS = ("bce", "equalized_odds", "cec", "objective", "auc", "positive_rate")
 
@@ -60,22 +60,62 @@ def evaluate(
     return metrics
 
 
-@torch.no_grad()
-def training_excess(
-    parameters: Tensor, layout: Layout, data: TrainingData, settings: TrainingSettings, epoch: int
-) -> Tensor:
-    """What pairs have over placebo pairs in each member's table, of shape (K,), in the squares of the objective.
+class ExcessJudge:
+    """What pairs have over placebo pairs in each table of people trained on.
 
-    Judged by all triples of everyone, or of some thousand people drawn for this epoch: those of one epoch alone are
-    a noisy sample.
+    Judged by all triples of everyone, or of some thousand people drawn for an epoch: those of one epoch alone are a
+    noisy sample.
+
+    Parameters
+    ----------
+    data, settings
+        The people and their triples, and who learns from them.
+    device
+        Where the networks are.
     """
-    assert data.triples is not None
-    found = torch.zeros(len(parameters), device=parameters.device)
-    for table in np.unique(np.asarray(settings.table)).tolist():
-        rows = np.arange(int(data.n_rows[table]))
-        if len(rows) > _MOST_JUDGED:
-            rows = np.random.default_rng([epoch, table]).choice(len(rows), _MOST_JUDGED, replace=False)
-        people = torch.from_numpy(rows)
+
+    def __init__(self, data: TrainingData, settings: TrainingSettings, device: torch.device) -> None:
+        self._data, self._settings, self._device = data, settings, device
+        self._whole: dict[int, _Judged] = {}  # tables of which everyone is judged
+
+    @torch.no_grad()
+    def excess(self, parameters: Tensor, layout: Layout, epoch: int) -> Tensor:
+        """The excess of each member's table, of shape (K,), in the squares of the objective."""
+        found = torch.zeros(len(parameters), device=parameters.device)
+        for table in np.unique(np.asarray(self._settings.table)).tolist():
+            judged = self._judged(table, epoch)
+            n_values = judged.n_rows * max((self._settings.n_steps + 1) * max(layout.widths) // 4, self._data.n_columns)
+            for members, net in _networks_of(table, parameters, layout, self._settings, n_values):
+                found[members] = judged.compared.term(net, judged.partner, judged.pair_weight, self._settings)
+        return found
+
+    def _judged(self, table: int, epoch: int) -> _Judged:
+        n = int(self._data.n_rows[table])
+        if n > _MOST_JUDGED:
+            rows = np.random.default_rng([epoch, table]).choice(n, _MOST_JUDGED, replace=False)
+            return _Judged.of(self._data, table, torch.from_numpy(rows), self._device)
+        if table not in self._whole:
+            self._whole[table] = _Judged.of(self._data, table, torch.arange(n), self._device)
+        return self._whole[table]
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """People of a table with their partners, matches and then placebos, and how much the pairs count, both (M, n)."""
+
+    compared: _Compared
+    partner: Tensor
+    pair_weight: Tensor
+
+    @property
+    def n_rows(self) -> int:
+        """Number of people, each as often as they are explained."""
+        return self.partner.shape[1] * (1 + len(self.partner))
+
+    @classmethod
+    def of(cls, data: TrainingData, table: int, people: Tensor, device: torch.device) -> _Judged:
+        """All triples of some people of a table."""
+        assert data.triples is not None
         one = slice(table, table + 1)
         is_compared = data.triples[one, :, :, 0, 0] >= 0
         share = balanced_weights(data.y[one], data.group[one], data.weights[one], is_compared)[0]
@@ -84,14 +124,11 @@ def training_excess(
         each = (share[people] * data.weights[table][people].unsqueeze(-1)).unsqueeze(-1) * is_there
         each = (each / is_there.sum(-1, keepdim=True).clamp_min(1)).flatten(1).t()
         partner = triples.flatten(1, 2).movedim(0, 1)  # (M * C, n, 2)
-        compared = _Compared.trained_on(data, table, people, parameters.device)
-        n_values = (
-            len(people) * (1 + 2 * len(partner)) * max((settings.n_steps + 1) * max(layout.widths) // 4, data.n_columns)
+        return cls(
+            _Compared.trained_on(data, table, people, device),
+            torch.cat((partner[..., 0], partner[..., 1])),
+            torch.cat((each, -each)),
         )
-        partners, pair_weight = torch.cat((partner[..., 0], partner[..., 1])), torch.cat((each, -each))
-        for members, net in _networks_of(table, parameters, layout, settings, n_values):
-            found[members] = compared.term(net, partners, pair_weight, settings)
-    return found
 
 
 def _networks_of(

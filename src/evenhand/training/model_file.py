@@ -117,7 +117,8 @@ def _content(model: FittedClassifier) -> str:
 
 
 def _rebuilt(data: dict[str, Any], tensors: dict[str, Tensor], kind: type[Classifier]) -> Classifier:
-    model = kind(**data["parameters"])
+    # A file older than the parameter is of a model that was trained without it.
+    model = kind(**{"least_explained": 0.0} | data["parameters"])
     model.classes_ = np.asarray(data["classes"])
     model.encoder_ = TableEncoder.from_dict(data["encoder"])
     model.network_ = empty_network(data["widths"], data["dropout"])

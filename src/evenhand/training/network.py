@@ -54,16 +54,17 @@ class Layout:
         Each row holds what `torch.nn.Linear` layers built in order after `torch.manual_seed(seed)` would hold, so
         that a member starts the same alone and in any stack.
         """
-        flat = torch.empty(len(seeds), self.n_parameters)
+        place = {seed: index for index, seed in enumerate(dict.fromkeys(seeds))}
+        flat = torch.empty(len(place), self.n_parameters)
         weights, biases = self.views(flat)
-        for member, seed in enumerate(seeds):
+        for seed, member in place.items():
             generator = torch.Generator().manual_seed(seed)
             for weight, bias in zip(weights, biases, strict=True):
                 bound = weight.shape[1] ** -0.5
                 drawn = torch.empty(weight.shape[2], weight.shape[1]).uniform_(-bound, bound, generator=generator)
                 weight[member] = drawn.t()
                 bias[member].uniform_(-bound, bound, generator=generator)
-        return flat
+        return flat[torch.tensor([place[seed] for seed in seeds], dtype=torch.int64)]
 
 
 class StackedNetwork(nn.Module):

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["Monitor", "Procedure", "TrainingMethod", "TrainingSettings"]
+__all__ = ["PAPER_SETTINGS", "Monitor", "Procedure", "TrainingMethod", "TrainingSettings"]
 
 TrainingMethod = Literal["segments", "midpoint"]
 Monitor = Literal["objective", "bce", "auc"]
 Procedure = Literal["cec", "reasoning_gap", "excess", "reasoning_excess"]
+
+PAPER_SETTINGS: Mapping[str, Any] = MappingProxyType(
+    {
+        "objective": "cec",
+        "cec_weight": 1.0,
+        "equalized_odds_weight": 1.0,
+        "least_explained": 0.0,
+        "method": "midpoint",
+        "n_steps": 32,
+    }
+)
+"""The paper's objective as arguments of `CECClassifier`; on German Credit it approves everyone."""
 
 _PER_MEMBER = ("table", "seed", "cec_weight", "equalized_odds_weight", "learning_rate")
 
@@ -50,6 +63,9 @@ class TrainingSettings:
         ``"objective"`` (the member's own weighted sum of the three terms), ``"bce"`` or ``"auc"``.
     min_improvement
         How much better counts as better.
+    least_explained
+        Share of the labels' entropy that a member must explain for its two terms to count in full; below it they count
+        in proportion to what was explained in the epoch before, and in the first epoch not at all. 0: they always do.
     device
         ``"cpu"``, ``"cuda"``, ``"cuda:1"``... or ``"auto"``: CUDA where there is one.
     n_threads
@@ -84,6 +100,7 @@ class TrainingSettings:
     patience: int | None = None
     monitor: Monitor = "objective"
     min_improvement: float = 0.0
+    least_explained: float = 0.0
     device: str = "auto"
     n_threads: int | None = None
 
@@ -123,7 +140,8 @@ class TrainingSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form; `TrainingSettings(**settings.to_dict())` gives the settings back."""
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
     def differences(self, other: dict[str, Any]) -> list[str]:
         """Names of settings that decide the trained weights and are not the same in `other`, a `to_dict()`."""
@@ -146,6 +164,7 @@ class TrainingSettings:
             _require(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
         _require("patience", self.patience, self.patience is None or self.patience >= 1, "None or at least 1")
         _require("n_threads", self.n_threads, self.n_threads is None or self.n_threads >= 1, "None or at least 1")
+        _require("least_explained", self.least_explained, 0 <= self.least_explained < 1, "in [0, 1)")
         _require("min_improvement", self.min_improvement, self.min_improvement >= 0, "at least 0")
         for name, kind in (("method", TrainingMethod), ("monitor", Monitor), ("objective", Procedure)):
             value = getattr(self, name)

@@ -48,6 +48,8 @@ class CEC:
         settings = NetworkSettings() if settings is None else settings
         self.classifier = CECClassifier(
             financial_features=financial_features,
+            objective="cec",
+            least_explained=0.0,
             cec_weight=cec_weight,
             equalized_odds_weight=equalized_odds_weight,
             n_steps=n_steps,

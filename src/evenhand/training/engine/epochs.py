@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evenhand.training.engine.compiled import CompiledSteps
-from evenhand.training.engine.minibatches import BatchSource, Block, TermTotals, batch_of
+from evenhand.training.engine.minibatches import BatchSource, Block, Gains, TermTotals, batch_of
 from evenhand.training.engine.step import Stepper
 
 __all__ = ["Engine"]
@@ -34,10 +34,10 @@ class Engine:
 
     @torch.no_grad()
     def run_epoch(
-        self, epoch: int, n_done: Tensor, is_training: Tensor, gain: Tensor | None = None
+        self, epoch: int, n_done: Tensor, is_training: Tensor, gains: Gains | None = None
     ) -> TermTotals | None:
         """Take every step of an epoch; return the sums its history is made from, None where no member moves."""
-        blocks = self._source.epoch(epoch, n_done, is_training, gain)
+        blocks = self._source.epoch(epoch, n_done, is_training, gains)
         parts = [block.totals(*self._run_block(block)) for block in blocks]
         if not parts:
             return None

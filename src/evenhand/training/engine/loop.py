@@ -15,16 +15,17 @@ from torch import Tensor
 
 from evenhand.exceptions import EvenhandError, InvalidInputError
 from evenhand.system.threads import one_blas_thread, one_torch_thread
+from evenhand.training.collapse import label_entropy, term_gain
 from evenhand.training.data import TrainingData
 from evenhand.training.engine.compiled import CompiledSteps, is_compiled
 from evenhand.training.engine.epochs import Engine
-from evenhand.training.engine.minibatches import BatchSource, Members, TermTotals
+from evenhand.training.engine.minibatches import BatchSource, Gains, Members, TermTotals
 from evenhand.training.engine.optimizer import AdamState
 from evenhand.training.engine.state import TrainerState
 from evenhand.training.engine.step import Objective, Stepper
-from evenhand.training.evaluation import VALIDATION_METRICS, evaluate, training_excess
+from evenhand.training.evaluation import VALIDATION_METRICS, ExcessJudge, evaluate
 from evenhand.training.excess_objective import excess_gain
-from evenhand.training.network import Layout
+from evenhand.training.network import Layout, StackedNetwork
 from evenhand.training.settings import TrainingSettings
 
 __all__ = ["EpochCallback", "Trainer", "TrainingDivergedError", "device_of", "train"]
@@ -61,11 +62,6 @@ class Trainer:
     checkpoint
         File in which an unfinished training is kept, and from which the same training goes on; removed at the end.
 
-    Attributes
-    ----------
-    state
-        As of the last completed epoch; also after an interrupt or an error.
-
     Raises
     ------
     InvalidInputError
@@ -87,17 +83,30 @@ class Trainer:
         self.data, self.settings = data, settings
         self._device = device_of(settings.device)
         self._layout = Layout((data.n_columns, *settings.hidden, 1))
-        self.state = _initial_state(self._layout, data, settings) if state is None else state
+        self._state = _initial_state(self._layout, data, settings) if state is None else state
         if state is not None:
             _check_resumed(state, self._layout, settings)
-        self._parameters = self.state.parameters.to(self._device, copy=True)
+        self._parameters = self._state.parameters.to(self._device, copy=True)
         self._adam = AdamState(
-            self.state.mean.to(self._device, copy=True), self.state.square.to(self._device, copy=True)
+            self._state.mean.to(self._device, copy=True), self._state.square.to(self._device, copy=True)
         )
         self._n_threads = settings.n_threads or torch.get_num_threads()
         self._is_compiled = is_compiled(data, settings, self._device)
+        self._judge = ExcessJudge(data, settings, self._device)
         self._parts = self._split()
         self._engines = [self._engine(part) for part in self._parts]
+
+    @property
+    def state(self) -> TrainerState:
+        """As of the last completed epoch, on the CPU; also after an interrupt or an error.
+
+        A stack of thousands takes longer to fetch from a device than an epoch, so that it is fetched when asked for.
+        """
+        return self._state.on_cpu()
+
+    def network(self) -> StackedNetwork:
+        """The stack as of the last completed epoch, on the device where it is trained."""
+        return self._state.network()
 
     def run(self, on_epoch: EpochCallback | None = None) -> TrainerState:
         """Train to the last epoch and return the state.
@@ -118,10 +127,10 @@ class Trainer:
                 if self._device.type == "cpu":
                     limits.enter_context(one_torch_thread())
                     limits.enter_context(one_blas_thread())
-                while self.state.epoch < self.settings.epochs and not self.state.is_stopped.all():
-                    self.state = self._next_state()
+                while self._state.epoch < self.settings.epochs and not self._state.is_stopped.all():
+                    self._state = self._next_state()
                     if on_epoch is not None:
-                        on_epoch(self.state.epoch - 1, {name: rows[-1] for name, rows in self.state.history.items()})
+                        on_epoch(self._state.epoch - 1, {name: rows[-1] for name, rows in self._state.history.items()})
                     if time.monotonic() - saved_at >= _SECONDS_BETWEEN_CHECKPOINTS:
                         self._save()
                         saved_at = time.monotonic()
@@ -133,7 +142,7 @@ class Trainer:
         return self.state
 
     def _save(self) -> None:
-        if self._checkpoint is not None and self.state.epoch:
+        if self._checkpoint is not None and self._state.epoch:
             self.state.save(self._checkpoint)
 
     def _split(self) -> list[slice]:
@@ -174,7 +183,7 @@ class Trainer:
         return Engine(stepper, source, CompiledSteps(stepper, self._layout, source) if self._is_compiled else None)
 
     def _next_state(self) -> TrainerState:
-        state, epoch = self.state, self.state.epoch
+        state, epoch = self._state, self._state.epoch
         is_training = ~state.is_stopped
         row = {name: np.full(self.settings.n_members, np.nan) for name in _TRAINING_METRICS}
         n_steps = state.n_steps.clone()
@@ -188,15 +197,15 @@ class Trainer:
         if self.data.validation is not None:
             found = evaluate(self._parameters, self._layout, self.data, self.settings)
             row |= {f"validation_{name}": np.where(is_training, found[name], np.nan) for name in VALIDATION_METRICS}
-        parameters = self._parameters.to("cpu", copy=True)
+        parameters = self._parameters.clone()
         best = self._best(row, parameters)
         return TrainerState(
             epoch=epoch + 1,
             widths=state.widths,
             settings=self.settings.to_dict(),
             parameters=parameters,
-            mean=self._adam.mean.to("cpu", copy=True),
-            square=self._adam.square.to("cpu", copy=True),
+            mean=self._adam.mean.clone(),
+            square=self._adam.square.clone(),
             n_steps=n_steps,
             **best,
             history={
@@ -208,24 +217,42 @@ class Trainer:
     def _run_parts(self, epoch: int, is_training: Tensor) -> list[TermTotals | None]:
         def run(index: int) -> TermTotals | None:
             part = self._parts[index]
-            own = None if gain is None else gain[part]
-            return self._engines[index].run_epoch(epoch, self.state.n_steps[part], is_training[part], own)
+            own = None if gains is None else gains.part(part)
+            return self._engines[index].run_epoch(epoch, self._state.n_steps[part], is_training[part], own)
 
-        gain = None
-        if self.settings.uses_placebo and any(self.settings.of_member("cec_weight")):
-            gain = self._gain(epoch)
-
+        gains = self._gains(epoch)
         n_workers = min(self._n_threads, _MOST_THREADS, len(self._parts))
         if n_workers == 1 or self._device.type != "cpu":
             return [run(index) for index in range(len(self._parts))]
         with ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             return list(pool.map(run, range(len(self._parts))))
 
-    def _gain(self, epoch: int) -> Tensor:
+    def _gains(self, epoch: int) -> Gains | None:
+        """Shares of their weights with which the terms count in an epoch; None for all of them."""
+        lowers_excess = self.settings.uses_placebo and any(self.settings.of_member("cec_weight"))
+        if not lowers_excess and not self.settings.least_explained:
+            return None
+        learned = self._learned_gain()
+        return Gains(learned * self._excess_gain(epoch) if lowers_excess else learned, learned)
+
+    def _learned_gain(self) -> Tensor:
+        """Share of their weights that members' terms have for what was learned so far, of shape (K,)."""
+        losses, n_members = self._state.history["bce"], self.settings.n_members
+        if not self.settings.least_explained:
+            return torch.ones(n_members, device=self._device)
+        if not len(losses):
+            return torch.zeros(n_members, device=self._device)
+        pairs = zip(self.data.y.numpy(), self.data.weights.numpy(), strict=True)
+        entropy = np.array([label_entropy(y, weight) for y, weight in pairs])[list(self.settings.of_member("table"))]
+        with np.errstate(invalid="ignore", divide="ignore"):  # of labels that are all the same
+            gain = term_gain(losses[-1].numpy(), entropy, self.settings.least_explained)
+        return torch.from_numpy(np.nan_to_num(gain)).float().to(self._device)  # NaN: the member has stopped
+
+    def _excess_gain(self, epoch: int) -> Tensor:
         """Share of the weight with which an excess over placebo pairs is lowered in an epoch, of shape (K,)."""
         if epoch < _EPOCHS_WITHOUT_EXCESS:
             return torch.zeros(self.settings.n_members, device=self._device)
-        return excess_gain(training_excess(self._parameters, self._layout, self.data, self.settings, epoch))
+        return excess_gain(self._judge.excess(self._parameters, self._layout, epoch))
 
     def _metrics(self, totals: TermTotals, is_training: np.ndarray) -> dict[str, np.ndarray]:
         """An epoch's history from its sums: means over rows, batches and pairs."""
@@ -263,7 +290,7 @@ class Trainer:
             )
 
     def _best(self, row: dict[str, np.ndarray], parameters: Tensor) -> dict[str, Tensor]:
-        state, patience = self.state, self.settings.patience
+        state, patience = self._state, self.settings.patience
         if patience is None:
             names = ("is_stopped", "best_parameters", "best_value", "best_epoch")
             return {name: getattr(state, name) for name in names}
@@ -275,7 +302,9 @@ class Trainer:
         waited = state.epoch - best_epoch.clamp_min(-1)
         return {
             "is_stopped": state.is_stopped | (waited >= patience + (best_epoch < 0).long()),
-            "best_parameters": torch.where(is_better.unsqueeze(1), parameters, state.best_parameters),
+            "best_parameters": torch.where(
+                is_better.unsqueeze(1).to(self._device), parameters, state.best_parameters.to(self._device)
+            ),
             "best_value": torch.where(is_better, value, state.best_value),
             "best_epoch": best_epoch,
         }

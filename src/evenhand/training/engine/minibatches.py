@@ -19,7 +19,7 @@ from evenhand.training.excess_objective import balanced_weights, triples_in_turn
 from evenhand.training.losses import bce_loss, cell_shares, equalized_odds_form
 from evenhand.training.settings import TrainingSettings
 
-__all__ = ["BatchSource", "Block", "Members", "TermTotals"]
+__all__ = ["BatchSource", "Block", "Gains", "Members", "TermTotals"]
 
 # A block's size must not depend on the number of members: draws on CUDA are made block by block.
 _ROWS_PER_BLOCK = 2048
@@ -37,6 +37,18 @@ class Members:
 
     def __len__(self) -> int:
         return len(self.seed)
+
+
+@dataclass(frozen=True)
+class Gains:
+    """Shares of their weights with which members' terms count in an epoch, each of shape (K,)."""
+
+    cec: Tensor
+    equalized_odds: Tensor
+
+    def part(self, members: slice) -> Gains:
+        """Those of some members."""
+        return Gains(self.cec[members], self.equalized_odds[members])
 
 
 @dataclass(frozen=True)
@@ -198,9 +210,14 @@ class BatchSource:
         self._cec_weight = members.cec_weight.to(device, torch.float32)
         self._odds_weight = members.equalized_odds_weight.to(device, torch.float32)
         self.steps_per_epoch = -(-self._n_rows // settings.batch_size)
-        self._generators = [torch.Generator(device) for _ in range(len(members))] if device.type == "cuda" else []
+        # Members of one seed that learn from as many people draw the same numbers, which are drawn once for all.
+        draws = list(zip(members.seed, self._n_rows.tolist(), strict=True))
+        self._draws = list(dict.fromkeys(draws))
+        place = {draw: index for index, draw in enumerate(self._draws)}
+        self._draw_of = torch.tensor([place[draw] for draw in draws])
+        self._generators = [torch.Generator(device) for _ in self._draws] if device.type == "cuda" else []
 
-    def epoch(self, epoch: int, n_done: Tensor, is_training: Tensor, gain: Tensor | None = None) -> Iterator[Block]:
+    def epoch(self, epoch: int, n_done: Tensor, is_training: Tensor, gains: Gains | None = None) -> Iterator[Block]:
         """Blocks of one epoch.
 
         Parameters
@@ -211,29 +228,42 @@ class BatchSource:
             Optimizer steps taken by each member before this epoch, of shape (K,), on the CPU.
         is_training
             Whether each member still moves, of shape (K,), on the CPU.
-        gain
-            Share of the weight with which each member's term of `cec_weight` counts, of shape (K,); None for all of it.
+        gains
+            Shares of their weights with which the terms count; None for all of them.
         """
-        cec_weight = self._cec_weight if gain is None else self._cec_weight * gain.to(self._cec_weight)
+        cec_weight, odds_weight = self._cec_weight, self._odds_weight
+        if gains is not None:
+            cec_weight, odds_weight = (
+                cec_weight * gains.cec.to(cec_weight),
+                odds_weight * gains.equalized_odds.to(odds_weight),
+            )
         size = self._settings.batch_size
         n_steps = int(torch.where(is_training, self.steps_per_epoch, 0).max())
-        generators = [np.random.Generator(np.random.SFC64([seed, epoch])) for seed in self._members.seed]
-        order = np.full((len(self._members), n_steps, size), -1, dtype=np.int64)
-        for member, generator in enumerate(generators):
-            if is_training[member]:
-                _fill_with_permutation(order[member], int(self._n_rows[member]), generator)
+        is_drawn = torch.zeros(len(self._draws), dtype=torch.bool)
+        is_drawn[self._draw_of[is_training]] = True
+        generators = [np.random.Generator(np.random.SFC64([seed, epoch])) for seed, _ in self._draws]
+        drawn = np.full((len(self._draws), n_steps, size), -1, dtype=np.int64)
+        for index, generator in enumerate(generators):
+            if is_drawn[index]:
+                _fill_with_permutation(drawn[index], self._draws[index][1], generator)
         if self._generators:
             for ours, generator in zip(self._generators, generators, strict=True):
                 ours.manual_seed(int(generator.integers(2**63)))
         is_active = (torch.arange(n_steps).unsqueeze(1) < self.steps_per_epoch) & is_training
         rates = adam_rates(n_done, is_active, self._members.learning_rate)
-        on_device = torch.from_numpy(order).transpose(0, 1).to(self._device)
+        order = torch.from_numpy(drawn)[self._draw_of].masked_fill_(~is_training.view(-1, 1, 1), -1)
+        on_device = order.transpose(0, 1).to(self._device)
+        n_drawn = is_drawn * -(-torch.tensor([n for _, n in self._draws]) // size)
         per_block = max(1, _ROWS_PER_BLOCK // size)
         for start in range(0, n_steps, per_block):
             part = slice(start, min(start + per_block, n_steps))
-            fields = {"rates": rates[part].to(self._device), **self._kept_units(generators, is_active[part])}
+            fields = {
+                "rates": rates[part].to(self._device),
+                **self._kept_units(generators, n_drawn - start, len(is_active[part])),
+            }
             has_pairs = tuple(self._uses_cec and s % self._settings.cec_every == 0 for s in range(n_steps)[part])
-            yield self._block(on_device[part], fields, is_active[part].to(self._device), has_pairs, epoch, cec_weight)
+            weights = (cec_weight, odds_weight)
+            yield self._block(on_device[part], fields, is_active[part].to(self._device), has_pairs, epoch, weights)
 
     def _block(
         self,
@@ -242,8 +272,9 @@ class BatchSource:
         is_active: Tensor,
         has_pairs: tuple[bool, ...],
         epoch: int,
-        cec_weight: Tensor,
+        weights: tuple[Tensor, Tensor],
     ) -> Block:
+        cec_weight, odds_weight = weights
         table = self._table.view(1, -1, 1)
         is_row = order >= 0
         row = order.clamp_min(0)
@@ -264,7 +295,7 @@ class BatchSource:
             shares, is_present = cell_shares(y, group, self._n_groups, weight)
             odds_form, left_out = equalized_odds_form(is_present)
             fields["cell_shares"] = shares
-            fields["odds_form"] = shares @ odds_form * (2 * self._odds_weight.view(-1, 1, 1))
+            fields["odds_form"] = shares @ odds_form * (2 * odds_weight.view(-1, 1, 1))
             n_left_out = (left_out * is_active).sum(0)
         if self._uses_cec:
             is_used = torch.tensor(has_pairs, device=self._device).view(-1, 1, 1, 1)
@@ -311,26 +342,27 @@ class BatchSource:
             "cell": torch.nn.functional.one_hot(cells, n_cells).to(torch.float32),
         }
 
-    def _kept_units(self, generators: list[np.random.Generator], is_active: Tensor) -> dict[str, Tensor]:
-        """Dropout factors of shape (S, K, m, h) for each hidden layer."""
+    def _kept_units(self, generators: list[np.random.Generator], n_left: Tensor, n_steps: int) -> dict[str, Tensor]:
+        """Dropout factors of shape (S, K, m, h) for each hidden layer, from draws that have `n_left` steps to go."""
         settings = self._settings
         if settings.dropout == 0:
             return {}
-        n_steps, n_members = is_active.shape
-        n_active = is_active.sum(0).tolist()
-        # Stored member by member, so that a member's draws do not depend on the others.
+        n_used = n_left.clamp(0, n_steps).tolist()
+        # Stored draw by draw, so that a member's do not depend on the others'.
         shapes = [(settings.batch_size, width) for width in settings.hidden]
+        draw_of = self._draw_of.to(self._device)
         if self._generators:
-            keep = [torch.ones(n_members, n_steps, *shape, device=self._device) for shape in shapes]
-            for member, generator in enumerate(self._generators):
-                for layer in keep:
-                    own = layer[member, : n_active[member]]
-                    own.bernoulli_(1 - settings.dropout, generator=generator).div_(1 - settings.dropout)
+            keep = [torch.ones(len(n_used), n_steps, *shape, device=self._device) for shape in shapes]
+            for n, generator, own in zip(n_used, self._generators, zip(*keep, strict=True), strict=True):
+                for layer in own:
+                    layer[:n].bernoulli_(1 - settings.dropout, generator=generator).div_(1 - settings.dropout)
+            keep = [layer[draw_of] for layer in keep]
         else:
             sizes = [math.prod(shape) for shape in shapes]
-            kept = torch.ones(n_members, n_steps, sum(sizes))
-            for member, drawing in enumerate(generators):
-                _draw_kept(kept[member, : n_active[member]].numpy(), drawing, settings.dropout)
+            drawn = torch.ones(len(n_used), n_steps, sum(sizes))
+            for n, own_kept, drawing in zip(n_used, drawn, generators, strict=True):
+                _draw_kept(own_kept[:n].numpy(), drawing, settings.dropout)
+            kept = drawn if len(n_used) == len(self._members) else drawn[self._draw_of]
             if self._by_row:
                 return {"kept": kept}
             keep = [layer.unflatten(-1, shape) for layer, shape in zip(kept.split(sizes, -1), shapes, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ _HISTORY = "history."
 
 @dataclass(frozen=True, eq=False)
 class TrainerState:
-    """A stack after a number of whole epochs; tensors are on the CPU.
+    """A stack after a number of whole epochs; tensors are on the CPU, but for a trainer's own.
 
     No random state is kept: what a member draws in an epoch follows from its seed and the epoch's number.
 
@@ -68,7 +68,13 @@ class TrainerState:
         """Parameters to use, (K, P): of the best epoch with early stopping, else of the last."""
         if self.settings["patience"] is None:
             return self.parameters
-        return torch.where((self.best_epoch >= 0).unsqueeze(1), self.best_parameters, self.parameters)
+        has_best = (self.best_epoch >= 0).unsqueeze(1).to(self.parameters.device)
+        return torch.where(has_best, self.best_parameters.to(self.parameters.device), self.parameters)
+
+    def on_cpu(self) -> TrainerState:
+        """The same state, with every tensor on the CPU."""
+        tensors = {f.name: getattr(self, f.name).cpu() for f in fields(self) if f.type == "Tensor"}
+        return replace(self, **tensors)
 
     def network(self) -> StackedNetwork:
         """Trained stack, in evaluation mode."""
