@@ -21,7 +21,7 @@ QUICK = {"cec_weight": [1.0], "learning_rate": [3e-3], "epochs": [1, 2], "hidden
 def test_every_candidate_is_judged_in_every_fold(result):
     # 2 unconstrained; of weight 0 with odds, 2 objectives; of weight 3, 2 objectives x 2 weights x 2 epochs.
     assert len(result.tried) == 2 + 4 + 8
-    for name in DIRECTIONS:
+    for name in set(DIRECTIONS) - {"profit"}:
         assert result.metrics[name].shape == (14, 3)
         assert np.isfinite(result.metrics[name]).all()
     assert not result.notes
@@ -42,7 +42,8 @@ def test_cost_and_gain_are_differences_on_the_same_folds(result):
     mine, theirs = (result.metrics["reasoning_gap"][k] for k in (result.chosen, result.unconstrained))
     assert table.loc["reasoning_gap", "difference"] == pytest.approx((mine - theirs).mean())
     assert table.loc["reasoning_gap", "difference"] < 0
-    assert set(table.index) == set(DIRECTIONS)
+    approvals = {f"approval_rate[{name}]" for name in result.people.groups.names}
+    assert set(table.index) == set(DIRECTIONS) - {"profit"} | approvals
     assert np.isfinite(table["confirmed_chosen"]).all()
 
 
@@ -54,8 +55,10 @@ def test_the_best_model_is_fitted_on_those_searched_on_and_audited_on_those_held
     assert audit.provenance.n_people == len(result.people.confirming)
     assert audit.provenance.n_reference == len(result.people.searched)
     found = audit.to_dict()
-    assert found["outcome"]["auc"] == pytest.approx(result.confirmed["chosen"]["auc"], abs=1e-6)
-    assert found["cec"]["reasoning_gap"] == pytest.approx(result.confirmed["chosen"]["reasoning_gap"], abs=5e-3)
+    assert found["outcome"]["auc"] == pytest.approx(result.confirmation.candidates[0].metrics["auc"], abs=1e-6)
+    assert found["cec"]["reasoning_gap"] == pytest.approx(
+        result.confirmation.candidates[0].metrics["reasoning_gap"], abs=5e-3
+    )
 
 
 def test_a_grid_has_the_numbers_of_a_heatmap(result):
@@ -176,7 +179,7 @@ def test_outputs_hold_the_same_numbers_and_escape_hostile_names(result, given, t
     assert data["chosen"] == found.chosen
     assert data["candidates"][0]["metrics"]["auc"]["value"] == pytest.approx(found.metrics["auc"][0].mean())
     book = openpyxl.load_workbook(found.to_excel(tmp_path / "search.xlsx"))
-    assert book.sheetnames == ["Candidates", "Cost and gain", "Folds", "Settings", "Limits"]
+    assert {"Candidates", "Cost and gain", "Score gaps", "Folds", "Settings", "Limits"} <= set(book.sheetnames)
     head, *rows = book["Candidates"].values
     assert [row[head.index("AUC")] for row in rows] == pytest.approx(found.metrics["auc"].mean(1).tolist())
     assert all(cell.data_type != "f" for sheet in book for row in sheet.iter_rows() for cell in row)

@@ -17,7 +17,7 @@ from torch import Tensor
 from evenhand.metrics.influence import N_BUCKETS, bucket_sums
 from evenhand.metrics.sharing import Gathered, placed
 
-__all__ = ["FinanceControls", "GapFit", "GapMoments", "GapPart", "InfluenceSums"]
+__all__ = ["FinanceControls", "GapFit", "GapMoments", "GapPart", "InfluenceSums", "gap_coefficients"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -191,19 +191,23 @@ class GapMoments:
         """Sums over all parts, for a group and the one it is held against; None without a part."""
         found: GapMoments | None = None
         for part in parts:
-            one = _Design.of(part, controls, group, reference_group)
-            design, product, total = [], [], []
-            for which in (0, 1):
-                inside = one.side == which
-                weighted = one.regressors[inside] * one.share[inside].unsqueeze(1)
-                design.append(weighted.T @ one.regressors[inside])
-                product.append(weighted.T @ one.difference[inside])
-                total.append(one.share[inside].sum())
-            n_pairs = int((one.share > 0).sum())
-            totals, designs, products = (torch.stack(sums).cpu().numpy() for sums in (total, design, product))
-            more = cls(group, reference_group, one.n_people, totals, n_pairs, designs, products)
+            more = cls._of_design(_Design.of(part, controls, group, reference_group), group, reference_group)
             found = more if found is None else found._added(more)
         return found
+
+    @classmethod
+    def _of_design(cls, one: _Design, group: int, reference_group: int) -> GapMoments:
+        """Sums over the pairs of one part."""
+        design, product, total = [], [], []
+        for which in (0, 1):
+            inside = one.side == which
+            weighted = one.regressors[inside] * one.share[inside].unsqueeze(1)
+            design.append(weighted.T @ one.regressors[inside])
+            product.append(weighted.T @ one.difference[inside])
+            total.append(one.share[inside].sum())
+        n_pairs = int((one.share > 0).sum())
+        totals, designs, products = (torch.stack(sums).cpu().numpy() for sums in (total, design, product))
+        return cls(group, reference_group, one.n_people, totals, n_pairs, designs, products)
 
     def _added(self, other: GapMoments) -> GapMoments:
         n_people = (self.n_people[0] + other.n_people[0], self.n_people[1] + other.n_people[1])
@@ -361,3 +365,32 @@ class InfluenceSums:
             fourth_powers=self.fourth_powers + fourth_powers,
             leverage=self.leverage + leverages,
         )
+
+
+def gap_coefficients(
+    part: GapPart, controls: FinanceControls, group: int, reference_group: int, weights: Floats
+) -> Tensor:
+    """What each pair's difference counts in the gap between two groups, of the shape of the weights.
+
+    The gap is linear in the differences, with coefficients that depend on who is compared and not on what is averaged:
+    one product gives the gaps of many models. All are NaN where no one of a group is compared.
+
+    Parameters
+    ----------
+    part
+        All pairs; their differences play no part.
+    controls, group, reference_group
+        As in `GapMoments.of`.
+    weights
+        Weightings of the pairs, of shape (n_weightings, n), the same for all pairs of a person.
+    """
+    one = _Design.of(part, controls, group, reference_group)
+    found = one.regressors.new_zeros(weights.shape)
+    for row, weight in enumerate(placed(weights, controls.device)):
+        weighted = replace(one, share=one.share * weight[one.rows])
+        moments = GapMoments._of_design(weighted, group, reference_group)
+        if (moments.total > 0).all():
+            found[row, one.rows] = moments.fit().influence(weighted)[1]
+        else:
+            found[row] = float("nan")
+    return found
