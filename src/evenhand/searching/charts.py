@@ -87,7 +87,7 @@ def _frontier_layers(rows: Sequence[Row], titles: tuple[str, str], color: alt.Co
         line = chart_of(on_line).mark_line(strokeWidth=1.5, strokeDash=[4, 3], color=VARIABLES.muted)
         layers.append(line.encode(x=x, y=y, order="place:Q"))
     if known:
-        bars = chart_of(known).mark_rule(strokeWidth=1.5, opacity=0.55)
+        bars = chart_of(known).mark_rule(strokeWidth=1)
         layers += [
             bars.encode(x=alt.X("utility_low:Q", title=titles[0]), x2="utility_high:Q", y=y, color=color),
             bars.encode(y=alt.Y("metric_low:Q", title=titles[1]), y2="metric_high:Q", x=x, color=color),

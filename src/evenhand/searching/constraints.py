@@ -109,7 +109,7 @@ class Constraint:
             missed = -off if self.comparison.startswith(">") else off
         is_strict = self.comparison in ("<", ">")
         is_met = missed < -_ROUNDING if is_strict else missed <= _ROUNDING
-        is_near = ~is_met & (missed < error)
+        is_near = ~is_met & (missed < error - _ROUNDING)
         return Judgement(
             self, values.mean(1), float(limits.mean()), self.allowed(base), error, is_met | is_near, is_near
         )

@@ -87,10 +87,13 @@ def _headline(data: Data) -> str:
     if chosen == data["unconstrained"]:
         return f"The unconstrained candidate is chosen: none of {n} meets the constraints with a better {words}."
     mine, theirs = (decimal(candidates[k]["metrics"][metric]["value"]) for k in (chosen, data["unconstrained"]))
-    return (
-        f"Candidate {chosen} of {n} meets the constraints with {_article(words)} of {mine}; without constraints "
-        f"it is {theirs}."
+    told = (
+        f"Candidate {chosen} of {n} meets the constraints with {_article(words)} of {mine}; without constraints it is"
     )
+    if data["confirmation"] is None:
+        return f"{told} {theirs}."
+    answer = data["confirmation"]["candidates"][0]["objective"]["answer"]
+    return f"{told} {theirs}. On people held out: {answer}."
 
 
 def _sentences(data: Data) -> list[str]:
@@ -160,10 +163,11 @@ _CONFIRMED_WORDS = (
     "interval of the distance from its limit is on the right side, which takes many people."
 )
 _COST_WORDS = (
-    "Differences are of the chosen candidate less the unconstrained one, on the same folds. The first interval of the "
-    "table is of the search itself and flatters the choice, since the best of many was kept. In the second, the honest "
-    "one, each fold is judged by a choice made without it; the third, where there is one, is of people held out. An "
-    "excess is what pairs across groups have over placebo pairs of the same group."
+    "Differences are of the chosen candidate less the unconstrained one, on the same people. Those of the search "
+    "itself flatter the choice, since the best of many was kept. Honest ones judge each fold by a choice made without "
+    "it, and those held out are of people whom the search never saw. An excess is what pairs across groups have over "
+    "placebo pairs of the same group. The score gap is at equal finances, in the unit of the score; its parts through "
+    "the inputs add up to it, and their sum in size counts those that cancel."
 )
 
 

@@ -156,14 +156,15 @@ class SearchResult:
     def score_gaps(self) -> pd.DataFrame:
         """Signed score gaps of the unconstrained and the chosen candidate, group minus reference group.
 
-        A row for each group: in all, in probability, in decisions, and through each input; the last add up to the
-        first. Intervals are over folds.
+        A row for each group: in all, in probability, in decisions, and through each input, largest first; these add up
+        to the first. Intervals are over folds.
         """
         chosen, names, columns = self._need_chosen(), self.people.groups.names, list(self.people.table.columns)
         rows = []
         for group in (code for code in range(len(names)) if code != self.people.reference_group):
             kinds = [("in all", gap_name(kind, group), kind) for kind in GAPS]
             parts = [(str(column), gap_name("score_gap", group, str(column)), "score_gap") for column in columns]
+            parts.sort(key=lambda part: -abs(np.nan_to_num(self.collated.gaps[part[1]][self.unconstrained].mean())))
             for through, name, kind in (*kinds, *parts):
                 values = self.collated.gaps[name]
                 row: dict[str, Any] = {"group": names[group], "metric": kind, "through": through}

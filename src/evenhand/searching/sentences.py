@@ -37,7 +37,7 @@ def _objective(of: Confirmed, confirmation: Confirmation, minimize: str) -> str:
     promised = decimal(of.promised)
     why = {
         "confirmed": "",
-        "not confirmed": f" The search saw a gain of {promised}, which is outside.",
+        "not confirmed": f" The search saw a gain of {promised}, which is outside." if of.promised > 0 else "",
         "too few people to say": f" Both no gain and the gain that the search saw, {promised}, are inside.",
     }[of.objective.answer]
     return f"{told}{allowing}).{why}"

@@ -48,7 +48,7 @@ def candidate_table(data: Mapping[str, Any], *, is_ranked: bool = False) -> Tabl
         Column("status", "text", where="workbook"),
         Column("parameters", "text", "words", where="page"),
         *(Column(metric_words(name), kind_of(name), f"metrics/{name}/value", where="page") for name in on_page),
-        Column("on the front", "any", "is_on_front"),
+        Column("on the front", "any", "is_on_front", where="workbook"),
         Column("why", "long text", _why, where="page"),
         Column("why", "long text", "reason", where="workbook"),
         Column("approvals", "long text", lambda row: " ".join(row["warnings"]), where="workbook"),
@@ -86,13 +86,13 @@ def gain_table(gains: list[Record], axis: str | None = None) -> Table:
         estimate("held out: difference", held_out),
         Column("held out: reading", "text", "confirmed_reading"),
     )
+    own = (estimate("difference", lambda row: {**row, "value": row["difference"]}), Column("reading", "text"))
     columns = (
         Column("axis", "text", where="workbook"),
         Column("metric", "text", lambda row: capital(metric_words(row["metric"]))),
         Column("unconstrained"),
         Column("chosen"),
-        estimate("difference", lambda row: {**row, "value": row["difference"]}),
-        Column("reading", "text"),
+        *((column.detail() for column in own) if has_confirmed else own),
         estimate("honest difference", honest),
         Column("honest reading", "text", "honest_reading"),
         *(confirmed if has_confirmed else ()),
@@ -108,16 +108,17 @@ def confirmation_table(data: Mapping[str, Any]) -> Table:
         {"candidate": of["candidate"], "about": about, "answer": verdict["answer"], **verdict["difference"]}
         for of in confirmation["candidates"]
         for about, verdict in (
-            (f"{metric_words(of['objective']['about'])} less the unconstrained one's", of["objective"]),
-            *((f"distance from the limit of {limit['about']}", limit) for limit in of["limits"]),
+            (capital(metric_words(of["objective"]["about"])), of["objective"]),
+            *((limit["about"], limit) for limit in of["limits"]),
         )
     ]
+    number = Column("candidate", "whole")
     columns = (
-        Column("candidate", "whole"),
         Column("what", "text", "about"),
-        estimate("held out", lambda row: row),
-        Column("p-value, adjusted", "p", "p_adjusted", where="workbook"),
+        number if len(confirmation["candidates"]) > 1 else number.detail(),
         Column("answer", "text"),
+        estimate("difference, or distance from the limit", lambda row: row),
+        Column("p-value, adjusted", "p", "p_adjusted", where="workbook"),
     )
     return Table("Confirmation", "On people held out of the search", columns, tuple(records))
 

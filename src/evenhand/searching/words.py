@@ -16,7 +16,7 @@ _METRIC_WORDS = {
     "sp_gap": "statistical-parity gap",
     "positive_rate": "positive rate",
     "score_gap": "score gap",
-    "score_gap_parts": "parts of the score gap, in size",
+    "score_gap_parts": "sum of score-gap parts",
     "probability_gap": "probability gap",
     "decision_gap": "decision gap",
     "excess": "excess",
