@@ -88,6 +88,11 @@ def test_a_limit_is_judged_with_the_noise_of_the_distance_from_it(value, holds):
     assert found.is_near.tolist() == [holds and value > 0.1]
 
 
+def test_what_a_column_does_to_the_score_is_judged_without_noise():
+    assert not judged("income increasing", 0.01, spread=0.01).is_met
+    assert judged("income increasing within 0.02", 0.01, spread=0.01).is_met
+
+
 def test_complaints_name_the_figure_the_value_and_the_limit():
     told = judged("auc >= best - 0.01", 0.7).complaint(0)
     assert told == "auc is 0.7000, below the limit of 0.7900 (`auc >= best - 0.01`)"

@@ -117,6 +117,47 @@ def test_seeds_are_averaged(given):
     assert two.metrics["auc"].shape == one.metrics["auc"].shape
 
 
+def test_seeds_of_the_space_are_draws(given):
+    once = search(**given, space={**QUICK, "epochs": [1]}, keep=[])
+    found = search(**given, space={**QUICK, "epochs": [1], "seed": [0, 1, 2]}, keep=[])
+    assert [c.seed for c in found.tried if c.is_unconstrained] == [0, 1, 2]
+    assert sorted(c.seed for c in found.tried if not c.is_unconstrained) == [0, 1, 2]
+    assert found.stopping.n_draws == 3
+    for alone in once.tried:
+        (same,) = [c.number for c in found.tried if c.key == alone.key]
+        np.testing.assert_allclose(found.metrics["auc"][same], once.metrics["auc"][alone.number], atol=1e-6)
+    assert len(np.unique(found.metrics["reasoning_gap"].mean(1).round(8))) == 6
+    assert found.best_model.random_state == found.tried[found.chosen].seed
+    with pytest.raises(InvalidInputError, match=r"`seeds` averages over 2 seeds and `space\['seed'\]` searches"):
+        search(**given, space={**QUICK, "seed": [0, 1]}, keep=[], seeds=2)
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_every_objective_can_be_minimized_with_three_groups(given):
+    groups = np.array(["a", "b", "c"])[np.arange(400) % 3]
+    asked = {**given, "sensitive_features": groups, "confirmation": 0.3, "folds": 2, "family": "trees"}
+    asked["space"] = {"max_leaf_nodes": [4], "max_iter": [8], "drop": [(), ("group",), ("other",)]}
+    columns = [*given["X"].columns]
+    for minimize in (
+        "score_gap",
+        "score_gap_parts",
+        "score_gap[income]",
+        "weighing",
+        "excess_balanced",
+        "eo_gap",
+        "air",
+    ):
+        found = search(**asked, keep=["approval_rate[b] >= unconstrained * 0.5"], minimize=minimize)
+        values = found.metrics[found.rule.minimize].mean(1)
+        assert found.chosen == np.argmax(values if minimize == "air" else -np.maximum(values, 0))
+    gaps = found.score_gaps
+    assert gaps["group"].unique().tolist() == ["b", "c"]
+    parts = gaps[gaps["through"].isin(columns)].groupby("group")["chosen"].sum()
+    whole = gaps[(gaps["through"] == "in all") & (gaps["metric"] == "score_gap")].set_index("group")["chosen"]
+    assert parts.to_numpy() == pytest.approx(whole.to_numpy())
+    assert {"approval_rate[a]", "approval_rate[c]"} <= set(found.candidates.columns)
+
+
 def test_a_candidate_that_diverges_is_noted_and_the_others_are_judged(given, monkeypatch):
     train = networks.train_stack
 

@@ -88,6 +88,7 @@ class Constraint:
 
         A candidate misses a limit where its mean over folds lies beyond it by more than one standard error of the
         difference, with Nadeau and Bengio's correction: fold-to-fold noise alone should not pass a candidate over.
+        What a column does to the score has no such noise.
 
         Parameters
         ----------
@@ -102,7 +103,9 @@ class Constraint:
         limits = self.limits(base)
         distance = values - limits
         off = distance.mean(1)
-        error = standard_error(distance, test_share) if values.shape[1] > 1 else np.zeros(len(values))
+        # What a column does to a score is a fact about a model, and no estimate.
+        is_exact = values.shape[1] < 2 or asked_of(self.metric)[0] in EFFECTS
+        error = np.zeros(len(values)) if is_exact else standard_error(distance, test_share)
         if self.comparison == "within":
             missed = np.abs(off) - self.allowed(base)
         else:
