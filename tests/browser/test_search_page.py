@@ -8,8 +8,8 @@ from evenhand.searching import search
 pytestmark = pytest.mark.browser
 
 HEADINGS = [
-    "Verdict", "What was searched for", "What the choice costs and gains", "Candidates tried",
-    "Why each was passed over", "Limits",
+    "Verdict", "What was searched for", "What people held out of the search say", "What the choice costs and gains",
+    "Candidates tried", "Why each was passed over", "Limits",
 ]  # fmt: skip
 SPACE = {
     "objective": ["reasoning_gap"],
@@ -57,15 +57,15 @@ def test_every_section_and_chart_is_there(open_report, path):
     page = open_report(path)
     assert page.eval_on_selector_all("main h2", "all => all.map(e => e.textContent)") == HEADINGS
     charts = page.eval_on_selector_all("[data-chart]", "all => all.map(e => e.dataset.chart)")
-    assert charts == ["gains-utility", "gains-outcome", "gains-procedure", "plane"]
+    assert charts == ["gains-utility", "gains-outcome", "gains-scores", "gains-procedure", "frontier"]
     heights = page.eval_on_selector_all("[data-chart] svg", "all => all.map(e => e.getBoundingClientRect().height)")
-    assert len(heights) == 4
+    assert len(heights) == 5
     assert min(heights) > 60
 
 
 def test_there_is_a_mark_and_a_row_for_each_candidate(open_report, path, found):
     page = open_report(path)
-    assert page.locator("[data-chart=plane] svg .mark-symbol path[aria-roledescription=point]").count() == len(
+    assert page.locator("[data-chart=frontier] svg .mark-symbol path[aria-roledescription=point]").count() == len(
         found.tried
     )
     assert page.locator("#reasons tbody tr").count() == len(found.tried)

@@ -522,10 +522,18 @@ def test_a_pickle_is_opened_only_when_trusted(evenhand, loans, fitted, tmp_path)
 
 def test_a_search_ends_with_a_page_a_workbook_and_an_audited_model(evenhand, loans, tmp_path):
     code, out, err = evenhand(
-        "search", loans, *BASICS, "--candidates", "2", "--folds", "2", "--keep", "auc >= 0.1",
-        "--out", tmp_path / "search",
+        "search", loans, *BASICS, "--candidates", "2", "--folds", "2", "--keep", "auc >= 0.1", "--seed-search", "2",
+        "--keep", "profit >= unconstrained - 90%", "--payoff", "approve_good=1,approve_bad=-1", "--alternatives", "2",
+        "--minimize", "weighing", "--confirmation", "0.4", "--out", tmp_path / "search",
     )  # fmt: skip
     assert code == 0, err
+    found = json.loads((tmp_path / "search" / "search.json").read_text())
+    assert found["minimize"] == "reasoning_excess"
+    assert found["settings"]["payoff"]["approve_bad"] == -1
+    assert {c["parameters"]["seed"] for c in found["candidates"]} == {0, 1}
+    assert found["confirmation"]["candidates"]
+    words = " ".join(out.split())
+    assert all(" ".join(sentence.split()) in words for sentence in (*found["sentences"], *found["warnings"]))
     for name in ("search.html", "search.xlsx", "search.json", "model/model.safetensors", "audit/report.html"):
         assert (tmp_path / "search" / name).is_file(), name
     assert "Search:" in out
@@ -536,7 +544,7 @@ def test_trees_that_a_search_chose_are_saved_and_audited_with_the_same_figures(e
     out_folder = tmp_path / "search"
     words = (
         "search", loans, *BASICS, "--family", "trees", "--candidates", "2", "--folds", "2", "--keep", "auc >= 0.1",
-        "--out", out_folder,
+        "--confirmation", "0", "--out", out_folder,
     )  # fmt: skip
     code, out, err = evenhand(*words)
     assert code == 0, err

@@ -27,6 +27,7 @@ def given(planted):
         "financial_features": people.financial_features,
         "folds": 3,
         "device": "cpu",
+        "confirmation": 0.0,
     }
 
 
@@ -43,4 +44,5 @@ SPACE = {
 
 @pytest.fixture(scope="session")
 def result(given):
-    return search(**given, space=SPACE, keep=["auc >= best - 0.1"], minimize="reasoning_gap", confirmation=0.25)
+    asked = {**given, "confirmation": 0.25}
+    return search(**asked, space=SPACE, keep=["auc >= best - 0.1"], minimize="reasoning_gap")

@@ -7,10 +7,20 @@ import pytest
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.searching import parse_constraint
+from evenhand.searching.constraints import check_asked
+from evenhand.searching.people import SearchPeople
 
 MEANS = {
     "best": {"auc": 0.8, "eo_gap": 0.01},
-    "unconstrained": {"auc": 0.79, "eo_gap": 0.1, "positive_rate": 0.7, "reasoning_gap": 0.2},
+    "unconstrained": {
+        "auc": 0.79,
+        "eo_gap": 0.1,
+        "positive_rate": 0.7,
+        "reasoning_gap": 0.2,
+        "profit": -0.5,
+        "reasoning_excess": 0.03,
+        "approval_rate[women, single]": 0.4,
+    },
 }
 REFERENCES = {
     who: {name: np.array([mean - 0.01, mean + 0.01]) for name, mean in metrics.items()}
@@ -21,8 +31,10 @@ REFERENCES = {
 def judged(text, value, spread=0.0):
     """What a constraint makes of one candidate over two folds, whose distance from the references has this spread."""
     constraint = parse_constraint(text)
-    around = np.array([-0.01, 0.01]) if constraint.reference else np.zeros(2)
-    values = value + around * constraint.factor + np.array([-spread, spread])
+    limits = constraint.limits(
+        REFERENCES[constraint.reference][constraint.metric] if constraint.reference else np.zeros(2)
+    )
+    values = value + limits - limits.mean() + np.array([-spread, spread])
     return constraint.judge(values[None, :], REFERENCES, test_share=1.0)
 
 
@@ -43,6 +55,24 @@ def judged(text, value, spread=0.0):
         ("positive_rate within 0.05 of unconstrained", 0.76, False),
         ("positive_rate within 0.1 of 0.5", 0.6, True),
         ("auc >= 0.5", math.nan, False),
+        ("auc >= unconstrained - 1%", 0.7822, True),
+        ("auc >= unconstrained - 1%", 0.7820, False),
+        ("eo_gap <= unconstrained + 10 %", 0.11, True),
+        ("eo_gap <= unconstrained + 10 %", 0.1101, False),
+        ("profit >= unconstrained - 10%", -0.54, True),
+        ("profit >= unconstrained - 10%", -0.56, False),
+        ("positive_rate within 10% of unconstrained", 0.77, True),
+        ("positive_rate within 10% of unconstrained", 0.78, False),
+        ("positive_rate within 10% of 0.5", 0.6, True),
+        ("weighing <= unconstrained", 0.03, True),
+        ("approval_rate >= 0.5", 0.5, True),
+        ("approval_rate[women, single] >= unconstrained", 0.4, True),
+        ("score_gap[income] <= 0.1", 0.1, True),
+        ("income increasing", 0.0, True),
+        ("income increasing", 0.01, False),
+        ("net income decreasing within 0.05", 0.05, True),
+        ("income positive", -0.1, False),
+        ("income negative", -0.1, True),
     ],
 )
 def test_a_constraint_holds_where_its_words_say(text, value, holds):
@@ -56,6 +86,11 @@ def test_a_limit_is_judged_with_the_noise_of_the_distance_from_it(value, holds):
     assert found.error[0] == pytest.approx(np.sqrt((1 / 2 + 1) * 2 * 0.02**2))
     assert found.is_met.tolist() == [holds]
     assert found.is_near.tolist() == [holds and value > 0.1]
+
+
+def test_what_a_column_does_to_the_score_is_judged_without_noise():
+    assert not judged("income increasing", 0.01, spread=0.01).is_met
+    assert judged("income increasing within 0.02", 0.01, spread=0.01).is_met
 
 
 def test_complaints_name_the_figure_the_value_and_the_limit():
@@ -79,8 +114,35 @@ def test_complaints_name_the_figure_the_value_and_the_limit():
         ("positive_rate within -1 of 0.5", "must allow a distance of 0 or more, got -1"),
         ("eo_gapp within 0.1 of 0.5", "names no metric: 'eo_gapp'"),
         (3, "A constraint must be a text such as"),
+        ("profitt >= unconstrained - 1%", r"names no metric: 'profitt'. Did you mean 'profit'\?"),
+        ("weighting <= 0.1", r"names no metric: 'weighting'. Did you mean 'weighing'\?"),
+        ("aproval_rate[b] >= 0.1", r"names no metric: 'aproval_rate\[b\]'. Did you mean 'approval_rate'\?"),
+        ("income increasing within 1.5", "may allow a share of at least 0 and below 1 of the steps"),
+        ("income positive within 0.1", "may allow a share of at least 0 and below 1 of the steps"),
+        ("approval_rate[b] >= best", "of which neither more nor less is better"),
     ],
 )
 def test_a_constraint_that_cannot_be_read_is_refused_with_a_hint(text, message):
     with pytest.raises(InvalidInputError, match=message):
         parse_constraint(text)
+
+
+@pytest.fixture(scope="module")
+def people(planted):
+    data, decided = planted
+    return SearchPeople.of(data.X, decided, data.group, data.financial_features, 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("score_gap[incme]", r"'score_gap\[incme\]' names no column: 'incme'. Did you mean 'income'\?"),
+        ("approval_rate[group 9]", r"names no group: 'group 9'. Did you mean 'group [01]'\?"),
+        ("falls[incme]", r"'falls\[incme\]' names no column: 'incme'. Did you mean 'income'\?"),
+        ("profit", "'profit' needs `payoff`"),
+    ],
+)
+def test_metrics_of_what_is_not_there_are_refused(people, name, message):
+    check_asked(["auc", "score_gap[income]", "approval_rate[group 1]", "effect[income]"], people, has_payoff=False)
+    with pytest.raises(InvalidInputError, match=message):
+        check_asked([name], people, has_payoff=False)

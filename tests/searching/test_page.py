@@ -11,14 +11,15 @@ import pytest
 
 from evenhand.report.formatting import decimal
 from evenhand.searching import search
+from evenhand.searching.comparing import mean_interval
 from evenhand.searching.page import search_page
 from evenhand.searching.space import shown
-from evenhand.searching.tables import METRIC_WORDS
+from evenhand.searching.words import metric_words
 
 pytestmark = pytest.mark.integration  # whole searches are trained
 
 QUICK = {"cec_weight": [1.0], "epochs": [1, 2], "hidden": [(8,)], "batch_size": [32]}
-SECTIONS = ["verdict", "question", "cost", "candidates", "reasons", "left", "limits"]
+SECTIONS = ["verdict", "question", "confirmed", "cost", "candidates", "reasons", "left", "limits"]
 
 
 def sections_of(page):
@@ -52,8 +53,8 @@ def test_every_candidate_and_reason_is_in_the_page(result, page):
     assert reasons.count('<th scope="row"') == len(result.tried)
     first = re.search(r'<th scope="row" class="n">(\d+)</th>', reasons)[1]
     assert int(first) == result.chosen
-    points = [row for rows in charts_of(page)["plane"]["datasets"].values() for row in rows]
-    assert sorted(row["candidate"] for row in points) == list(range(len(result.tried)))
+    points = [row for rows in charts_of(page)["frontier"]["datasets"].values() for row in rows]
+    assert {row["candidate"] for row in points} == set(range(len(result.tried)))  # those with intervals come twice
     on_front = {row["candidate"] for row in points if row["is_on_front"]}
     assert on_front == set(result.front)
 
@@ -63,19 +64,42 @@ def test_a_gain_is_to_the_right_whichever_way_a_metric_is_better(result, page):
     for axis, name, sign in (("utility", "auc", 1), ("procedure", "reasoning_gap", -1)):
         sets = charts_of(page)[f"gains-{axis}"]["datasets"].values()
         rows = [row for rows in sets for row in rows if "metric" in row]
-        row = next(row for row in rows if row["metric"].lower() == METRIC_WORDS[name].lower())
+        row = next(row for row in rows if row["metric"].lower() == metric_words(name).lower())
         assert row["gain"] == pytest.approx(sign * table.loc[name, "honest_difference"])
         assert row["low"] <= row["gain"] <= row["high"]
 
 
-def test_held_out_metrics_are_in_the_table_of_costs(page):
-    assert "held out: chosen" in page
+def test_what_people_held_out_say_is_in_the_verdict_and_in_a_table(result, page):
+    verdict = page[page.index('<section id="verdict"') : page.index('<section id="question"')]
+    assert all(
+        html.escape(sentence, quote=False) in html.unescape(verdict) or sentence in html.unescape(verdict)
+        for sentence in result.sentences
+    )
+    confirmed = page[page.index('<section id="confirmed"') : page.index('<section id="cost"')]
+    assert confirmed.count('<th scope="row"') == 1 + len(result.rule.constraints)
+    assert "held out: difference" in page
+
+
+def test_the_frontier_is_drawn_with_intervals(result, page):
+    points = {row["candidate"]: row for rows in charts_of(page)["frontier"]["datasets"].values() for row in rows}
+    on_line = sorted((row for row in points.values() if "place" in row), key=lambda row: row["place"])
+    assert tuple(row["candidate"] for row in on_line) == result.frontier.candidates
+    for k in {*result.frontier.candidates, result.chosen, result.unconstrained}:
+        found = mean_interval(result.metrics["auc"][k], result.test_share)
+        assert (points[k]["utility_low"], points[k]["utility_high"]) == pytest.approx((found.ci_low, found.ci_high))
+
+
+def test_warnings_of_approvals_are_in_the_verdict(result):
+    data = {**result.to_dict(), "warnings": ["Candidate 3 approves nearly everyone."]}
+    page = search_page(data)
+    verdict = page[page.index('<section id="verdict"') : page.index('<section id="question"')]
+    assert "Candidate 3 approves nearly everyone." in verdict
 
 
 def test_a_search_without_a_choice_says_so_and_has_no_costs(given):
     page = search_page(search(**given, space=QUICK, keep=["auc >= 0.9999"]).to_dict())
     assert "None of the 4 candidates meets the constraints." in page
-    assert sections_of(page) == [name for name in SECTIONS if name not in ("cost", "left")]
+    assert sections_of(page) == [name for name in SECTIONS if name not in ("confirmed", "cost", "left")]
 
 
 def test_a_search_that_finds_nothing_better_says_so(given):
@@ -83,14 +107,14 @@ def test_a_search_that_finds_nothing_better_says_so(given):
     assert found.chosen == found.unconstrained
     page = search_page(found.to_dict())
     assert "The unconstrained candidate is chosen: none of 2 meets the constraints" in page
-    assert sections_of(page) == [name for name in SECTIONS if name not in ("cost", "left")]
+    assert sections_of(page) == [name for name in SECTIONS if name not in ("confirmed", "cost", "left")]
 
 
 def test_two_folds_have_no_honest_differences_to_draw(given):
     page = search_page(search(**{**given, "folds": 2}, space=QUICK, keep=[]).to_dict())
     assert "there are too few folds for honest ones" in page
-    assert page.count("There are too few folds for honest differences.") == 3
-    assert list(charts_of(page)) == ["plane"]
+    assert page.count("There are too few folds for honest differences.") == 4
+    assert list(charts_of(page)) == ["frontier"]
 
 
 def test_every_reading_of_the_honest_difference_follows_its_interval(result):

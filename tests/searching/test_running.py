@@ -21,7 +21,7 @@ QUICK = {"cec_weight": [1.0], "learning_rate": [3e-3], "epochs": [1, 2], "hidden
 def test_every_candidate_is_judged_in_every_fold(result):
     # 2 unconstrained; of weight 0 with odds, 2 objectives; of weight 3, 2 objectives x 2 weights x 2 epochs.
     assert len(result.tried) == 2 + 4 + 8
-    for name in DIRECTIONS:
+    for name in set(DIRECTIONS) - {"profit"}:
         assert result.metrics[name].shape == (14, 3)
         assert np.isfinite(result.metrics[name]).all()
     assert not result.notes
@@ -42,7 +42,8 @@ def test_cost_and_gain_are_differences_on_the_same_folds(result):
     mine, theirs = (result.metrics["reasoning_gap"][k] for k in (result.chosen, result.unconstrained))
     assert table.loc["reasoning_gap", "difference"] == pytest.approx((mine - theirs).mean())
     assert table.loc["reasoning_gap", "difference"] < 0
-    assert set(table.index) == set(DIRECTIONS)
+    approvals = {f"approval_rate[{name}]" for name in result.people.groups.names}
+    assert set(table.index) == set(DIRECTIONS) - {"profit"} | approvals
     assert np.isfinite(table["confirmed_chosen"]).all()
 
 
@@ -54,8 +55,10 @@ def test_the_best_model_is_fitted_on_those_searched_on_and_audited_on_those_held
     assert audit.provenance.n_people == len(result.people.confirming)
     assert audit.provenance.n_reference == len(result.people.searched)
     found = audit.to_dict()
-    assert found["outcome"]["auc"] == pytest.approx(result.confirmed["chosen"]["auc"], abs=1e-6)
-    assert found["cec"]["reasoning_gap"] == pytest.approx(result.confirmed["chosen"]["reasoning_gap"], abs=5e-3)
+    assert found["outcome"]["auc"] == pytest.approx(result.confirmation.candidates[0].metrics["auc"], abs=1e-6)
+    assert found["cec"]["reasoning_gap"] == pytest.approx(
+        result.confirmation.candidates[0].metrics["reasoning_gap"], abs=5e-3
+    )
 
 
 def test_a_grid_has_the_numbers_of_a_heatmap(result):
@@ -112,6 +115,47 @@ def test_seeds_are_averaged(given):
     one, two = (search(**given, space=QUICK, keep=[], seeds=n) for n in (1, 2))
     assert not np.allclose(one.metrics["auc"], two.metrics["auc"])
     assert two.metrics["auc"].shape == one.metrics["auc"].shape
+
+
+def test_seeds_of_the_space_are_draws(given):
+    once = search(**given, space={**QUICK, "epochs": [1]}, keep=[])
+    found = search(**given, space={**QUICK, "epochs": [1], "seed": [0, 1, 2]}, keep=[])
+    assert [c.seed for c in found.tried if c.is_unconstrained] == [0, 1, 2]
+    assert sorted(c.seed for c in found.tried if not c.is_unconstrained) == [0, 1, 2]
+    assert found.stopping.n_draws == 3
+    for alone in once.tried:
+        (same,) = [c.number for c in found.tried if c.key == alone.key]
+        np.testing.assert_allclose(found.metrics["auc"][same], once.metrics["auc"][alone.number], atol=1e-6)
+    assert len(np.unique(found.metrics["reasoning_gap"].mean(1).round(8))) == 6
+    assert found.best_model.random_state == found.tried[found.chosen].seed
+    with pytest.raises(InvalidInputError, match=r"`seeds` averages over 2 seeds and `space\['seed'\]` searches"):
+        search(**given, space={**QUICK, "seed": [0, 1]}, keep=[], seeds=2)
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_every_objective_can_be_minimized_with_three_groups(given):
+    groups = np.array(["a", "b", "c"])[np.arange(400) % 3]
+    asked = {**given, "sensitive_features": groups, "confirmation": 0.3, "folds": 2, "family": "trees"}
+    asked["space"] = {"max_leaf_nodes": [4], "max_iter": [8], "drop": [(), ("group",), ("other",)]}
+    columns = [*given["X"].columns]
+    for minimize in (
+        "score_gap",
+        "score_gap_parts",
+        "score_gap[income]",
+        "weighing",
+        "excess_balanced",
+        "eo_gap",
+        "air",
+    ):
+        found = search(**asked, keep=["approval_rate[b] >= unconstrained * 0.5"], minimize=minimize)
+        values = found.metrics[found.rule.minimize].mean(1)
+        assert found.chosen == np.argmax(values if minimize == "air" else -np.maximum(values, 0))
+    gaps = found.score_gaps
+    assert gaps["group"].unique().tolist() == ["b", "c"]
+    parts = gaps[gaps["through"].isin(columns)].groupby("group")["chosen"].sum()
+    whole = gaps[(gaps["through"] == "in all") & (gaps["metric"] == "score_gap")].set_index("group")["chosen"]
+    assert parts.to_numpy() == pytest.approx(whole.to_numpy())
+    assert {"approval_rate[a]", "approval_rate[c]"} <= set(found.candidates.columns)
 
 
 def test_a_candidate_that_diverges_is_noted_and_the_others_are_judged(given, monkeypatch):
@@ -176,7 +220,7 @@ def test_outputs_hold_the_same_numbers_and_escape_hostile_names(result, given, t
     assert data["chosen"] == found.chosen
     assert data["candidates"][0]["metrics"]["auc"]["value"] == pytest.approx(found.metrics["auc"][0].mean())
     book = openpyxl.load_workbook(found.to_excel(tmp_path / "search.xlsx"))
-    assert book.sheetnames == ["Candidates", "Cost and gain", "Folds", "Settings", "Limits"]
+    assert {"Candidates", "Cost and gain", "Score gaps", "Folds", "Settings", "Limits"} <= set(book.sheetnames)
     head, *rows = book["Candidates"].values
     assert [row[head.index("AUC")] for row in rows] == pytest.approx(found.metrics["auc"].mean(1).tolist())
     assert all(cell.data_type != "f" for sheet in book for row in sheet.iter_rows() for cell in row)

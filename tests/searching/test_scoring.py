@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,11 @@ import torch
 import evenhand as eh
 from evenhand.metrics.excess import excess
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.searching.metrics import adjusted_mean, fold_outcome
+from evenhand.searching.fold_gaps import gap_name
+from evenhand.searching.metrics import fold_outcome
 from evenhand.searching.people import EvaluationSettings, SearchPeople
-from evenhand.searching.scoring import score_model, score_stack
+from evenhand.searching.procedure import adjusted_mean
+from evenhand.searching.scoring import score_model, score_stack, score_weighted
 from evenhand.training import StackedNetwork
 
 
@@ -47,6 +51,18 @@ def compare_with_audit(metrics, result, tolerance):
     assert metrics["excess"] == pytest.approx(evidence.cec.value, abs=tolerance)
     assert metrics["reasoning_excess"] == pytest.approx(evidence.reasoning_gap.value, abs=tolerance)
     assert metrics["excess_regime_b"] == pytest.approx(evidence.regime_b.value, abs=tolerance)
+    assert metrics["excess_balanced"] == pytest.approx(evidence.balanced.value, abs=tolerance)
+    (gap,) = evidence.score_gaps
+    code = sorted({gap.group, gap.reference}).index(gap.group)
+    rounding = max(tolerance, 1e-6)  # the audit keeps what is compared in single precision
+    for kind, of_audit in (
+        ("score_gap", gap.total),
+        ("probability_gap", gap.probability),
+        ("decision_gap", gap.decision),
+    ):
+        assert metrics[gap_name(kind, code)] == pytest.approx(of_audit.value, abs=rounding)
+    for part in gap.features:
+        assert metrics[gap_name("score_gap", code, part.feature)] == pytest.approx(part.estimate.value, abs=rounding)
 
 
 @pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
@@ -107,12 +123,52 @@ def test_the_adjusted_mean_is_the_audits_estimate():
     weight = 1 / (count[code] * len(count))
     nodes = np.column_stack([person, 100 + np.arange(200), 400 + np.arange(200)])
     expected = excess(values, np.zeros(200), nodes, control=control).value
-    found = adjusted_mean(*(torch.from_numpy(v) for v in (values, weight, control)))
-    assert float(found) == pytest.approx(expected, abs=1e-12)
+    weights = torch.from_numpy(weight)[None]
+    found = adjusted_mean(torch.from_numpy(values), weights, torch.from_numpy(control))
+    assert found.tolist() == pytest.approx([expected], abs=1e-12)
     nothing = torch.zeros(200, dtype=torch.float64)
-    plain = adjusted_mean(torch.from_numpy(values), torch.from_numpy(weight), nothing)
-    assert float(plain) == pytest.approx(float(weight @ values))
-    assert torch.isnan(adjusted_mean(torch.zeros(2, 0), torch.zeros(0), torch.zeros(2, 0))).all()
+    plain = adjusted_mean(torch.from_numpy(values), weights, nothing)
+    assert plain.tolist() == pytest.approx([float(weight @ values)])
+    assert torch.isnan(adjusted_mean(torch.zeros(2, 0), torch.zeros(3, 0), torch.zeros(2, 0))).all()
+
+
+def test_a_weight_of_two_is_a_person_who_is_there_twice(judged):
+    """Weighted metrics against those of a fold in which people are repeated."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    searched, settings, compared = judged
+    fold = compared[0].fold
+    model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=6).fit(
+        searched.table.iloc[fold.train], fold.y_train
+    )
+    times = np.random.default_rng(0).integers(1, 3, len(fold.test))
+    weights = np.vstack([np.ones(len(times)), times])
+    found = score_weighted(model, searched, compared[0], settings, weights)
+    rows = np.repeat(np.arange(len(times)), times)
+    pairs = compared[0].test_pairs
+    again = np.concatenate([np.flatnonzero(pairs.person == row) for row in rows])
+    place = np.repeat(np.arange(len(rows)), np.bincount(pairs.person, minlength=len(times))[rows])
+    taken = ("other", "own", "other_distance", "own_distance", "other_group", "rank")
+    repeated = replace(
+        compared[0],
+        fold=replace(
+            fold,
+            **{name: getattr(fold, name)[rows] for name in ("test", "x_test", "y_test", "group_test", "match_test")},
+        ),
+        test_pairs=replace(
+            pairs,
+            person=place,
+            **{name: getattr(pairs, name)[again] for name in taken},
+            reason=pairs.reason[rows],
+            person_unit=pairs.person_unit[rows],
+        ),
+        points_test=compared[0].points_test[rows],
+    )
+    expected = score_model(model, searched, repeated, settings)
+    alone = score_model(model, searched, compared[0], settings)
+    assert {name: values[1] for name, values in found.items()} == pytest.approx(expected, abs=1e-9)
+    assert {name: values[0] for name, values in found.items()} == pytest.approx(alone, abs=1e-12)
+    assert expected["score_gap|1"] != pytest.approx(alone["score_gap|1"], abs=1e-3)
 
 
 def test_the_adverse_impact_ratio_is_the_lowest_approval_rate_over_the_highest(judged):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenhand.searching.tables import METRIC_WORDS
+from evenhand.searching.words import metric_words
 
 pytestmark = pytest.mark.integration  # whole searches are trained
 
@@ -22,7 +22,27 @@ def rows_of(sheet):
 
 
 def test_every_part_of_the_record_has_a_sheet(workbook):
-    assert workbook.sheetnames == ["Candidates", "Cost and gain", "Left to gain", "Folds", "Settings", "Limits"]
+    assert workbook.sheetnames == [
+        "Findings", "Candidates", "Cost and gain", "Confirmation", "Score gaps", "Left to gain", "Folds", "Settings",
+        "Limits",
+    ]  # fmt: skip
+
+
+def test_findings_are_the_sentences_of_the_result(workbook, result):
+    assert [row["finding"] for row in rows_of(workbook["Findings"])] == [*result.sentences, *result.warnings]
+
+
+def test_the_confirmation_has_a_row_for_the_objective_and_each_constraint(workbook, result):
+    (of,) = result.confirmation.candidates
+    rows = rows_of(workbook["Confirmation"])
+    assert [row["answer"] for row in rows] == [of.objective.answer, *(limit.answer for limit in of.limits)]
+    assert rows[0]["held out"] == pytest.approx(of.objective.difference.value)
+
+
+def test_parts_of_the_score_gap_add_up_to_it(workbook):
+    rows = [row for row in rows_of(workbook["Score gaps"]) if row["metric"] == "Score gap"]
+    whole, *parts = (row["chosen"] for row in rows)
+    assert sum(parts) == pytest.approx(whole)
 
 
 def test_a_candidate_stands_beside_its_reason(workbook, result):
@@ -36,11 +56,12 @@ def test_a_candidate_stands_beside_its_reason(workbook, result):
 def test_cost_and_gain_are_numbers(workbook, result):
     rows = rows_of(workbook["Cost and gain"])
     wanted = result.cost_and_gain
-    assert [row["metric"].lower() for row in rows] == [METRIC_WORDS[name].lower() for name in wanted["metric"]]
+    assert [row["metric"].lower() for row in rows] == [metric_words(name).lower() for name in wanted["metric"]]
     columns = {
         "difference": "difference",
         "honest difference": "honest_difference",
         "held out: chosen": "confirmed_chosen",
+        "held out: difference": "confirmed_difference",
     }
     columns["honest difference, upper"] = "honest_ci_high"
     for heading, column in columns.items():
@@ -49,7 +70,7 @@ def test_cost_and_gain_are_numbers(workbook, result):
 
 def test_every_fold_of_every_metric_is_there(workbook, result):
     rows = rows_of(workbook["Folds"])
-    assert len(rows) == len(result.tried) * len(result.metrics) * result.settings.folds
+    assert len(rows) == len(result.tried) * len(result.told) * result.settings.folds
     last = rows[-1]
-    name = next(name for name, words in METRIC_WORDS.items() if words == last["metric"])
+    name = next(name for name in result.told if metric_words(name) == last["metric"])
     assert last["value"] == pytest.approx(result.metrics[name][last["candidate"], last["fold"]])

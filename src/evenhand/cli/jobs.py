@@ -252,10 +252,18 @@ def search_table(
         people.labels,
         sensitive_features=_names(people),
         financial_features=list(plan.financial_features),
+        clusters=_clusters(people),
         progress=True,
         **settings,
     )
     return found, [*notes, *_left_out(people)]
+
+
+def _clusters(people: Rows) -> pd.Series[Any] | None:
+    """Who each row is, None for a row that is alone."""
+    if people.clusters is None:
+        return None
+    return pd.Series(people.clusters, dtype=object).where(people.clusters != 0, None)
 
 
 def train_table(

@@ -12,12 +12,27 @@ from numpy.typing import NDArray
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.seeds import check_seed
 
-__all__ = ["sample_people", "split_people", "stratified_folds"]
+__all__ = ["sample_people", "split_people", "stratified_folds", "units_of"]
 
 Ints = NDArray[np.int64]
 
 
-def split_people(y: Ints, group: Ints, share: float, random_state: int) -> tuple[Ints, Ints]:
+def units_of(clusters: NDArray[np.uint64]) -> Ints:
+    """A code for each row, the same for rows of the same cluster; a row of cluster 0 is alone.
+
+    Examples
+    --------
+    >>> units_of(np.array([7, 5, 7, 0, 0], dtype=np.uint64)).tolist()
+    [1, 0, 1, 2, 3]
+    """
+    is_known = clusters != 0
+    code = np.empty(len(clusters), dtype=np.int64)
+    known, code[is_known] = np.unique(clusters[is_known], return_inverse=True)
+    code[~is_known] = len(known) + np.arange(int((~is_known).sum()))
+    return code
+
+
+def split_people(y: Ints, group: Ints, share: float, random_state: int, units: Ints | None = None) -> tuple[Ints, Ints]:
     """Rows of two parts of the people, drawn at random within each (label, group) cell.
 
     Parameters
@@ -28,6 +43,8 @@ def split_people(y: Ints, group: Ints, share: float, random_state: int) -> tuple
         Share of each cell that goes to the first part, in (0, 1).
     random_state
         Seed.
+    units
+        A code for each row; rows with the same one stay together, in the part that falls to the first of them.
 
     Examples
     --------
@@ -37,6 +54,11 @@ def split_people(y: Ints, group: Ints, share: float, random_state: int) -> tuple
     """
     if not 0 < share < 1:
         raise InvalidInputError(f"`share` must be between 0 and 1, got {share!r}.")
+    if units is not None:
+        first, of = _firsts(units)
+        is_drawn = np.zeros(len(first), dtype=np.bool_)
+        is_drawn[split_people(y[first], group[first], share, random_state)[0]] = True
+        return np.flatnonzero(is_drawn[of]), np.flatnonzero(~is_drawn[of])
     cell, rank = _rank_within_cell(y, group, random_state)
     is_first = rank < np.round(share * np.bincount(cell))[cell]
     return np.flatnonzero(is_first), np.flatnonzero(~is_first)
@@ -64,8 +86,12 @@ def sample_people(y: Ints, group: Ints, n: int, random_state: int) -> Ints:
     return np.sort(np.argsort(place, kind="stable")[:n])
 
 
-def stratified_folds(y: Ints, group: Ints, n_folds: int, random_state: int) -> list[tuple[Ints, Ints]]:
+def stratified_folds(
+    y: Ints, group: Ints, n_folds: int, random_state: int, units: Ints | None = None
+) -> list[tuple[Ints, Ints]]:
     """Training and test rows of each fold; every cell is spread evenly over the folds.
+
+    Rows with the same code in `units` are tested in the same fold.
 
     Raises
     ------
@@ -78,6 +104,12 @@ def stratified_folds(y: Ints, group: Ints, n_folds: int, random_state: int) -> l
     >>> [test.size for train, test in stratified_folds(y, group, 2, random_state=0)]
     [4, 4]
     """
+    if units is not None:
+        first, of = _firsts(units)
+        fold_of = np.empty(len(first), dtype=np.int64)
+        for k, (_, test) in enumerate(stratified_folds(y[first], group[first], n_folds, random_state)):
+            fold_of[test] = k
+        return [(np.flatnonzero(fold_of[of] != k), np.flatnonzero(fold_of[of] == k)) for k in range(n_folds)]
     cell, rank = _rank_within_cell(y, group, random_state)
     counts = np.bincount(cell)
     smallest = int(counts[counts > 0].min())
@@ -90,6 +122,15 @@ def stratified_folds(y: Ints, group: Ints, n_folds: int, random_state: int) -> l
     starts = np.r_[0, np.cumsum(counts)][cell]
     fold = (starts + rank) % n_folds
     return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(n_folds)]
+
+
+def _firsts(units: Ints) -> tuple[Ints, Ints]:
+    """The first row of each unit, in order of rows, and the place of each row's unit among them."""
+    _, first, code = np.unique(units, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return first[order], place[code]
 
 
 def _rank_within_cell(y: Ints, group: Ints, random_state: int) -> tuple[Ints, Ints]:

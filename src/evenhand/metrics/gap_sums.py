@@ -19,7 +19,7 @@ from evenhand.metrics.sharing import Gathered, distinct_codes, numbered, placed
 from evenhand.system.parallel import in_order
 from evenhand.system.threads import device_turn
 
-__all__ = ["FinanceControls", "GapFit", "GapMoments", "GapPart", "InfluenceSums"]
+__all__ = ["FinanceControls", "GapFit", "GapMoments", "GapPart", "InfluenceSums", "gap_coefficients"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -402,3 +402,32 @@ class InfluenceSums:
             fourth_powers=self.fourth_powers + fourth_powers,
             leverage=self.leverage + leverages,
         )
+
+
+def gap_coefficients(
+    part: GapPart, controls: FinanceControls, group: int, reference_group: int, weights: Floats
+) -> Tensor:
+    """What each pair's difference counts in the gap between two groups, of the shape of the weights.
+
+    The gap is linear in the differences, with coefficients that depend on who is compared and not on what is averaged:
+    one product gives the gaps of many models. All are NaN where no one of a group is compared.
+
+    Parameters
+    ----------
+    part
+        All pairs; their differences play no part.
+    controls, group, reference_group
+        As in `GapMoments.of`.
+    weights
+        Weightings of the pairs, of shape (n_weightings, n), the same for all pairs of a person.
+    """
+    one = _Design.of(part, controls, group, reference_group)
+    found = one.regressors.new_zeros(weights.shape)
+    for row, weight in enumerate(placed(weights, controls.device)):
+        weighted = replace(one, share=one.share * weight[one.rows])
+        moments = GapMoments._of_design(weighted, group, reference_group)
+        if (moments.total > 0).all():
+            found[row, one.rows] = moments.fit().influence(weighted)[1]
+        else:
+            found[row] = float("nan")
+    return found

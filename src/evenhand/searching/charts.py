@@ -10,7 +10,7 @@ import altair as alt
 from evenhand.report.drawing import WIDTH, chart_of
 from evenhand.report.theme import VARIABLES
 
-__all__ = ["gain_chart", "plane_chart", "stopping_chart"]
+__all__ = ["frontier_chart", "gain_chart", "stopping_chart"]
 
 Row = dict[str, Any]
 
@@ -30,33 +30,39 @@ _READINGS = {
 _HEIGHT, _STEP = 320, 28
 
 
-def plane_chart(rows: Sequence[Row], words: str) -> alt.LayerChart:
-    """AUC against a metric, a point for each candidate; a full point is on the front.
+def frontier_chart(rows: Sequence[Row], words: tuple[str, str]) -> alt.LayerChart:
+    """Utility against what is minimized, a point for each candidate, with the frontier and its intervals.
 
     Parameters
     ----------
     rows
-        With ``auc``, ``metric``, ``status``, ``is_on_front``, and ``candidate``, ``parameters`` and ``front`` to show.
+        With ``utility``, ``metric``, ``status``, ``is_on_front``, and ``candidate``, ``parameters`` and ``front`` to
+        show. Those with ``has_interval`` also have ``utility_low``, ``utility_high``, ``metric_low`` and
+        ``metric_high``; those with a ``place`` are on the frontier, in that order.
     words
-        Of the metric.
+        Of the utility and of the metric.
     """
+    of_utility, of_metric = (words[:1].upper() + words[1:] for words in words)
     order = [name for name, *_ in _STATUSES]
     size = {name: size for name, _, _, size in _STATUSES}
     looks = [look for look in _STATUSES if any(row["status"] == look[0] for row in rows)]
     present = [name for name, *_ in looks]
     colors = alt.Scale(domain=present, range=[color for _, color, _, _ in looks])
     shapes = alt.Scale(domain=present, range=[shape for _, _, shape, _ in looks])
+    x = alt.X("utility:Q", title=of_utility, scale=alt.Scale(zero=False))
+    y = alt.Y("metric:Q", title=of_metric, scale=alt.Scale(zero=False))
+    color = alt.Color("status:N", scale=colors, legend=alt.Legend())
     shared: dict[str, Any] = {
-        "x": alt.X("auc:Q", title="AUC", scale=alt.Scale(zero=False)),
-        "y": alt.Y("metric:Q", title=words[:1].upper() + words[1:], scale=alt.Scale(zero=False)),
-        "color": alt.Color("status:N", scale=colors, legend=alt.Legend()),
+        "x": x,
+        "y": y,
+        "color": color,
         "shape": alt.Shape("status:N", scale=shapes, legend=alt.Legend()),
         "size": alt.Size("size:Q", scale=None, legend=None),
         "tooltip": [
             "candidate:N",
             "parameters:N",
-            alt.Tooltip("auc:Q", title="AUC", format=".3f"),
-            alt.Tooltip("metric:Q", title=words, format=".3f"),
+            alt.Tooltip("utility:Q", title=words[0], format=".3f"),
+            alt.Tooltip("metric:Q", title=words[1], format=".3f"),
             "status:N",
             "front:N",
         ],
@@ -67,7 +73,26 @@ def plane_chart(rows: Sequence[Row], words: str) -> alt.LayerChart:
         for is_full in (False, True)
         if (part := [row for row in drawn if row["is_on_front"] is is_full])  # a layer without rows has no extent
     ]
-    return _finished(alt.layer(*layers), f"AUC and {words} of {len(rows)} candidates.", _HEIGHT)
+    description = f"{of_utility} and {words[1]} of {len(rows)} candidates, with intervals of those on the frontier."
+    return _finished(alt.layer(*_frontier_layers(rows, (of_utility, of_metric), color), *layers), description, _HEIGHT)
+
+
+def _frontier_layers(rows: Sequence[Row], titles: tuple[str, str], color: alt.Color) -> list[alt.Chart]:
+    """A line along the frontier, and intervals both ways."""
+    x, y = alt.X("utility:Q", title=titles[0]), alt.Y("metric:Q", title=titles[1])
+    known = [row for row in rows if row.get("has_interval")]
+    on_line = sorted((row for row in rows if "place" in row), key=lambda row: row["place"])
+    layers = []
+    if len(on_line) > 1:
+        line = chart_of(on_line).mark_line(strokeWidth=1.5, strokeDash=[4, 3], color=VARIABLES.muted)
+        layers.append(line.encode(x=x, y=y, order="place:Q"))
+    if known:
+        bars = chart_of(known).mark_rule(strokeWidth=1)
+        layers += [
+            bars.encode(x=alt.X("utility_low:Q", title=titles[0]), x2="utility_high:Q", y=y, color=color),
+            bars.encode(y=alt.Y("metric_low:Q", title=titles[1]), y2="metric_high:Q", x=x, color=color),
+        ]
+    return layers
 
 
 def gain_chart(rows: Sequence[Row], axis: str) -> alt.LayerChart:

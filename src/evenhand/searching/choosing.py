@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evenhand.report.formatting import listed
 from evenhand.searching.comparing import Difference, mean_interval, paired_difference
 from evenhand.searching.constraints import Constraint, Judgement
-from evenhand.searching.metrics import DIRECTIONS
+from evenhand.searching.metrics import direction_of
 
 __all__ = ["Choice", "ChoiceRule", "Metrics", "honest_differences", "reasons_of"]
 
@@ -35,12 +35,20 @@ class Choice:
         For each candidate, the constraints it does not meet, in words.
     near
         For each candidate, the metrics that meet their constraint only within noise.
+    ranked
+        Candidates that meet all constraints, the chosen one first.
     """
 
     chosen: int | None
     unconstrained: int
     complaints: tuple[tuple[str, ...], ...]
     near: tuple[tuple[str, ...], ...]
+    ranked: tuple[int, ...] = ()
+
+    def alternatives(self, n: int) -> tuple[int, ...]:
+        """Up to n candidates that are better than the unconstrained one, which is not among them, best first."""
+        place = self.ranked.index(self.unconstrained) if self.unconstrained in self.ranked else len(self.ranked)
+        return self.ranked[: min(n, place)]
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,8 @@ class ChoiceRule:
             return Choice(None, unconstrained, complaints, near)
         accuracy = np.nan_to_num(metrics["auc"].mean(1))
         order = np.lexsort((-accuracy, np.where(is_kept, self.goal(means), np.inf)))  # of equals the first
-        return Choice(int(order[0]), unconstrained, complaints, near)
+        ranked = tuple(order[is_kept[order]].tolist())
+        return Choice(ranked[0], unconstrained, complaints, near, ranked)
 
     def unconstrained(self, metrics: Metrics) -> int:
         """Number of the most accurate unconstrained candidate."""
@@ -98,22 +107,26 @@ class ChoiceRule:
             is_kept &= of.is_met
         return np.where(is_kept, self.goal(means), np.inf)
 
+    def best(self, metrics: Metrics, name: str) -> int:
+        """Number of the candidate with the best mean of a metric."""
+        return _best(metrics[name].mean(1), direction_of(name))
+
     def _judged(self, metrics: Metrics, is_among: NDArray[np.bool_]) -> list[Judgement]:
         """What each constraint makes of the candidates, with ``best`` the best of some of them."""
         unconstrained = self.unconstrained(metrics)
         references = {
             "unconstrained": {name: values[unconstrained] for name, values in metrics.items()},
             "best": {
-                name: values[_best(np.where(is_among, values.mean(1), np.nan), DIRECTIONS[name])]
+                name: values[_best(np.where(is_among, values.mean(1), np.nan), direction_of(name))]
                 for name, values in metrics.items()
-                if DIRECTIONS[name]
+                if direction_of(name)
             },
         }
         return [c.judge(metrics[c.metric], references, self.test_share) for c in self.constraints]
 
     def goal(self, means: Floats) -> Floats:
         """What is minimized, from the means of the metric."""
-        direction = DIRECTIONS[self.minimize]
+        direction = direction_of(self.minimize)
         return np.maximum(means, 0.0) if direction < 0 else -means
 
 

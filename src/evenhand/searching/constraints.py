@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import did_you_mean
 from evenhand.searching.comparing import standard_error
-from evenhand.searching.metrics import DIRECTIONS
+from evenhand.searching.effects import EFFECTS, check_effect_columns
+from evenhand.searching.metrics import ALIASES, DIRECTIONS, OF_SOMETHING, asked_of, direction_of
+from evenhand.searching.people import SearchPeople
 
-__all__ = ["Constraint", "Judgement", "check_metric", "parse_constraint"]
+__all__ = ["Constraint", "Judgement", "asked_effects", "check_asked", "check_metric", "parse_constraint"]
 
 Floats: TypeAlias = NDArray[np.float64]
 References: TypeAlias = Mapping[str, Mapping[str, Floats]]
@@ -25,8 +27,17 @@ References: TypeAlias = Mapping[str, Mapping[str, Floats]]
 _ROUNDING = 1e-12
 _REFERENCES = ("best", "unconstrained")
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_COMPARES = re.compile(rf"\s*(\w+)\s*(>=|<=|>|<)\s*(?:({_NUMBER})|(\w+)\s*(?:([-+*])\s*({_NUMBER}))?)\s*")
-_WITHIN = re.compile(rf"\s*(\w+)\s+within\s+({_NUMBER})\s+of\s+(?:({_NUMBER})|(\w+))\s*")
+_METRIC = r"\w+(?:\[[^\[\]]+\])?"
+_COMPARES = re.compile(rf"\s*({_METRIC})\s*(>=|<=|>|<)\s*(?:({_NUMBER})|(\w+)\s*(?:([-+*])\s*({_NUMBER})\s*(%?))?)\s*")
+_WITHIN = re.compile(rf"\s*({_METRIC})\s+within\s+({_NUMBER})\s*(%?)\s+of\s+(?:({_NUMBER})|(\w+))\s*")
+_SIGN = re.compile(rf"\s*(.+?)\s+(increasing|decreasing|positive|negative)(?:\s+within\s+({_NUMBER}))?\s*")
+# Which metric of a column must lie on which side of 0.
+_SIGNS = {
+    "increasing": ("falls", "<="),
+    "decreasing": ("rises", "<="),
+    "positive": ("effect", ">="),
+    "negative": ("effect", "<="),
+}
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,8 @@ class Constraint:
     factor, shift
         The limit is factor times the reference plus shift; the shift alone where there is no reference. For
         ``"within"``, the middle is that and `margin` is how far off a metric may be.
+    relative
+        What is added to the limit, or for ``"within"`` to the margin, as a share of the size of the reference.
     """
 
     text: str
@@ -55,12 +68,27 @@ class Constraint:
     factor: float
     shift: float
     margin: float = 0.0
+    relative: float = 0.0
+
+    def limits(self, base: Floats) -> Floats:
+        """Where the limit, or the middle, lies, given the metric of the reference in each fold; of the same shape."""
+        if self.reference is None:
+            return np.full(base.shape, self.shift)
+        if self.comparison == "within":
+            return base
+        # A share of the size of the mean, so that the limit is linear in the reference.
+        return base * (self.factor + self.relative * _sign(base)) + self.shift
+
+    def allowed(self, base: Floats) -> float:
+        """How far from the middle a metric may be."""
+        return self.margin + self.relative * abs(float(base.mean()))
 
     def judge(self, values: Floats, references: References, test_share: float) -> Judgement:
         """Which candidates meet it, given their metric and those of the references in each fold.
 
         A candidate misses a limit where its mean over folds lies beyond it by more than one standard error of the
         difference, with Nadeau and Bengio's correction: fold-to-fold noise alone should not pass a candidate over.
+        What a column does to the score has no such noise.
 
         Parameters
         ----------
@@ -72,18 +100,22 @@ class Constraint:
             Test people over training people in a fold.
         """
         base = np.zeros(values.shape[1]) if self.reference is None else references[self.reference][self.metric]
-        limits = self.factor * base + self.shift
+        limits = self.limits(base)
         distance = values - limits
         off = distance.mean(1)
-        error = standard_error(distance, test_share) if values.shape[1] > 1 else np.zeros(len(values))
+        # What a column does to a score is a fact about a model, and no estimate.
+        is_exact = values.shape[1] < 2 or asked_of(self.metric)[0] in EFFECTS
+        error = np.zeros(len(values)) if is_exact else standard_error(distance, test_share)
         if self.comparison == "within":
-            missed = np.abs(off) - self.margin
+            missed = np.abs(off) - self.allowed(base)
         else:
             missed = -off if self.comparison.startswith(">") else off
         is_strict = self.comparison in ("<", ">")
         is_met = missed < -_ROUNDING if is_strict else missed <= _ROUNDING
-        is_near = ~is_met & (missed < error)
-        return Judgement(self, values.mean(1), float(limits.mean()), error, is_met | is_near, is_near)
+        is_near = ~is_met & (missed < error - _ROUNDING)
+        return Judgement(
+            self, values.mean(1), float(limits.mean()), self.allowed(base), error, is_met | is_near, is_near
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +128,8 @@ class Judgement:
         The constraint.
     value, error
         Mean of each candidate's metric, and the standard error of its distance from the limit.
-    limit
-        The limit, or the middle of what is allowed.
+    limit, allowed
+        The limit, or the middle of what is allowed and how far from it a metric may be.
     is_met, is_near
         Whether each candidate meets it; whether it does only within noise.
     """
@@ -105,6 +137,7 @@ class Judgement:
     constraint: Constraint
     value: Floats
     limit: float
+    allowed: float
     error: Floats
     is_met: NDArray[np.bool_]
     is_near: NDArray[np.bool_]
@@ -116,17 +149,19 @@ class Judgement:
             return f"{asked.metric} could not be estimated, and `{asked.text}` was asked"
         noise = f", by more than a standard error of {self.error[k]:.4f}" if self.error[k] > 0 else ""
         side = f"{'below' if asked.comparison.startswith('>') else 'above'} the limit of"
-        side = f"more than {asked.margin:g} from" if asked.comparison == "within" else side
+        side = f"more than {self.allowed:.4g} from" if asked.comparison == "within" else side
         return f"{asked.metric} is {value:.4f}, {side} {self.limit:.4f}{noise} (`{asked.text}`)"
 
 
 def parse_constraint(text: str) -> Constraint:
     """A constraint from its text.
 
-    Three forms: a metric against a number (``air >= 0.8``), against a reference with or without a shift or a factor
-    (``auc >= best - 0.01``, ``eo_gap <= unconstrained``, ``reasoning_gap <= unconstrained * 0.5``), or near one
+    A metric against a number (``air >= 0.8``), against a reference with or without a shift, a share or a factor (``auc
+    >= best - 0.01``, ``profit >= unconstrained - 1%``, ``reasoning_gap <= unconstrained * 0.5``), or near one
     (``positive_rate within 0.05 of unconstrained``). ``best`` is the best value of any candidate, ``unconstrained`` the
-    value of the model that nothing but accuracy was asked of.
+    value of the model that nothing but accuracy was asked of. Or what a column must do to the score: ``income
+    increasing``, ``debt decreasing`` (at every step, or at all but a share of them: ``income increasing within 0.02``),
+    ``income positive`` and ``debt negative`` (on average).
 
     Raises
     ------
@@ -141,39 +176,107 @@ def parse_constraint(text: str) -> Constraint:
     [True, False]
     >>> parse_constraint("positive_rate within 0.05 of unconstrained").margin
     0.05
+    >>> parse_constraint("income increasing").metric
+    'falls[income]'
     """
     if not isinstance(text, str):
         raise InvalidInputError(f"A constraint must be a text such as 'auc >= best - 0.01', got {text!r}.")
-    near = _WITHIN.fullmatch(text)
+    whole = text.strip()
+    near, form, sign = (pattern.fullmatch(text) for pattern in (_WITHIN, _COMPARES, _SIGN))
     if near is not None:
-        metric, margin, number, reference = near.groups()
-        check_metric(metric, f"The constraint {text!r}")
+        named, margin, percent, number, reference = near.groups()
+        metric = check_metric(named, f"The constraint {text!r}")
         if float(margin) < 0:
             raise InvalidInputError(f"The constraint {text!r} must allow a distance of 0 or more, got {margin}.")
         shift = 0.0 if number is None else float(number)
-        return Constraint(
-            text.strip(), metric, "within", _reference(reference, metric, text), 1.0, shift, float(margin)
-        )
-    form = _COMPARES.fullmatch(text)
-    if form is None:
+        away = (0.0, float(margin) / 100) if percent and number is None else (_amount(margin, percent), 0.0)
+        return Constraint(whole, metric, "within", _reference(reference, metric, text), 1.0, shift, *away)
+    if form is not None:
+        named, comparison, number, reference, operator, amount, percent = form.groups()
+        metric = check_metric(named, f"The constraint {text!r}")
+        if number is not None:
+            return Constraint(whole, metric, comparison, None, 1.0, float(number))
+        by = 0.0 if amount is None else _amount(amount, percent) * (-1 if operator == "-" else 1)
+        against = _reference(reference, metric, text)
+        if operator == "*":
+            return Constraint(whole, metric, comparison, against, by, 0.0)
+        if percent:
+            return Constraint(whole, metric, comparison, against, 1.0, 0.0, relative=by)
+        return Constraint(whole, metric, comparison, against, 1.0, by)
+    if sign is not None and not _looks_like_a_limit(text):
+        return _sign_constraint(whole, *sign.groups())
+    raise InvalidInputError(
+        "A constraint reads like 'auc >= best - 0.01', 'profit >= unconstrained - 1%', 'air >= 0.8', "
+        f"'positive_rate within 0.05 of unconstrained' or 'income increasing', got {text!r}."
+    )
+
+
+def _sign_constraint(text: str, column: str, word: str, share: str | None) -> Constraint:
+    """What a column must do to the score."""
+    kind, comparison = _SIGNS[word]
+    if share is not None and (kind == "effect" or not 0 <= float(share) < 1):
         raise InvalidInputError(
-            "A constraint reads like 'auc >= best - 0.01', 'eo_gap <= unconstrained', 'air >= 0.8' or "
-            f"'positive_rate within 0.05 of unconstrained', got {text!r}."
+            f"The constraint {text!r} may allow a share of at least 0 and below 1 of the steps of an increasing or "
+            f"decreasing column, got {share}."
         )
-    metric, comparison, number, reference, sign, amount = form.groups()
-    check_metric(metric, f"The constraint {text!r}")
-    if number is not None:
-        return Constraint(text.strip(), metric, comparison, None, 1.0, float(number))
-    by = 0.0 if amount is None else float(amount)
-    factor, shift = (by, 0.0) if sign == "*" else (1.0, -by if sign == "-" else by)
-    return Constraint(text.strip(), metric, comparison, _reference(reference, metric, text), factor, shift)
+    return Constraint(text, f"{kind}[{column}]", comparison, None, 1.0, float(share or 0.0))
+
+
+def _looks_like_a_limit(text: str) -> bool:
+    return any(sign in text for sign in ("<", ">", "="))
+
+
+def _amount(number: str, percent: str) -> float:
+    return float(number) / 100 if percent else float(number)
+
+
+def _sign(base: Floats) -> float:
+    return -1.0 if float(base.mean()) < 0 else 1.0
 
 
 def check_metric(name: str, whose: str) -> str:
-    """`name` if it is a metric that a search knows."""
-    if name not in DIRECTIONS:
-        raise InvalidInputError(f"{whose} names no metric: {name!r}.{did_you_mean(name, list(DIRECTIONS))}")
-    return name
+    """The metric that a name stands for, if it is one that a search knows."""
+    found = ALIASES.get(name, name) if isinstance(name, str) else name
+    kind, of = asked_of(str(found))
+    if found in DIRECTIONS or (of and kind in OF_SOMETHING):
+        return str(found)
+    known = [*DIRECTIONS, *ALIASES, *OF_SOMETHING]
+    raise InvalidInputError(f"{whose} names no metric: {name!r}.{did_you_mean(kind, known)}")
+
+
+def asked_effects(names: Iterable[str]) -> tuple[str, ...]:
+    """Columns whose effect on the score is asked for, by the names of metrics.
+
+    Examples
+    --------
+    >>> asked_effects(["falls[income]", "auc", "effect[income]", "score_gap[age]"])
+    ('income',)
+    """
+    asked = (asked_of(name) for name in names)
+    return tuple(dict.fromkeys(of for kind, of in asked if of and kind in EFFECTS))
+
+
+def check_asked(names: Iterable[str], people: SearchPeople, *, has_payoff: bool) -> None:
+    """Refuse metrics of inputs, groups and columns that are not there, and a profit without payoffs.
+
+    Raises
+    ------
+    InvalidInputError
+        With what is there.
+    """
+    asked = list(names)
+    columns = [str(column) for column in people.table.columns]
+    for name in asked:
+        kind, of = asked_of(name)
+        known = list(people.groups.names) if kind == "approval_rate" else columns
+        if of and of not in known:
+            what = "group" if kind == "approval_rate" else "column"
+            raise InvalidInputError(f"{name!r} names no {what}: {of!r}.{did_you_mean(of, known)}")
+    check_effect_columns(asked_effects(asked), people.table)
+    if "profit" in asked and not has_payoff:
+        raise InvalidInputError(
+            "'profit' needs `payoff`, what each decision is worth, such as {'approve_good': 1, 'approve_bad': -5}."
+        )
 
 
 def _reference(name: str | None, metric: str, text: str) -> str | None:
@@ -184,7 +287,7 @@ def _reference(name: str | None, metric: str, text: str) -> str | None:
             f"The constraint {text!r} compares with {name!r}, which is neither a number nor one of {list(_REFERENCES)}."
             f"{did_you_mean(name, _REFERENCES)}"
         )
-    if name == "best" and DIRECTIONS[metric] == 0:
+    if name == "best" and direction_of(metric) == 0:
         raise InvalidInputError(
             f"The constraint {text!r} asks for the best {metric}, of which neither more nor less is better; "
             "compare with 'unconstrained' or a number."

@@ -10,7 +10,7 @@ import numpy as np
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.searching.choosing import ChoiceRule, Metrics
-from evenhand.searching.metrics import DIRECTIONS
+from evenhand.searching.metrics import direction_of
 from evenhand.searching.space import Candidate
 from evenhand.searching.stopping import FIRST_DRAW, HORIZON, GainBound, gain_bounds
 
@@ -139,6 +139,6 @@ def _record(bound: GainBound) -> Mapping[str, Any]:
 
 def _floor(metric: str, given: float | None) -> float:
     """The least of what is minimized: where more of the metric is better, that is its negative."""
-    if DIRECTIONS[metric] > 0:
+    if direction_of(metric) > 0:
         return -1.0 if given is None else -given
     return 0.0 if given is None else given

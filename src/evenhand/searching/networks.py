@@ -24,8 +24,8 @@ _MEMBERS_PER_BLOCK = {"cpu": 40, "cuda": 3_000}
 
 _SHARED = ("hidden", "dropout", "batch_size", "n_steps", "method", "cec_every", "least_explained")
 
-Trained: TypeAlias = tuple[float, float, float]
-"""cec_weight, equalized_odds_weight and learning_rate of a model."""
+Trained: TypeAlias = tuple[float, float, float, int]
+"""cec_weight, equalized_odds_weight, learning_rate and seed of a model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,12 +124,12 @@ class NetworkFamily:
         epochs: int,
     ) -> TrainingSettings:
         models, folds, seeds = zip(*members, strict=True)
-        cec, odds, rates = zip(*models, strict=True)
+        cec, odds, rates, own = zip(*models, strict=True)
         n_folds, start = len(self.compared), self.settings.random_state
         shared = {name: parameters[name] for name in _SHARED}
         return TrainingSettings(
             table=folds,
-            seed=tuple(start + fold + n_folds * seed for fold, seed in zip(folds, seeds, strict=True)),
+            seed=tuple(start + f + n_folds * (seed + s) for f, seed, s in zip(folds, seeds, own, strict=True)),
             cec_weight=cec,
             equalized_odds_weight=odds,
             learning_rate=rates,
@@ -162,4 +162,4 @@ def train_stack(data: TrainingData, settings: TrainingSettings, epochs: Sequence
 
 def _trained(candidate: Candidate) -> Trained:
     p = candidate.parameters
-    return p["cec_weight"], p["equalized_odds_weight"], p["learning_rate"]
+    return p["cec_weight"], p["equalized_odds_weight"], p["learning_rate"], candidate.seed

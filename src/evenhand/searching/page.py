@@ -8,10 +8,18 @@ from typing import Any
 
 from evenhand.report.formatting import count, decimal, interval, percent
 from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
-from evenhand.report.tables import Column, Record, Table
-from evenhand.searching.charts import gain_chart, plane_chart, stopping_chart
-from evenhand.searching.metrics import AXES, DIRECTIONS
-from evenhand.searching.tables import METRIC_WORDS, candidate_table, capital, gain_table, kind_of, stopping_table
+from evenhand.report.tables import Column, Record, Table, estimate
+from evenhand.searching.charts import frontier_chart, gain_chart, stopping_chart
+from evenhand.searching.metrics import AXES, direction_of
+from evenhand.searching.tables import (
+    candidate_table,
+    confirmation_table,
+    gain_table,
+    kind_of,
+    score_gap_table,
+    stopping_table,
+)
+from evenhand.searching.words import capital, metric_words
 
 __all__ = ["search_page"]
 
@@ -33,37 +41,59 @@ def search_page(data: Data) -> str:
     data
         What `SearchResult.to_dict` returns.
     """
-    gains = data["cost_and_gain"]
-    finding = Finding(_headline(data), [("", sentence) for sentence in _sentences(data)], _key_metrics(data))
+    finding = Finding(
+        _headline(data), [("", sentence) for sentence in _sentences(data)], _key_metrics(data), data["warnings"]
+    )
     sections = [
         Section("verdict", "Verdict", finding=finding),
         Section("question", "What was searched for", points=_question(data)),
-        Section("candidates", "Candidates tried", (_front_words(data),), panels=[_plane(data)]),
+        *_confirmed(data),
+        *_cost(data),
+        Section("candidates", "Candidates tried", (_front_words(data),), panels=[_frontier(data)]),
         Section("reasons", "Why each was passed over", tables=[candidate_table(data, is_ranked=True)]),
         *_left_to_gain(data),
         Section("limits", "Limits", data["limits"]),
     ]
-    if data["chosen"] not in (None, data["unconstrained"]):
-        panels = [_gain_panel(gains, axis) for axis in AXES]
-        title = "What the choice costs and gains"
-        cost = Section("cost", title, (_COST_WORDS,), panels=panels, tables=[gain_table(gains)], is_wide=True)
-        sections.insert(2, cost)
     title = f"{count(len(data['candidates']))} candidates, {data['settings']['folds']} folds"
     return render("search for an alternative", title, sections)
 
 
+def _confirmed(data: Data) -> list[Section]:
+    """What the people held out say, where there is anything to say."""
+    if data["confirmation"] is None:
+        return []
+    title = "What people held out of the search say"
+    return [Section("confirmed", title, (_CONFIRMED_WORDS,), tables=[confirmation_table(data)])]
+
+
+def _cost(data: Data) -> list[Section]:
+    """What the choice costs and gains, where it is not the unconstrained candidate."""
+    if data["chosen"] in (None, data["unconstrained"]):
+        return []
+    gains = data["cost_and_gain"]
+    axes = [axis for axis in AXES if any(row["axis"] == axis for row in gains)]
+    panels = [_gain_panel(gains, axis) for axis in axes]
+    tables = [gain_table(gains), score_gap_table(data)]
+    return [
+        Section("cost", "What the choice costs and gains", (_COST_WORDS,), panels=panels, tables=tables, is_wide=True)
+    ]
+
+
 def _headline(data: Data) -> str:
     candidates, chosen, metric = data["candidates"], data["chosen"], data["minimize"]
-    n, words = count(len(candidates)), METRIC_WORDS[metric]
+    n, words = count(len(candidates)), metric_words(metric)
     if chosen is None:
         return f"None of the {n} candidates meets the constraints."
     if chosen == data["unconstrained"]:
         return f"The unconstrained candidate is chosen: none of {n} meets the constraints with a better {words}."
     mine, theirs = (decimal(candidates[k]["metrics"][metric]["value"]) for k in (chosen, data["unconstrained"]))
-    return (
-        f"Candidate {chosen} of {n} meets the constraints with {_article(words)} of {mine}; without constraints "
-        f"it is {theirs}."
+    told = (
+        f"Candidate {chosen} of {n} meets the constraints with {_article(words)} of {mine}; without constraints it is"
     )
+    if data["confirmation"] is None:
+        return f"{told} {theirs}."
+    answer = data["confirmation"]["candidates"][0]["objective"]["answer"]
+    return f"{told} {theirs}. On people held out: {answer}."
 
 
 def _sentences(data: Data) -> list[str]:
@@ -71,14 +101,14 @@ def _sentences(data: Data) -> list[str]:
     chosen, unconstrained, gains = data["chosen"], data["unconstrained"], data["cost_and_gain"]
     if chosen is None:
         return ["Why each candidate was passed over is said below. Loosen the constraints, or search a wider space."]
-    told = [f"Chosen: {data['candidates'][chosen]['words']}."]
+    told = [*data["sentences"], f"Chosen: {data['candidates'][chosen]['words']}."]
     if chosen == unconstrained:
         return [*told, "Nothing is gained and nothing lost. Why each of the others was passed over is said below."]
     told.append(f"Compared with: {data['candidates'][unconstrained]['words']}.")
     by_name = {row["metric"]: row for row in gains}
     is_honest = math.isfinite(gains[0]["honest_ci_low"])
     for name in dict.fromkeys((data["minimize"], *_TOLD)):
-        row, words = by_name[name], METRIC_WORDS[name]
+        row, words = by_name[name], metric_words(name)
         value, low, high, reading = (
             row[f"{'honest_' if is_honest else ''}{key}"] for key in ("difference", "ci_low", "ci_high", "reading")
         )
@@ -98,11 +128,11 @@ def _key_metrics(data: Data) -> list[KeyMetric]:
     by_name = {row["metric"]: row for row in data["cost_and_gain"]}
     return [
         KeyMetric(
-            capital(METRIC_WORDS[name]),
+            capital(metric_words(name)),
             _value(name, by_name[name]["chosen"]),
             f"unconstrained {_value(name, by_name[name]['unconstrained'])}",
         )
-        for name in dict.fromkeys((data["minimize"], "auc", "eo_gap", "positive_rate"))
+        for name in dict.fromkeys((data["minimize"], data["frontier"]["utility"], "auc", "eo_gap", "positive_rate"))
         if name in by_name
     ]
 
@@ -114,7 +144,7 @@ def _question(data: Data) -> tuple[tuple[str, str], ...]:
     trained = "one model" if seeds == 1 else f"{seeds} models, of which metrics are means,"
     return (
         ("Constraints", "; ".join(data["keep"]) or "none"),
-        ("Minimized", METRIC_WORDS[data["minimize"]]),
+        ("Minimized", metric_words(data["minimize"])),
         ("Family", "networks" if data["family"] == "network" else "gradient-boosted trees"),
         ("People", f"{count(people['searched'])} were searched on{held}. Groups of all: {groups}"),
         ("Matched on", ", ".join(people["financial_features"])),
@@ -126,16 +156,23 @@ def _question(data: Data) -> tuple[tuple[str, str], ...]:
     )
 
 
+_CONFIRMED_WORDS = (
+    "Candidates were chosen by people who are not among these. Each is fitted anew on everyone searched on, as the "
+    "unconstrained one is, and looked at once. Confirmed: the whole interval says so. Not confirmed: the interval "
+    "leaves out what the search saw. Too few people to say: it holds both. A constraint is confirmed where the whole "
+    "interval of the distance from its limit is on the right side, which takes many people."
+)
 _COST_WORDS = (
-    "Differences are of the chosen candidate less the unconstrained one, on the same folds. The first interval of the "
-    "table is of the search itself and flatters the choice, since the best of many was kept. In the second, the honest "
-    "one, each fold is judged by a choice made without it. An excess is what pairs across groups have over placebo "
-    "pairs of the same group."
+    "Differences are of the chosen candidate less the unconstrained one, on the same people. Those of the search "
+    "itself flatter the choice, since the best of many was kept. Honest ones judge each fold by a choice made without "
+    "it, and those held out are of people whom the search never saw. An excess is what pairs across groups have over "
+    "placebo pairs of the same group. The score gap is at equal finances, in the unit of the score; its parts through "
+    "the inputs add up to it, and their sum in size counts those that cancel."
 )
 
 
 def _front_words(data: Data) -> str:
-    axes = [METRIC_WORDS[name] for name in dict.fromkeys(("auc", "eo_gap", data["minimize"]))]
+    axes = [metric_words(name) for name in dict.fromkeys(("auc", "eo_gap", data["minimize"]))]
     return (
         f"{count(len(data['front']))} of {count(len(data['candidates']))} candidates are on the front: no other is at "
         f"least as good in {', '.join(axes[:-1])} and {axes[-1]}, and better beyond noise in one of them. A long front "
@@ -147,13 +184,13 @@ def _gain_panel(gains: list[Record], axis: str) -> Panel:
     """Honest differences of an axis with intervals, in the direction in which more is better."""
     rows = []
     for row in gains:
-        sign = DIRECTIONS[row["metric"]]
+        sign = direction_of(row["metric"])
         if row["axis"] != axis or not sign or not math.isfinite(row["honest_ci_low"]):
             continue
         low, high = sorted((sign * row["honest_ci_low"], sign * row["honest_ci_high"]))
         rows.append(
             {
-                "metric": capital(METRIC_WORDS[row["metric"]]),
+                "metric": capital(metric_words(row["metric"])),
                 "gain": sign * row["honest_difference"],
                 "low": low,
                 "high": high,
@@ -167,39 +204,63 @@ def _gain_panel(gains: list[Record], axis: str) -> Panel:
     return panel_of(f"gains-{axis}", capital(axis), caption, chart, gain_table(gains, axis))
 
 
-def _plane(data: Data) -> Panel:
-    """AUC against the metric that is minimized, one point for each candidate."""
-    name = data["minimize"] if data["minimize"] != "auc" else "reasoning_gap"
-    words = METRIC_WORDS[name]
-    records = [
-        {
-            "candidate": c["candidate"],
-            "parameters": c["words"],
-            "auc": c["metrics"]["auc"]["value"],
-            "metric": c["metrics"][name]["value"],
-            "status": _status(c),
-            "is_on_front": c["is_on_front"],
-            "front": "on the front" if c["is_on_front"] else "dominated",
-        }
-        for c in data["candidates"]
-    ]
+def _frontier(data: Data) -> Panel:
+    """Utility against the metric that is minimized, one point for each candidate, with the frontier."""
+    frontier = data["frontier"]
+    names = frontier["utility"], frontier["objective"]
+    words = metric_words(names[0]), metric_words(names[1])
+    place = {k: n for n, k in enumerate(frontier["candidates"])}
+    records = [_point(c, names, place, (data["chosen"], data["unconstrained"])) for c in data["candidates"]]
     columns = (
         Column("candidate", "whole"),
-        Column("AUC", "number", "auc"),
-        Column(words, kind_of(name), "metric"),
+        estimate(words[0], f"{names[0]}"),
+        estimate(words[1], f"{names[1]}", kind_of(names[1])),
         Column("status", "text"),
         Column("front", "text"),
     )
-    table = Table("Plane", "Candidates", columns, records)
-    known = [row for row in records if math.isfinite(row["auc"]) and math.isfinite(row["metric"])]
-    caption = "Means over folds; a full point is on the front, an empty one is dominated."
-    chart = plane_chart(known, words) if known else "No candidate has metrics."
-    return panel_of("plane", f"AUC and {words}", caption, chart, table)
+    shown = [
+        row | {name: c["metrics"][name] for name in names} for row, c in zip(records, data["candidates"], strict=True)
+    ]
+    table = Table("Frontier", "Candidates", columns, shown)
+    known = [row for row in records if math.isfinite(row["utility"]) and math.isfinite(row["metric"])]
+    caption = (
+        "Means over folds and seeds. The line joins those that are best by their means; bars are 95 % intervals over "
+        "folds. A full point is on the front, an empty one is dominated beyond noise."
+    )
+    chart = frontier_chart(known, words) if known else "No candidate has metrics."
+    return panel_of("frontier", f"{capital(words[0])} and {words[1]}", caption, chart, table)
+
+
+def _point(
+    candidate: Record, names: tuple[str, str], place: Mapping[int, int], always: tuple[Any, ...]
+) -> dict[str, Any]:
+    """A candidate as the chart of the frontier takes it."""
+    k = candidate["candidate"]
+    utility, metric = (candidate["metrics"][name] for name in names)
+    row = {
+        "candidate": k,
+        "parameters": candidate["words"],
+        "utility": utility["value"],
+        "metric": metric["value"],
+        "status": _status(candidate),
+        "is_on_front": candidate["is_on_front"],
+        "front": "on the front" if candidate["is_on_front"] else "dominated",
+    }
+    ends = {
+        f"{what}_{end}": of[f"ci_{end}"]
+        for what, of in (("utility", utility), ("metric", metric))
+        for end in ("low", "high")
+    }
+    if k in place:
+        row |= {"place": place[k]}
+    if (k in place or k in always) and all(math.isfinite(end) for end in ends.values()):
+        row |= {"has_interval": True, **ends}
+    return row
 
 
 def _left_to_gain(data: Data) -> list[Section]:
     """How much candidates that were not tried could still gain; nothing where too few were drawn to say."""
-    stopping, words = data["stopping"], METRIC_WORDS[data["minimize"]]
+    stopping, words = data["stopping"], metric_words(data["minimize"])
     if not stopping["bounds"]:
         return []
     rows = [
@@ -230,7 +291,7 @@ def left_to_gain(data: Data) -> str:
     told = (
         f"After {count(last['n_draws'])} random candidates, at most {percent(last['share_better'])} of those that this "
         f"search could draw are better than the best found, and one further candidate lowers the "
-        f"{METRIC_WORDS[data['minimize']]} by at most {decimal(last['gain_of_1'], 4)} on average "
+        f"{metric_words(data['minimize'])} by at most {decimal(last['gain_of_1'], 4)} on average "
         f"({percent(1 - stopping['delta'], 0)} confidence)."
     )
     if stopping["n_left"]:

@@ -13,8 +13,9 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
-from evenhand.inputs.splitting import split_people, stratified_folds
-from evenhand.inputs.validation import Groups, as_groups, as_labels, as_table, check_columns
+from evenhand.inputs.splitting import split_people, stratified_folds, units_of
+from evenhand.inputs.validation import Groups, as_clusters, as_groups, as_labels, as_table, check_columns
+from evenhand.searching.utility import Payoff
 from evenhand.training.folds import ComparedFold, compare_fold, match_fold
 
 __all__ = ["EvaluationSettings", "SearchPeople"]
@@ -40,6 +41,10 @@ class EvaluationSettings:
         Most test people of a fold whose reasoning is compared.
     random_state
         Decides folds, draws and seeds.
+    payoff
+        What decisions are worth; None where there is no profit to judge by.
+    effects
+        Columns whose effect on the score is judged.
     """
 
     folds: int = 5
@@ -51,6 +56,8 @@ class EvaluationSettings:
     n_steps: int = 4
     n_compared: int = 1_000
     random_state: int = 0
+    payoff: Payoff | None = None
+    effects: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("seeds", "n_steps", "n_compared"):
@@ -73,6 +80,8 @@ class SearchPeople:
         Columns on which people are matched.
     searched, confirming
         Rows of the two parts; the second may be empty.
+    units
+        A code for each row, the same for rows of the same applicant or household, who stay in one part and fold.
     """
 
     table: pd.DataFrame
@@ -81,6 +90,7 @@ class SearchPeople:
     financial_features: tuple[str, ...]
     searched: Ints
     confirming: Ints
+    units: Ints
 
     @classmethod
     def of(
@@ -91,6 +101,7 @@ class SearchPeople:
         financial_features: Any,  # noqa: ANN401
         confirmation: float,
         random_state: int,
+        clusters: Any = None,  # noqa: ANN401
     ) -> SearchPeople:
         """Check the people, and set some aside."""
         table = as_table(X).reset_index(drop=True)
@@ -102,15 +113,23 @@ class SearchPeople:
         )
         if not 0 <= confirmation < 1:
             raise InvalidInputError(f"`confirmation` must be a share of at least 0 and below 1, got {confirmation!r}.")
+        units = np.arange(len(table))
+        if clusters is not None:
+            units = units_of(as_clusters(in_row_order(clusters, X, "clusters"), len(table)))
         searched, confirming = np.arange(len(table)), np.arange(0)
         if confirmation:
-            searched, confirming = split_people(labels, groups.codes, 1 - confirmation, random_state)
-        return cls(table, labels, groups, financial, searched, confirming)
+            searched, confirming = split_people(labels, groups.codes, 1 - confirmation, random_state, units)
+        return cls(table, labels, groups, financial, searched, confirming, units)
+
+    @property
+    def reference_group(self) -> int:
+        """Code of the group that others are held against: the one with most people, as in an audit."""
+        return int(np.bincount(self.groups.codes).argmax())
 
     @property
     def digest(self) -> str:
         """Sixteen hexadecimal digits that differ when any value, label, group or part does."""
-        numbers = fingerprint_numbers(self.labels, self.groups.codes, self.searched)
+        numbers = fingerprint_numbers(self.labels, self.groups.codes, self.searched, self.units)
         words = "\0".join((*self.groups.names, *self.financial_features)).encode()
         return fingerprint_numbers(np.frombuffer((fingerprint_table(self.table) + numbers).encode() + words, np.uint8))[
             :16
@@ -123,7 +142,7 @@ class SearchPeople:
     def compared_folds(self, settings: EvaluationSettings, *, has_training_triples: bool) -> list[ComparedFold]:
         """Folds of the people searched on."""
         y, group = self.labels[self.searched], self.groups.codes[self.searched]
-        split = stratified_folds(y, group, settings.folds, settings.random_state)
+        split = stratified_folds(y, group, settings.folds, settings.random_state, self.units[self.searched])
         parts = [(self.searched[train], self.searched[test]) for train, test in split]
         return self._compared(parts, settings, has_training_triples)
 

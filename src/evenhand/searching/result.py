@@ -17,12 +17,18 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import check_columns
+from evenhand.searching.approvals import approval_warnings
 from evenhand.searching.choosing import Choice, ChoiceRule, honest_differences, reasons_of
+from evenhand.searching.collating import Collated
 from evenhand.searching.comparing import Difference, front, mean_interval, paired_difference
+from evenhand.searching.confirming import Confirmation
 from evenhand.searching.constraints import check_metric
 from evenhand.searching.draws import Stopping
-from evenhand.searching.metrics import AXES, DIRECTIONS
+from evenhand.searching.fold_gaps import GAPS, gap_name
+from evenhand.searching.frontier import Frontier
+from evenhand.searching.metrics import AXES, DIRECTIONS, asked_of, axis_of, direction_of
 from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.searching.sentences import confirmation_sentences
 from evenhand.searching.space import Candidate, Family, in_a_cell
 from evenhand.system.files import json_ready, write_text
 
@@ -40,19 +46,17 @@ class SearchResult:
 
     Attributes
     ----------
-    metrics
-        Every metric of every candidate in every fold, means over seeds, by name; of shape (n_candidates, n_folds).
+    collated
+        Every metric of every candidate in every fold, means over seeds.
     tried
         The candidates, in the order of the rows.
-    notes
-        Why a candidate has no metrics, by its number.
     rule
         Constraints and what is minimized.
     settings, family, people
         How candidates were judged, what they are, and on whom.
-    confirmed
-        Metrics of the chosen and of the unconstrained candidate, fitted anew, on people held out of the search; empty
-        where no one was.
+    confirmation
+        The best candidates, fitted anew, on people held out of the search; None where no one was, or where no candidate
+        is better than the unconstrained one.
     fit
         Trains a candidate on all people searched on.
     stopping
@@ -69,16 +73,32 @@ class SearchResult:
     True
     """
 
-    metrics: Mapping[str, Floats]
+    collated: Collated
     tried: tuple[Candidate, ...]
-    notes: Mapping[int, str]
     rule: ChoiceRule
     settings: EvaluationSettings
     family: Family
     people: SearchPeople
-    confirmed: Mapping[str, Mapping[str, float]]
+    confirmation: Confirmation | None
     fit: Callable[[Candidate], Any]
     stopping: Stopping
+
+    @property
+    def metrics(self) -> Mapping[str, Floats]:
+        """Every metric by name, of shape (n_candidates, n_folds), means over seeds."""
+        return self.collated.metrics
+
+    @property
+    def notes(self) -> Mapping[int, str]:
+        """Why a candidate has no metrics, by its number."""
+        return self.collated.notes
+
+    @cached_property
+    def told(self) -> dict[str, Floats]:
+        """Metrics that tables show: all, but of inputs and columns only those that the search was asked about."""
+        asked = {self.rule.minimize, *(constraint.metric for constraint in self.rule.constraints)}
+        shown = {name for name in self.metrics if name in DIRECTIONS or asked_of(name)[0] == "approval_rate"} | asked
+        return {name: values for name, values in self.metrics.items() if name in shown}
 
     @property
     def test_share(self) -> float:
@@ -110,8 +130,49 @@ class SearchResult:
     def front(self) -> tuple[int, ...]:
         """Candidates that no other dominates beyond noise on AUC, EO gap and the metric that is minimized."""
         axes = dict.fromkeys(("auc", "eo_gap", self.rule.minimize))
-        of_axes = {name: (self.metrics[name], DIRECTIONS[name]) for name in axes}
+        of_axes = {name: (self.metrics[name], direction_of(name)) for name in axes}
         return tuple(np.flatnonzero(front(of_axes, self.test_share)).tolist())
+
+    @cached_property
+    def frontier(self) -> Frontier:
+        """The best of what is minimized that can be had for each level of utility, by means over folds."""
+        return Frontier.of(self.metrics, self.rule.minimize, [c.metric for c in self.rule.constraints])
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What the reported candidates do to approvals, in sentences."""
+        reported = self.choice.alternatives(self.n_reported)
+        return tuple(told for k in reported for told in self._warnings(k))
+
+    @property
+    def n_reported(self) -> int:
+        """How many candidates are confirmed; one where no one is held out."""
+        return 1 if self.confirmation is None else len(self.confirmation.candidates)
+
+    def _warnings(self, k: int) -> tuple[str, ...]:
+        return approval_warnings(self.metrics, k, self.unconstrained, self.test_share)
+
+    @cached_property
+    def score_gaps(self) -> pd.DataFrame:
+        """Signed score gaps of the unconstrained and the chosen candidate, group minus reference group.
+
+        A row for each group: in all, in probability, in decisions, and through each input, largest first; these add up
+        to the first. Intervals are over folds.
+        """
+        chosen, names, columns = self._need_chosen(), self.people.groups.names, list(self.people.table.columns)
+        rows = []
+        for group in (code for code in range(len(names)) if code != self.people.reference_group):
+            kinds = [("in all", gap_name(kind, group), kind) for kind in GAPS]
+            parts = [(str(column), gap_name("score_gap", group, str(column)), "score_gap") for column in columns]
+            parts.sort(key=lambda part: -abs(np.nan_to_num(self.collated.gaps[part[1]][self.unconstrained].mean())))
+            for through, name, kind in (*kinds, *parts):
+                values = self.collated.gaps[name]
+                row: dict[str, Any] = {"group": names[group], "metric": kind, "through": through}
+                for who, k in (("unconstrained", self.unconstrained), ("chosen", chosen)):
+                    found = mean_interval(values[k], self.test_share)
+                    row |= {who: found.value, f"{who}_low": found.ci_low, f"{who}_high": found.ci_high}
+                rows.append(row)
+        return pd.DataFrame(rows)
 
     @cached_property
     def candidates(self) -> pd.DataFrame:
@@ -121,43 +182,52 @@ class SearchResult:
             k = candidate.number
             row: dict[str, Any] = {"candidate": k, "status": self._status(k), "is_on_front": k in self.front}
             row |= {name: in_a_cell(value) for name, value in candidate.parameters.items()}
-            for name, values in self.metrics.items():
+            for name, values in self.told.items():
                 found = mean_interval(values[k], self.test_share)
                 row |= {name: found.value, f"{name}_low": found.ci_low, f"{name}_high": found.ci_high}
-            rows.append({**row, "reason": self.reasons[k]})
+            rows.append({**row, "reason": self.reasons[k], "warning": " ".join(self._warnings(k))})
         return pd.DataFrame(rows)
 
     @cached_property
     def cost_and_gain(self) -> pd.DataFrame:
         """What the chosen candidate costs and gains against the unconstrained one, a row for each metric.
 
-        Intervals are of differences on the same folds. ``honest`` columns judge each fold by a choice made without it;
-        they are the ones to quote.
+        Intervals are of differences on the same folds. ``honest`` columns judge each fold by a choice made without it,
+        ``confirmed`` ones are of people held out of the search; they are the ones to quote.
         """
         chosen = self._need_chosen()
         honest = honest_differences(self.metrics, self.rule)
-        rows = []
-        for axis, names in AXES.items():
-            for name in names:
-                mine, theirs = self.metrics[name][chosen], self.metrics[name][self.unconstrained]
-                difference = paired_difference(mine, theirs, self.test_share)
-                row = {
-                    "axis": axis,
-                    "metric": name,
-                    "unconstrained": float(theirs.mean()),
-                    "chosen": float(mine.mean()),
-                    "difference": difference.value,
-                    "ci_low": difference.ci_low,
-                    "ci_high": difference.ci_high,
-                    "honest_difference": honest[name].value,
-                    "honest_ci_low": honest[name].ci_low,
-                    "honest_ci_high": honest[name].ci_high,
-                    "reading": _reading(name, difference),
-                    "honest_reading": _reading(name, honest[name]),
+        confirmed = None if self.confirmation is None else self.confirmation.candidates[0]
+        rows: list[dict[str, Any]] = []
+        order = list(AXES)
+        for name in sorted(self.told, key=lambda name: order.index(axis_of(name))):
+            mine, theirs = self.metrics[name][chosen], self.metrics[name][self.unconstrained]
+            difference = paired_difference(mine, theirs, self.test_share)
+            row = {
+                "axis": axis_of(name),
+                "metric": name,
+                "unconstrained": float(theirs.mean()),
+                "chosen": float(mine.mean()),
+                "difference": difference.value,
+                "ci_low": difference.ci_low,
+                "ci_high": difference.ci_high,
+                "honest_difference": honest[name].value,
+                "honest_ci_low": honest[name].ci_low,
+                "honest_ci_high": honest[name].ci_high,
+                "reading": _reading(name, difference),
+                "honest_reading": _reading(name, honest[name]),
+            }
+            if self.confirmation is not None and confirmed is not None:
+                held_out = confirmed.differences[name]
+                row |= {
+                    "confirmed_unconstrained": self.confirmation.unconstrained[name],
+                    "confirmed_chosen": confirmed.metrics[name],
+                    "confirmed_difference": held_out.value,
+                    "confirmed_ci_low": held_out.ci_low,
+                    "confirmed_ci_high": held_out.ci_high,
+                    "confirmed_reading": _reading(name, Difference(held_out.value, held_out.ci_low, held_out.ci_high)),
                 }
-                if self.confirmed:
-                    row |= {f"confirmed_{who}": self.confirmed[who][name] for who in ("unconstrained", "chosen")}
-                rows.append(row)
+            rows.append(row)
         return pd.DataFrame(rows)
 
     def grid(self, rows: str, columns: str, metric: str) -> pd.DataFrame:
@@ -245,7 +315,7 @@ class SearchResult:
         has_choice = self.chosen is not None
         return {
             "format": "evenhand-search",
-            "version": 2,
+            "version": 3,
             "family": self.family,
             "chosen": self.chosen,
             "unconstrained": self.unconstrained,
@@ -256,15 +326,27 @@ class SearchResult:
                 "searched": len(self.people.searched),
                 "confirming": len(self.people.confirming),
                 "groups": self.people.groups.counts,
+                "reference_group": self.people.groups.names[self.people.reference_group],
                 "financial_features": list(self.people.financial_features),
             },
             "settings": asdict(self.settings),
             "candidates": [_record(self, candidate) for candidate in self.tried],
             "cost_and_gain": _records(self.cost_and_gain) if has_choice else [],
-            "confirmed": {who: dict(metrics) for who, metrics in self.confirmed.items()},
+            "score_gaps": _records(self.score_gaps) if has_choice else [],
+            "confirmation": None if self.confirmation is None else self.confirmation.to_dict(),
+            "frontier": self.frontier.to_dict(),
+            "sentences": list(self.sentences),
+            "warnings": list(self.warnings),
             "stopping": self.stopping.to_dict(),
             "limits": list(self.limits),
         }
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """What the people held out say about each reported candidate."""
+        if self.confirmation is None:
+            return ()
+        return confirmation_sentences(self.confirmation, self.rule.minimize)
 
     @property
     def limits(self) -> tuple[str, ...]:
@@ -338,9 +420,10 @@ def _record(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
         "is_unconstrained": candidate.is_unconstrained,
         "words": candidate.words(result.tried),
         "parameters": dict(candidate.parameters),
-        "metrics": {name: asdict(mean_interval(v[k], result.test_share)) for name, v in result.metrics.items()},
-        "folds": {name: values[k].tolist() for name, values in result.metrics.items()},
+        "metrics": {name: asdict(mean_interval(v[k], result.test_share)) for name, v in result.told.items()},
+        "folds": {name: values[k].tolist() for name, values in result.told.items()},
         "reason": result.reasons[k],
+        "warnings": list(result._warnings(k)),
     }
 
 
@@ -350,7 +433,7 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _reading(name: str, difference: Difference) -> str:
     """Gain or cost, in a word."""
-    direction = DIRECTIONS[name]
+    direction = direction_of(name)
     if not math.isfinite(difference.ci_low):
         return "not estimated"
     if not difference.is_beyond_noise:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
@@ -16,16 +15,18 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import Encoding
 from evenhand.inputs.fingerprints import fingerprint_plain
 from evenhand.searching.choosing import ChoiceRule
-from evenhand.searching.constraints import check_metric, parse_constraint
+from evenhand.searching.collating import Collated, collate
+from evenhand.searching.confirming import Confirmation, confirm
+from evenhand.searching.constraints import asked_effects, check_asked, check_metric, parse_constraint
 from evenhand.searching.draws import Stopping, StopRule
-from evenhand.searching.metrics import DIRECTIONS
+from evenhand.searching.metrics import direction_of
 from evenhand.searching.networks import NetworkFamily
 from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.result import SearchResult
-from evenhand.searching.scoring import score_model
 from evenhand.searching.space import Candidate, Family, Space, candidates_of
 from evenhand.searching.store import BlockStore, Scored
 from evenhand.searching.trees import TreeFamily, make_tree_model
+from evenhand.searching.utility import Payoff
 from evenhand.system.progress import progress as shown_progress
 from evenhand.training.classifier import CECClassifier
 from evenhand.training.engine.loop import device_of
@@ -34,6 +35,9 @@ from evenhand.training.folds import ComparedFold
 __all__ = ["search"]
 
 DEFAULT_KEEP = ("auc >= best - 0.01", "eo_gap <= unconstrained", "positive_rate within 0.05 of unconstrained")
+
+
+DEFAULT_CONFIRMATION = 0.2
 
 
 class _Runs(Protocol):
@@ -57,7 +61,7 @@ def search(
     keep: Sequence[str] = DEFAULT_KEEP,
     minimize: str = "reasoning_gap",
     family: Family = "network",
-    confirmation: float = 0.0,
+    confirmation: float = DEFAULT_CONFIRMATION,
     encoding: Encoding = "onehot",
     decision_threshold: float = 0.5,
     consistency_threshold: float = 0.3,
@@ -70,21 +74,26 @@ def search(
     stop_gain: float | None = None,
     stop_delta: float = StopRule.delta,
     stop_floor: float | None = None,
+    payoff: Mapping[str, float] | str | None = None,
+    alternatives: int = 1,
+    clusters: Any = None,  # noqa: ANN401
 ) -> SearchResult:
     """Search for a model as useful as the unconstrained one whose reasoning is more alike between groups.
 
-    Every candidate is trained on the same folds and judged on the same people by utility (AUC, KS, F1), outcome (EO
-    gap, adverse impact ratio, approvals) and procedure (excess, reasoning gap, excess Regime B). Of those that meet
-    the constraints, the one with the least of `minimize` is chosen. Unconstrained candidates are always among them.
+    Every candidate is trained on the same folds and judged on the same people by utility (AUC, KS, F1, profit), outcome
+    (EO gap, adverse impact ratio, approvals), scores (the score gap, in all and through each input) and procedure
+    (excess, reasoning gap, weighing, excess Regime B). Of those that meet the constraints, the one with the least of
+    `minimize` is chosen. Unconstrained candidates are always among them. People held out of all that say whether the
+    choice is confirmed.
 
     Parameters
     ----------
     X, y, sensitive_features, financial_features
         People as in `evenhand.audit`; labels 0 and 1, 1 the favorable one. None for all columns.
     space
-        Values to try by parameter; None for the family's own. Parameters of networks are those of `CECClassifier`;
-        of trees, those of the library, and ``drop`` (tuples of columns to leave out) and ``monotone`` (mappings from
-        columns to 1 or -1).
+        Values to try by parameter; None for the family's own. Parameters of networks are those of `CECClassifier`; of
+        trees, those of the library, and ``drop`` (tuples of columns to leave out) and ``monotone`` (mappings from
+        columns to 1 or -1). With ``seed``, every candidate and seed is a draw.
     n_candidates
         How many constrained combinations to draw at random; None for all.
     folds
@@ -100,7 +109,7 @@ def search(
     family
         ``"network"``, or ``"trees"`` for gradient-boosted trees.
     confirmation
-        Share of the people held out of the whole search, to look at the choice once.
+        Share of the people held out of training and choosing, on whom the choice is confirmed or not; 0 for no one.
     encoding
         Of categories, for networks.
     decision_threshold, consistency_threshold, max_distance
@@ -123,6 +132,14 @@ def search(
     stop_floor
         The best value of `minimize` that you take for possible; None for 0 (1 where more is better). A floor nearer to
         what is found makes the bound tighter.
+    payoff
+        What a decision about a person is worth: ``approve_good``, ``approve_bad``, ``decline_good`` and
+        ``decline_bad``, costs below 0. `profit` is its mean over people.
+    alternatives
+        How many of the candidates that meet the constraints are fitted anew and confirmed, best first. Intervals
+        allow for their number.
+    clusters
+        Which rows are the same applicant or household: they stay in one fold, and on one side of the confirmation.
 
     Raises
     ------
@@ -138,6 +155,11 @@ def search(
     >>> len(result.candidates), result.candidates["status"].tolist().count("chosen")
     (3, 1)
     """
+    constraints = tuple(parse_constraint(text) for text in ([keep] if isinstance(keep, str) else keep))
+    minimize = check_metric(minimize, "`minimize`")
+    if direction_of(minimize) == 0:
+        raise InvalidInputError(f"`minimize` must be a metric of which less or more is better, got {minimize!r}.")
+    asked = [minimize, *(constraint.metric for constraint in constraints)]
     settings = EvaluationSettings(
         folds=folds,
         seeds=seeds,
@@ -147,39 +169,43 @@ def search(
         max_distance=max_distance,
         n_compared=n_compared,
         random_state=random_state,
+        payoff=None if payoff is None else Payoff.of(payoff),
+        effects=asked_effects(asked),
     )
-    constraints = tuple(parse_constraint(text) for text in ([keep] if isinstance(keep, str) else keep))
-    if DIRECTIONS[check_metric(minimize, "`minimize`")] == 0:
-        raise InvalidInputError(f"`minimize` must be a metric of which less or more is better, got {minimize!r}.")
+    if seeds > 1 and space is not None and "seed" in space:
+        raise InvalidInputError(
+            f"`seeds` averages over {seeds} seeds and `space['seed']` searches over seeds: leave one of them out."
+        )
     candidates = candidates_of(family, space, n_candidates, random_state)
-    people = SearchPeople.of(X, y, sensitive_features, financial_features, confirmation, random_state)
+    people = SearchPeople.of(X, y, sensitive_features, financial_features, confirmation, random_state, clusters)
+    check_asked(asked, people, has_payoff=payoff is not None)
     where = device_of(device)
     uses_placebo = family == "network" and any(_uses_placebo(candidate) for candidate in candidates)
     compared = people.compared_folds(settings, has_training_triples=uses_placebo)
     runs = _family(family, people, compared, settings, where)
     run = fingerprint_plain([__version__, people.digest, asdict(settings), family, where.type])
+    if minimize == "profit" and stop_floor is None and settings.payoff is not None:
+        stop_floor = max(settings.payoff.to_dict().values())
     stop = StopRule(stop_gain, stop_delta, stop_floor)
     test_share = 1 / (folds - 1)
     is_plain = np.array([c.is_unconstrained for c in candidates])
 
-    def judged(scored: Sequence[Scored], n_tried: int) -> tuple[ChoiceRule, dict[str, np.ndarray], dict[int, str]]:
-        metrics, notes = _collated(scored, candidates[:n_tried], settings)
-        return ChoiceRule(constraints, minimize, is_plain[:n_tried], test_share), metrics, notes
+    def judged(scored: Sequence[Scored], n_tried: int) -> tuple[ChoiceRule, Collated]:
+        found = collate(scored, candidates[:n_tried], settings, [str(column) for column in people.table.columns])
+        return ChoiceRule(constraints, minimize, is_plain[:n_tried], test_share), found
 
     def stopping(scored: Sequence[Scored], n_tried: int) -> Stopping:
-        rule, metrics, _ = judged(scored, n_tried)
-        return Stopping.of(stop, rule, metrics, len(candidates) - n_tried, is_whole_space=n_candidates is None)
+        rule, found = judged(scored, n_tried)
+        return Stopping.of(stop, rule, found.metrics, len(candidates) - n_tried, is_whole_space=n_candidates is None)
 
     scored, n_tried = _run_rounds(runs, candidates, BlockStore(checkpoint, run), settings, stop, stopping, progress)
     tried = candidates[:n_tried]
-    rule, metrics, notes = judged(scored, n_tried)
-    if all(k in notes for k in range(n_tried)):
-        raise InvalidInputError(f"No candidate could be trained: {next(iter(notes.values()))}.")
+    rule, found = judged(scored, n_tried)
+    if all(k in found.notes for k in range(n_tried)):
+        raise InvalidInputError(f"No candidate could be trained: {next(iter(found.notes.values()))}.")
     fit = _Fit(family, people, settings, str(where))
-    confirmed = _confirmed(rule, metrics, tried, people, settings, fit)
-    return SearchResult(
-        metrics, tried, notes, rule, settings, family, people, confirmed, fit, stopping(scored, n_tried)
-    )
+    confirmed = _confirmed(rule, found, tried, people, settings, fit, alternatives)
+    return SearchResult(found, tried, rule, settings, family, people, confirmed, fit, stopping(scored, n_tried))
 
 
 def _uses_placebo(candidate: Candidate) -> bool:
@@ -231,39 +257,33 @@ def _run_rounds(
     return found, n_tried
 
 
-def _collated(
-    scored: Sequence[Scored], candidates: Sequence[Candidate], settings: EvaluationSettings
-) -> tuple[dict[str, np.ndarray], dict[int, str]]:
-    """Metrics of shape (n_candidates, n_folds), means over seeds, and notes on candidates that have none."""
-    number = {candidate.key: candidate.number for candidate in candidates}
-    sums = {name: np.zeros((len(candidates), settings.folds)) for name in DIRECTIONS}
-    notes: dict[int, list[str]] = defaultdict(list)
-    for row in scored:
-        k = number[row.candidate]
-        if row.note:
-            notes[k].append(row.note)
-        for name, values in sums.items():
-            values[k, row.fold] += row.metrics.get(name, np.nan) / settings.seeds
-    return sums, {k: told[0] for k, told in notes.items()}
-
-
 def _confirmed(
     rule: ChoiceRule,
-    metrics: Mapping[str, np.ndarray],
+    found: Collated,
     candidates: Sequence[Candidate],
     people: SearchPeople,
     settings: EvaluationSettings,
     fit: _Fit,
-) -> dict[str, dict[str, float]]:
-    """Metrics of the chosen and the unconstrained candidate on people held out of the search."""
-    choice = rule.choose(metrics)
-    if not len(people.confirming) or choice.chosen is None:
-        return {}
-    fold = people.confirming_fold(settings)
-    return {
-        who: score_model(fit(candidates[k]), people, fold, settings)
-        for who, k in (("unconstrained", choice.unconstrained), ("chosen", choice.chosen))
-    }
+    n_alternatives: int,
+) -> Confirmation | None:
+    """The best candidates on the people held out; None where no one is, or nothing is better than the unconstrained."""
+    choice = rule.choose(found.metrics)
+    reported = choice.alternatives(n_alternatives)
+    if not len(people.confirming) or not reported:
+        return None
+    means = direction_of(rule.minimize) * found.metrics[rule.minimize].mean(1)
+    best = {c.metric: rule.best(found.metrics, c.metric) for c in rule.constraints if c.reference == "best"}
+    needed = dict.fromkeys((choice.unconstrained, *reported, *best.values()))
+    return confirm(
+        {k: fit(candidates[k]) for k in needed},
+        people,
+        settings,
+        unconstrained=choice.unconstrained,
+        promised={k: float(means[k] - means[choice.unconstrained]) for k in reported},
+        best=best,
+        minimize=rule.minimize,
+        constraints=rule.constraints,
+    )
 
 
 class _Fit:
@@ -282,16 +302,18 @@ class _Fit:
         people, settings = self._people, self._settings
         X = people.table.iloc[people.searched].reset_index(drop=True)
         y, group = people.labels[people.searched], people.groups.codes[people.searched]
+        random_state = settings.random_state + candidate.seed
         if self._family == "trees":
-            return make_tree_model(candidate, X, settings.random_state).fit(X, y)
+            return make_tree_model(candidate, X, random_state).fit(X, y)
         parameters = {**candidate.parameters, "hidden": tuple(candidate.parameters["hidden"])}
+        del parameters["seed"]
         model = CECClassifier(
             **parameters,
             financial_features=people.financial_features,
             encoding=settings.encoding,
             max_distance=settings.max_distance,
             device=self._device,
-            random_state=settings.random_state,
+            random_state=random_state,
         )
         names = np.asarray(people.groups.names)[group]
         return model.fit(X, y, sensitive_features=names)

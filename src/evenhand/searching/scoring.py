@@ -6,18 +6,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel, EncodesTables
-from evenhand.searching.metrics import fold_outcome, fold_procedure
+from evenhand.searching.effects import column_effects
+from evenhand.searching.metrics import fold_outcome
 from evenhand.searching.people import EvaluationSettings, SearchPeople
-from evenhand.training.folds import ComparedFold
+from evenhand.searching.procedure import fold_procedure
+from evenhand.training.folds import ComparedFold, Fold
 from evenhand.training.network import Layout
 
-__all__ = ["score_model", "score_stack"]
+__all__ = ["score_model", "score_stack", "score_weighted"]
+
+Floats = NDArray[np.float64]
 
 # Inputs of people held at once, of all members: bounds memory whatever the number of members.
 _CHUNK_VALUES = {"cpu": 20_000_000, "cuda": 500_000_000}
@@ -40,9 +45,32 @@ def score_model(
     settings
         Thresholds and the number of segments.
     """
-    train, test = (people.table.iloc[rows].reset_index(drop=True) for rows in (compared.fold.train, compared.fold.test))
+    weights = np.ones((1, len(compared.fold.test)))
+    return {
+        name: float(values[0]) for name, values in score_weighted(model, people, compared, settings, weights).items()
+    }
+
+
+def score_weighted(
+    model: Any,  # noqa: ANN401 - anything that can be audited
+    people: SearchPeople,
+    compared: ComparedFold,
+    settings: EvaluationSettings,
+    weights: Floats,
+) -> dict[str, Floats]:
+    """Metrics of a fitted model under several weightings of a fold's test people, each of shape (n_weightings,).
+
+    Parameters
+    ----------
+    model, people, compared, settings
+        As in `score_model`.
+    weights
+        What each test person weighs, of shape (n_weightings, n_test).
+    """
+    train = people.table.iloc[compared.fold.train].reset_index(drop=True)
     audited = as_audited_model(model, table=train)
-    return _scored(audited, audited.encode(train), audited.encode(test), people, compared, settings)[0]
+    test = people.table.iloc[compared.fold.test].reset_index(drop=True)
+    return _scored(audited, audited.encode(train), audited.encode(test), people, compared, settings, weights)[0]
 
 
 def score_stack(
@@ -71,7 +99,8 @@ def score_stack(
     found: list[dict[str, float]] = []
     for part in parameters.split(size):
         stack = DifferentiableModel(layout.networks(part), "networks", encoder)
-        found += _scored(stack, x_train, x_test, people, compared, settings)
+        scored = _scored(stack, x_train, x_test, people, compared, settings, np.ones((1, len(fold.test))))
+        found += [{name: float(values[0]) for name, values in metrics.items()} for metrics in scored]
     return found
 
 
@@ -82,14 +111,15 @@ def _scored(
     people: SearchPeople,
     compared: ComparedFold,
     settings: EvaluationSettings,
-) -> list[dict[str, float]]:
-    """Metrics of each model of a stack, or of the only one."""
+    weights: Floats,
+) -> list[dict[str, Floats]]:
+    """Metrics of each model of a stack, or of the only one, under each weighting of the test people."""
     fold = compared.fold
     explainer = Explainer.of(model, x_train, fold.y_train, fold.group_train, settings.n_steps)
     own = explainer.explain(x_test, fold.cells_test)
     columns = [str(column) for column in people.table.columns]
     is_financial = model.is_financial(columns, list(people.financial_features))
-    procedure = fold_procedure(
+    found = fold_procedure(
         explainer,
         own,
         compared,
@@ -98,13 +128,27 @@ def _scored(
         torch.as_tensor(is_financial, device=x_test.device),
         decision_threshold=settings.decision_threshold,
         consistency_threshold=settings.consistency_threshold,
+        reference_group=people.reference_group,
+        features=columns,
+        weights=weights,
     )
-    by_model = {name: values.reshape(-1).tolist() for name, values in procedure.items()}
+    train, test = (people.table.iloc[rows] for rows in (fold.train, fold.test))
+    for column in settings.effects:
+        found |= column_effects(model, train, test, column, weights)
+    by_model = {name: values.reshape(-1, len(weights)).cpu().numpy() for name, values in found.items()}
     scores = model.probability(own.logit).cpu().numpy().reshape(-1, len(x_test))
     return [
-        {
-            **fold_outcome(fold, score, (score >= settings.decision_threshold).astype(np.int64)),
-            **{name: values[k] for name, values in by_model.items()},
-        }
+        {**_outcomes(score, people, fold, settings, weights), **{name: values[k] for name, values in by_model.items()}}
         for k, score in enumerate(scores)
     ]
+
+
+def _outcomes(
+    score: Floats, people: SearchPeople, fold: Fold, settings: EvaluationSettings, weights: Floats
+) -> dict[str, Floats]:
+    """Metrics of utility and outcome of one model under each weighting."""
+    decision, names = (score >= settings.decision_threshold).astype(np.int64), people.groups.names
+    rows = [
+        fold_outcome(fold, score, decision, names=names, weight=weight, payoff=settings.payoff) for weight in weights
+    ]
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}

@@ -37,6 +37,7 @@ _DEFAULTS: dict[Family, dict[str, Any]] = {
         "method": "segments",
         "cec_every": 1,
         "least_explained": 0.0,
+        "seed": 0,
     },
     "trees": {
         "learning_rate": 0.1,
@@ -48,6 +49,7 @@ _DEFAULTS: dict[Family, dict[str, Any]] = {
         "drop": (),
         "monotone": (),
         "library": "sklearn",
+        "seed": 0,
     },
 }
 _SPACES: dict[Family, dict[str, Sequence[Any]]] = {
@@ -96,6 +98,11 @@ class Candidate:
         """Sixteen hexadecimal digits that differ when a parameter does."""
         return fingerprint_plain(dict(self.parameters))
 
+    @property
+    def seed(self) -> int:
+        """What is added to the seeds of its models."""
+        return int(self.parameters["seed"])
+
     def words(self, among: Sequence[Candidate] = ()) -> str:
         """The parameters that differ among the candidates, or all."""
         names = [n for n in self.parameters if not among or len({repr(c.parameters[n]) for c in among}) > 1]
@@ -113,6 +120,7 @@ def default_space(family: Family) -> dict[str, Sequence[Any]]:
     >>> sorted(default_space("network"))
     ['cec_weight', 'epochs', 'equalized_odds_weight', 'learning_rate', 'objective']
     """
+    _check_family(family)
     return dict(_SPACES[family])
 
 
@@ -145,10 +153,9 @@ def candidates_of(
     >>> space = {"objective": ["reasoning_gap"], "cec_weight": [1.0, 3.0], "epochs": [10]}
     >>> [c.words() for c in candidates_of("network", space, None, 0)][0]
     'unconstrained, learning_rate 0.0003, epochs 10, hidden 128-64, dropout 0.2, batch_size 64, n_steps 1, method \
-segments, cec_every 1'
+segments, cec_every 1, seed 0'
     """
-    if family not in _CONSTRAINTS:
-        raise InvalidInputError(f'`family` must be "network" or "trees", got {family!r}.')
+    _check_family(family)
     values = _checked(family, default_space(family) if space is None else space)
     if n_candidates is not None and (not isinstance(n_candidates, int) or n_candidates < 1):
         raise InvalidInputError(f"`n_candidates` must be None or at least 1, got {n_candidates!r}.")
@@ -165,6 +172,11 @@ segments, cec_every 1'
         candidate = Candidate(len(chosen), full, _is_plain(family, full))
         chosen.setdefault(candidate.key, candidate)
     return tuple(chosen.values())
+
+
+def _check_family(family: str) -> None:
+    if family not in _CONSTRAINTS:
+        raise InvalidInputError(f'`family` must be "network" or "trees", got {family!r}.')
 
 
 def _unused_of(family: Family, plain: Mapping[str, Any]) -> dict[str, Sequence[Any]]:

@@ -8,42 +8,33 @@ from typing import Any
 
 from evenhand.report.tables import Column, Highlight, Kind, Record, Table, estimate
 from evenhand.searching.draws import FURTHER
-from evenhand.searching.metrics import DIRECTIONS
+from evenhand.searching.metrics import asked_of, direction_of
 from evenhand.searching.space import in_a_cell
+from evenhand.searching.words import capital, metric_words
 
-__all__ = ["METRIC_WORDS", "candidate_table", "capital", "gain_table", "kind_of", "stopping_table", "workbook_tables"]
+__all__ = [
+    "candidate_table",
+    "confirmation_table",
+    "gain_table",
+    "kind_of",
+    "score_gap_table",
+    "stopping_table",
+    "workbook_tables",
+]
 
-METRIC_WORDS = {
-    "auc": "AUC",
-    "ks": "KS distance",
-    "f1": "F1",
-    "eo_gap": "equalized-odds gap",
-    "air": "adverse impact ratio",
-    "sp_gap": "statistical-parity gap",
-    "positive_rate": "positive rate",
-    "excess": "excess",
-    "reasoning_gap": "reasoning gap",
-    "reasoning_excess": "reasoning excess",
-    "excess_regime_b": "excess Regime B",
-    "cec": "CEC score",
-}
+_SHARES = ("approval_rate", "falls", "rises")
 
 
 def kind_of(metric: str) -> Kind:
     """How a metric is shown."""
-    return "share" if metric == "positive_rate" else "number"
-
-
-def capital(words: str) -> str:
-    """The words with a capital first letter."""
-    return words[:1].upper() + words[1:]
+    return "share" if metric == "positive_rate" or asked_of(metric)[0] in _SHARES else "number"
 
 
 def candidate_table(data: Mapping[str, Any], *, is_ranked: bool = False) -> Table:
     """Every candidate, by number or from the chosen one to those that do not meet the constraints."""
     minimized = data["minimize"]
-    on_page = dict.fromkeys(("auc", "eo_gap", "positive_rate", minimized))
-    sign = -DIRECTIONS[minimized]
+    on_page = dict.fromkeys((data["frontier"]["utility"], "auc", "eo_gap", "positive_rate", minimized))
+    sign = -direction_of(minimized)
 
     def place(candidate: Record) -> tuple[int, float, int]:
         value = candidate["metrics"][minimized]["value"]
@@ -56,15 +47,22 @@ def candidate_table(data: Mapping[str, Any], *, is_ranked: bool = False) -> Tabl
         Column("candidate", "whole"),
         Column("status", "text", where="workbook"),
         Column("parameters", "text", "words", where="page"),
-        *(Column(METRIC_WORDS[name], kind_of(name), f"metrics/{name}/value", where="page") for name in on_page),
-        Column("on the front", "any", "is_on_front"),
-        Column("why", "long text", "reason"),
+        *(Column(metric_words(name), kind_of(name), f"metrics/{name}/value", where="page") for name in on_page),
+        Column("on the front", "any", "is_on_front", where="workbook"),
+        Column("why", "long text", _why, where="page"),
+        Column("why", "long text", "reason", where="workbook"),
+        Column("approvals", "long text", lambda row: " ".join(row["warnings"]), where="workbook"),
         *(Column(name, "any", _parameter(name), where="workbook") for name in parameters),
-        *(estimate(METRIC_WORDS[name], f"metrics/{name}").detail() for name in metrics),
+        *(estimate(metric_words(name), f"metrics/{name}").detail() for name in metrics),
     )
     highlights = (Highlight("status", "equals", "chosen", "evidence"),)
     records = tuple(sorted(data["candidates"], key=place) if is_ranked else data["candidates"])
     return Table("Candidates", "Every candidate, and why it was passed over", columns, records, highlights)
+
+
+def _why(candidate: Record) -> str:
+    """The reason and what to know about approvals, in one cell."""
+    return " ".join([f"{capital(candidate['reason'])}.", *candidate["warnings"]])
 
 
 def _parameter(name: str) -> Callable[[Record], Any]:
@@ -77,18 +75,24 @@ def gain_table(gains: list[Record], axis: str | None = None) -> Table:
     def honest(row: Record) -> Mapping[str, Any]:
         return {"value": row["honest_difference"], "low": row["honest_ci_low"], "high": row["honest_ci_high"]}
 
+    def held_out(row: Record) -> Mapping[str, Any]:
+        low, high = row["confirmed_ci_low"], row["confirmed_ci_high"]
+        return {"value": row["confirmed_difference"], "low": low, "high": high}
+
     has_confirmed = bool(gains) and "confirmed_chosen" in gains[0]
     confirmed = (
-        Column("held out: unconstrained", "number", "confirmed_unconstrained"),
-        Column("held out: chosen", "number", "confirmed_chosen"),
+        Column("held out: unconstrained", "number", "confirmed_unconstrained", where="workbook"),
+        Column("held out: chosen", "number", "confirmed_chosen", where="workbook"),
+        estimate("held out: difference", held_out),
+        Column("held out: reading", "text", "confirmed_reading"),
     )
+    own = (estimate("difference", lambda row: {**row, "value": row["difference"]}), Column("reading", "text"))
     columns = (
         Column("axis", "text", where="workbook"),
-        Column("metric", "text", lambda row: capital(METRIC_WORDS[row["metric"]])),
+        Column("metric", "text", lambda row: capital(metric_words(row["metric"]))),
         Column("unconstrained"),
         Column("chosen"),
-        estimate("difference", lambda row: {**row, "value": row["difference"]}),
-        Column("reading", "text"),
+        *((column.detail() for column in own) if has_confirmed else own),
         estimate("honest difference", honest),
         Column("honest reading", "text", "honest_reading"),
         *(confirmed if has_confirmed else ()),
@@ -97,10 +101,55 @@ def gain_table(gains: list[Record], axis: str | None = None) -> Table:
     return Table("Cost and gain", "Cost and gain against the unconstrained candidate", columns, records)
 
 
+def confirmation_table(data: Mapping[str, Any]) -> Table:
+    """What the people held out say about each reported candidate: what is minimized, and each constraint."""
+    confirmation = data["confirmation"]
+    records = [
+        {"candidate": of["candidate"], "about": about, "answer": verdict["answer"], **verdict["difference"]}
+        for of in confirmation["candidates"]
+        for about, verdict in (
+            (capital(metric_words(of["objective"]["about"])), of["objective"]),
+            *((limit["about"], limit) for limit in of["limits"]),
+        )
+    ]
+    number = Column("candidate", "whole")
+    columns = (
+        Column("what", "text", "about"),
+        number if len(confirmation["candidates"]) > 1 else number.detail(),
+        Column("answer", "text"),
+        estimate("difference, or distance from the limit", lambda row: row),
+        Column("p-value, adjusted", "p", "p_adjusted", where="workbook"),
+    )
+    return Table("Confirmation", "On people held out of the search", columns, tuple(records))
+
+
+def score_gap_table(data: Mapping[str, Any]) -> Table:
+    """Signed score gaps of the unconstrained and the chosen candidate, in all and through each input."""
+
+    def of(who: str) -> Column:
+        return estimate(who, lambda row: {"value": row[who], "low": row[f"{who}_low"], "high": row[f"{who}_high"]})
+
+    columns = (
+        Column("group", "text"),
+        Column("metric", "text", lambda row: capital(metric_words(row["metric"]))),
+        Column("through", "text"),
+        of("unconstrained"),
+        of("chosen"),
+    )
+    title = f"Score gaps at equal finances, group minus {data['people']['reference_group']}"
+    return Table("Score gaps", title, columns, tuple(data["score_gaps"]))
+
+
+def sentence_table(data: Mapping[str, Any]) -> Table:
+    """What people held out say, and what the candidates do to approvals."""
+    records = tuple({"finding": text} for text in (*data["sentences"], *data["warnings"]))
+    return Table("Findings", "What to take away.", (Column("finding", "long text"),), records)
+
+
 def fold_table(data: Mapping[str, Any]) -> Table:
     """Every metric of every candidate in every fold."""
     records = tuple(
-        {"candidate": c["candidate"], "metric": METRIC_WORDS[metric], "fold": fold, "value": value}
+        {"candidate": c["candidate"], "metric": metric_words(metric), "fold": fold, "value": value}
         for c in data["candidates"]
         for metric, values in c["folds"].items()
         for fold, value in enumerate(values)
@@ -131,10 +180,18 @@ def setting_table(data: Mapping[str, Any]) -> Table:
         "people held out": people["confirming"],
         "financial features": ", ".join(people["financial_features"]),
         **{f"people of group {name}": n for name, n in people["groups"].items()},
-        **{name: "none" if value is None else value for name, value in data["settings"].items()},
+        **{name: _setting(value) for name, value in data["settings"].items()},
     }
     records = tuple({"setting": name, "value": value} for name, value in settings.items())
     return Table("Settings", "How the search was made.", (Column("setting", "text"), Column("value", "any")), records)
+
+
+def _setting(value: Any) -> Any:  # noqa: ANN401 - of a setting
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {number:g}" for name, number in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else value
 
 
 def limit_table(data: Mapping[str, Any]) -> Table:
@@ -144,9 +201,16 @@ def limit_table(data: Mapping[str, Any]) -> Table:
 
 
 def workbook_tables(data: Mapping[str, Any]) -> list[Table]:
-    """The sheets of the workbook: candidates, cost and gain, what is left, every fold, settings and limits."""
-    gains = data["cost_and_gain"]
-    cost_and_gain = [gain_table(gains)] if gains else []
-    stopping = data["stopping"]
-    left = [stopping_table(stopping, METRIC_WORDS[data["minimize"]])] if stopping["bounds"] else []
-    return [candidate_table(data), *cost_and_gain, *left, fold_table(data), setting_table(data), limit_table(data)]
+    """The sheets of the workbook."""
+    gains, stopping = data["cost_and_gain"], data["stopping"]
+    return [
+        *([sentence_table(data)] if data["sentences"] or data["warnings"] else []),
+        candidate_table(data),
+        *([gain_table(gains)] if gains else []),
+        *([confirmation_table(data)] if data["confirmation"] else []),
+        *([score_gap_table(data)] if data["score_gaps"] else []),
+        *([stopping_table(stopping, metric_words(data["minimize"]))] if stopping["bounds"] else []),
+        fold_table(data),
+        setting_table(data),
+        limit_table(data),
+    ]

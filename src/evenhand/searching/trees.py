@@ -55,7 +55,7 @@ _LIBRARIES: dict[str, tuple[str, str, dict[str, str]]] = {
         },
     ),
 }
-_OWN = ("drop", "monotone", "library")
+_OWN = ("drop", "monotone", "library", "seed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,8 @@ class TreeFamily:
 
     def _metrics(self, candidate: Candidate, compared: ComparedFold, seed: int) -> dict[str, float]:
         train = self.people.table.iloc[compared.fold.train].reset_index(drop=True)
-        model = make_tree_model(candidate, train, self.settings.random_state + seed).fit(train, compared.fold.y_train)
+        random_state = self.settings.random_state + candidate.seed + seed
+        model = make_tree_model(candidate, train, random_state).fit(train, compared.fold.y_train)
         return score_model(model, self.people, compared, self.settings)
 
 

@@ -86,11 +86,15 @@ class ComparedFold:
         is trained on them.
     test_pairs
         Those of the test people in the training fold.
+    points_train, points_test
+        Standardized finances, of shape (n, k).
     """
 
     fold: Fold
     triples: Ints | None
     test_pairs: PlaceboPairs
+    points_train: NDArray[np.float64]
+    points_test: NDArray[np.float64]
 
 
 def match_fold(
@@ -151,7 +155,7 @@ def compare_fold(
     if has_training_triples:
         triples = training_triples(*pool, fold.n_groups, max_distance=max_distance, random_state=random_state)
     pairs = placebo_pairs(*asking, pool, max_distance=max_distance, random_state=random_state)
-    return ComparedFold(fold, triples, pairs)
+    return ComparedFold(fold, triples, pairs, pool[0], asking[0])
 
 
 def stack_tables(folds: Sequence[Fold], triples: Sequence[Ints] | None = None) -> TrainingData:

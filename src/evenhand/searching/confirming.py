@@ -1,0 +1,250 @@
+r"""Chosen candidates looked at once more, on people whom neither training nor the choice has seen.
+
+The models are given: each candidate is fitted anew on everyone searched on, and what is asked is what *these* models do
+to new applicants, who are compared with the people searched on. People held out are weighed at random, again and again
+(the Bayesian bootstrap: independent exponential weights, one for all rows of a person), and every metric of every model
+is taken under each weighting. The spread of a difference over weightings is its standard error. Student's t with the
+people of the smallest group, less one, for degrees of freedom makes the interval, and each of k reported candidates has
+an interval of level :math:`1 - 0.05 / k`, so that all hold at once with at least 95 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from evenhand.metrics.estimate import p_two_sided
+from evenhand.searching.comparing import CONFIDENCE
+from evenhand.searching.constraints import Constraint
+from evenhand.searching.fold_gaps import is_signed_gap, oriented_gaps
+from evenhand.searching.metrics import direction_of
+from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.searching.scoring import score_weighted
+
+__all__ = ["Answer", "Confirmation", "Confirmed", "ConfirmedDifference", "Verdict", "confirm"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Answer = Literal["confirmed", "not confirmed", "too few people to say"]
+
+_WEIGHTINGS = 300  # the standard error is off by about 4 %
+_FEW_PEOPLE = 10  # of a group; with fewer, nothing is said
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class ConfirmedDifference:
+    """A difference on the people held out, with an interval and a p-value that allow for the candidates reported."""
+
+    value: float
+    ci_low: float
+    ci_high: float
+    p_adjusted: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether something that the search saw is there on the people held out.
+
+    Attributes
+    ----------
+    about
+        The metric that is minimized, or a constraint as the user wrote it.
+    answer
+        ``"confirmed"`` where the whole interval says so, ``"not confirmed"`` where it leaves out what the search saw,
+        and ``"too few people to say"`` where it holds both.
+    difference
+        Of the metric, from the unconstrained model's or from the limit.
+    """
+
+    about: str
+    answer: Answer
+    difference: ConfirmedDifference
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """A candidate on the people held out.
+
+    Attributes
+    ----------
+    candidate
+        Its number.
+    metrics, differences
+        Every metric, and how far it is from the unconstrained model's.
+    promised
+        How much better the search saw it in the metric that is minimized.
+    objective, limits
+        Whether that is confirmed, and each constraint.
+    """
+
+    candidate: int
+    metrics: Mapping[str, float]
+    differences: Mapping[str, ConfirmedDifference]
+    promised: float
+    objective: Verdict
+    limits: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """What the people held out say about the candidates that are reported.
+
+    Attributes
+    ----------
+    n_people, smallest_group
+        People held out, and those of the smallest group among them.
+    confidence
+        Level of each interval.
+    unconstrained
+        Metrics of the unconstrained model.
+    candidates
+        Those reported, best first.
+    """
+
+    n_people: int
+    smallest_group: int
+    confidence: float
+    unconstrained: Mapping[str, float]
+    candidates: tuple[Confirmed, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class _Judge:
+    """Differences under random weightings, as answers."""
+
+    df: int
+    n_reported: int
+    has_few: bool
+
+    def difference(self, values: Floats) -> ConfirmedDifference:
+        """From the value with everyone weighing the same, and those under each weighting."""
+        value, error = float(values[0]), float(np.std(values[1:], ddof=1))
+        if self.has_few or not np.isfinite(value) or not np.isfinite(error):
+            nan = float("nan")
+            return ConfirmedDifference(value, nan, nan, nan)
+        half = float(stats.t.ppf(1 - (1 - CONFIDENCE) / 2 / self.n_reported, self.df)) * error
+        p_value = p_two_sided(value, error, self.df)
+        return ConfirmedDifference(value, value - half, value + half, min(1.0, self.n_reported * p_value))
+
+    def objective(self, metric: str, differences: Floats, promised: float) -> Verdict:
+        """Whether a metric is better than the unconstrained model's."""
+        found, sign = self.difference(differences), direction_of(metric)
+        low, high = sorted((sign * found.ci_low, sign * found.ci_high))
+        answer: Answer = "too few people to say"
+        if low > _ROUNDING:
+            answer = "confirmed"
+        elif high < max(promised, _ROUNDING):
+            answer = "not confirmed"
+        return Verdict(metric, answer, found)
+
+    def limit(self, constraint: Constraint, values: Floats, base: Floats) -> Verdict:
+        """Whether a constraint is met."""
+        found = self.difference(values - constraint.limits(base))
+        low, high = found.ci_low, found.ci_high
+        if constraint.comparison == "within":
+            room = constraint.allowed(base[:1])
+            is_met, is_missed = -room <= low + _ROUNDING and high - _ROUNDING <= room, low > room or high < -room
+        elif constraint.comparison.startswith(">"):
+            is_met, is_missed = low >= -_ROUNDING, high < -_ROUNDING
+        else:
+            is_met, is_missed = high <= _ROUNDING, low > _ROUNDING
+        answer: Answer = "confirmed" if is_met else "not confirmed" if is_missed else "too few people to say"
+        return Verdict(constraint.text, answer, found)
+
+
+def confirm(
+    models: Mapping[int, Any],
+    people: SearchPeople,
+    settings: EvaluationSettings,
+    *,
+    unconstrained: int,
+    promised: Mapping[int, float],
+    best: Mapping[str, int],
+    minimize: str,
+    constraints: Sequence[Constraint],
+) -> Confirmation:
+    """Judge models on the people held out.
+
+    Parameters
+    ----------
+    models
+        Fitted on the people searched on, by the number of their candidate.
+    people, settings
+        Everyone, some of them held out, and how models are evaluated.
+    unconstrained
+        Number of the model that others are compared with.
+    promised
+        Candidates to report, with how much better the search saw each in what is minimized.
+    best
+        For each metric of a constraint that names ``best``, the number of the model that had the best of it.
+    minimize, constraints
+        What the candidates were chosen by.
+    """
+    fold = people.confirming_fold(settings)
+    smallest = _smallest_group(people)
+    judge = _Judge(max(1, smallest - 1), max(1, len(promised)), smallest < _FEW_PEOPLE)
+    weights = _weightings(people.units[people.confirming], settings.random_state)
+    columns = [str(column) for column in people.table.columns]
+    found = {
+        number: _with_sizes(score_weighted(model, people, fold, settings, weights), columns)
+        for number, model in models.items()
+    }
+    start = found[unconstrained]
+
+    def base(constraint: Constraint, values: Floats) -> Floats:
+        if constraint.reference is None:
+            return np.zeros_like(values)
+        whose = unconstrained if constraint.reference == "unconstrained" else best[constraint.metric]
+        return found[whose][constraint.metric]
+
+    def of(number: int, gain: float) -> Confirmed:
+        mine = found[number]
+        limits = tuple(judge.limit(c, mine[c.metric], base(c, mine[c.metric])) for c in constraints)
+        return Confirmed(
+            candidate=number,
+            metrics={name: float(values[0]) for name, values in mine.items()},
+            differences={name: judge.difference(values - start[name]) for name, values in mine.items()},
+            promised=gain,
+            objective=judge.objective(minimize, mine[minimize] - start[minimize], gain),
+            limits=limits,
+        )
+
+    return Confirmation(
+        n_people=len(people.confirming),
+        smallest_group=smallest,
+        confidence=1 - (1 - CONFIDENCE) / judge.n_reported,
+        unconstrained={name: float(values[0]) for name, values in start.items()},
+        candidates=tuple(of(number, gain) for number, gain in promised.items()),
+    )
+
+
+def _smallest_group(people: SearchPeople) -> int:
+    """People held out of the smallest group; rows of one person are one."""
+    rows = people.confirming
+    _, first = np.unique(people.units[rows], return_index=True)
+    return int(np.bincount(people.groups.codes[rows][first], minlength=len(people.groups.names)).min())
+
+
+def _weightings(units: Ints, random_state: int) -> Floats:
+    """Everyone weighing 1, then random weights, the same for all rows of a person; of shape (1 + weightings, n)."""
+    code = np.unique(units, return_inverse=True)[1]
+    drawn = np.random.default_rng(random_state).exponential(size=(_WEIGHTINGS, int(code.max()) + 1))
+    return np.vstack([np.ones(len(code)), drawn[:, code]])
+
+
+def _with_sizes(metrics: Mapping[str, Floats], features: Sequence[str]) -> dict[str, Floats]:
+    """Metrics of one model with the sizes of its gaps of scores, in place of the signed gaps."""
+    signed = {name: values[None] for name, values in metrics.items() if is_signed_gap(name)}
+    sizes = oriented_gaps(signed, {name: values[:, 0] for name, values in signed.items()}, features)
+    plain = {name: values for name, values in metrics.items() if name not in signed}
+    return plain | {name: values[0] for name, values in sizes.items()}

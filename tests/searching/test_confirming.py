@@ -1,0 +1,241 @@
+"""What people held out of a search say, against simulations in which the truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from evenhand.exceptions import InvalidInputError
+from evenhand.searching import confirming, parse_constraint, search
+from evenhand.searching.confirming import confirm
+from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.searching.sentences import confirmation_sentences
+
+N_NOISE = 6
+QUICK = EvaluationSettings(folds=2, n_compared=40)
+
+
+def applicants(n, rng):
+    """People with columns of noise that are all alike: what a model does with one, it does with any other."""
+    group = rng.integers(0, 2, n)
+    merit = rng.normal(size=n)
+    X = pd.DataFrame({"merit": merit, "proxy": group + 0.5 * rng.normal(size=n)})
+    X = X.assign(**{f"noise{k}": rng.normal(size=n) for k in range(N_NOISE)})
+    return X, (merit + 0.5 * rng.logistic(size=n) > 0).astype(int), group
+
+
+def linear(**weights):
+    """A model with these weights, as scikit-learn has them."""
+    columns = ["merit", "proxy", *(f"noise{k}" for k in range(N_NOISE))]
+    model = LogisticRegression()
+    model.classes_, model.intercept_ = np.array([0, 1]), np.zeros(1)
+    model.coef_ = np.array([[weights.get(name, 0.0) for name in columns]])
+    model.feature_names_in_, model.n_features_in_ = np.array(columns, dtype=object), len(columns)
+    return model
+
+
+def people_of(X, y, group, confirmation=0.5, **options):
+    return SearchPeople.of(X, y, group, ["merit"], confirmation, 0, **options)
+
+
+def confirmed(people, models, minimize, constraints=(), promised=None, settings=None):
+    return confirm(
+        models,
+        people,
+        settings or EvaluationSettings(folds=2),
+        unconstrained=0,
+        promised={1: 0.05} if promised is None else promised,
+        best={},
+        minimize=minimize,
+        constraints=tuple(parse_constraint(text) for text in constraints),
+    )
+
+
+@pytest.fixture
+def few_weightings(monkeypatch):
+    monkeypatch.setattr(confirming, "_WEIGHTINGS", 60)
+
+
+@pytest.mark.usefixtures("few_weightings")
+@pytest.mark.parametrize("metric", ["auc", "sp_gap"])
+def test_candidates_that_differ_by_noise_are_rarely_confirmed(metric):
+    """The best of six on the people searched on; all have the same truth, since their noise has the same law."""
+    rng = np.random.default_rng(0)
+    alarms, flattered, n_runs = 0, [], 40
+    for _ in range(n_runs):
+        X, y, group = applicants(400, rng)
+        people = people_of(X, y, group)
+        seen = people.searched
+        models = {k: linear(merit=1.0, **{f"noise{k}": 1.0}) for k in range(N_NOISE)}
+        scores = {k: model.predict_proba(X.iloc[seen])[:, 1] for k, model in models.items()}
+        auc = {k: roc_auc_score(y[seen], score) for k, score in scores.items()}
+        gap = {k: np.ptp([np.mean(score[group[seen] == g] >= 0.5) for g in (0, 1)]) for k, score in scores.items()}
+        found = auc if metric == "auc" else {k: -value for k, value in gap.items()}
+        chosen = max((k for k in found if k), key=found.get)
+        flattered.append(found[chosen] - found[0])
+        if flattered[-1] <= 0:
+            continue  # the search would keep the unconstrained model
+        promised = {chosen: flattered[-1]}
+        told = confirmed(people, {0: models[0], chosen: models[chosen]}, metric, promised=promised, settings=QUICK)
+        alarms += told.candidates[0].objective.answer == "confirmed"
+    assert np.mean(flattered) > 0.01  # the best of many looks better than it is
+    assert alarms / n_runs <= 0.05  # of an expected 0.025
+
+
+@pytest.mark.usefixtures("few_weightings")
+def test_a_gain_that_is_there_is_usually_confirmed():
+    """The unconstrained model takes the group by proxy; the other does not."""
+    rng = np.random.default_rng(1)
+    answers = []
+    for _ in range(10):
+        people = people_of(*applicants(600, rng))
+        models = {0: linear(merit=1.0, proxy=1.0), 1: linear(merit=1.0)}
+        found = confirmed(people, models, "score_gap", ["auc >= unconstrained - 0.01"], promised={1: 0.9})
+        answers.append((found.candidates[0].objective.answer, found.candidates[0].limits[0].answer))
+    assert sum(objective == "confirmed" for objective, _ in answers) >= 9
+    assert sum(limit == "confirmed" for _, limit in answers) >= 9  # the proxy only costs AUC
+
+
+@pytest.mark.usefixtures("few_weightings")
+def test_intervals_cover_the_truth():
+    """Differences of AUC and of approvals between two fixed models, the truth of which is that of 400,000 people."""
+    rng = np.random.default_rng(2)
+    models = {0: linear(merit=1.0), 1: linear(merit=1.0, noise0=0.7, proxy=0.4)}
+    X, y, group = applicants(400_000, rng)
+    score = {k: model.predict_proba(X)[:, 1] for k, model in models.items()}
+    truth = {
+        "auc": roc_auc_score(y, score[1]) - roc_auc_score(y, score[0]),
+        "approval_rate[1]": np.mean(score[1][group == 1] >= 0.5) - np.mean(score[0][group == 1] >= 0.5),
+    }
+    covered = {name: [] for name in truth}
+    for _ in range(40):
+        found = confirmed(people_of(*applicants(300, rng)), models, "auc", settings=QUICK).candidates[0].differences
+        for name, value in truth.items():
+            covered[name].append(found[name].ci_low <= value <= found[name].ci_high)
+    for name, inside in covered.items():
+        assert 0.88 <= np.mean(inside) <= 1, name
+
+
+@pytest.mark.usefixtures("few_weightings")
+def test_answers_follow_from_the_interval():
+    people = people_of(*applicants(600, np.random.default_rng(3)))
+    models = {0: linear(merit=1.0, proxy=1.0), 1: linear(merit=1.0, proxy=0.9)}
+    found = confirmed(people, models, "score_gap", promised={1: 0.1}).candidates[0].objective
+    assert found.difference.ci_low <= found.difference.value <= found.difference.ci_high < 0
+    assert found.answer == "confirmed"
+    worse = confirmed(people, models | {0: models[1], 1: models[0]}, "score_gap", promised={1: 0.1})
+    assert worse.candidates[0].objective.answer == "not confirmed"
+    noise = {0: linear(merit=1.0, noise0=1.0), 1: linear(merit=1.0, noise1=1.0)}
+    for promised, answer in ((0.5, "not confirmed"), (1e-3, "too few people to say")):
+        told = confirmed(people, noise, "auc", promised={1: promised}).candidates[0].objective
+        assert told.difference.ci_low < 0 < told.difference.ci_high < 0.5
+        assert told.answer == answer
+
+
+@pytest.mark.usefixtures("few_weightings")
+@pytest.mark.parametrize(
+    ("constraint", "answer"),
+    [
+        ("auc >= 0.5", "confirmed"),
+        ("auc >= 0.99", "not confirmed"),
+        ("auc <= 0.99", "confirmed"),
+        ("positive_rate within 0.3 of unconstrained", "confirmed"),
+        ("positive_rate within 0.3 of 0.99", "not confirmed"),
+        ("positive_rate within 10% of unconstrained", "too few people to say"),
+        ("auc >= unconstrained - 1%", "too few people to say"),
+        ("auc >= unconstrained - 90%", "confirmed"),
+        ("merit increasing", "confirmed"),
+        ("merit decreasing", "not confirmed"),
+        ("noise1 positive", "confirmed"),
+    ],
+)
+def test_each_form_of_a_constraint_is_judged(constraint, answer):
+    people = people_of(*applicants(300, np.random.default_rng(4)))
+    settings = EvaluationSettings(folds=2, effects=("merit", "noise1"))
+    models = {0: linear(merit=1.0, noise0=1.0), 1: linear(merit=1.0, noise1=1.0)}
+    found = confirmed(people, models, "auc", [constraint], settings=settings)
+    assert found.candidates[0].limits[0].answer == answer
+
+
+@pytest.mark.usefixtures("few_weightings")
+def test_intervals_of_several_candidates_allow_for_their_number():
+    people = people_of(*applicants(400, np.random.default_rng(5)))
+    models = {k: linear(merit=1.0, **{f"noise{k}": 1.0}) for k in range(4)}
+    alone = confirmed(people, models, "auc")
+    three = confirmed(people, models, "auc", promised=dict.fromkeys((1, 2, 3), 0.05))
+    assert [of.candidate for of in three.candidates] == [1, 2, 3]
+    one, of_three = (found.candidates[0].objective.difference for found in (alone, three))
+    assert of_three.value == one.value
+    assert of_three.ci_high - of_three.ci_low > 1.1 * (one.ci_high - one.ci_low)
+    assert of_three.p_adjusted == pytest.approx(min(1, 3 * one.p_adjusted))
+    assert three.confidence == pytest.approx(1 - 0.05 / 3)
+    assert "98.3 % interval" in confirmation_sentences(three, "auc")[0]
+    assert "which allows for 3 candidates" in confirmation_sentences(three, "auc")[0]
+
+
+@pytest.mark.usefixtures("few_weightings")
+def test_with_few_people_of_a_group_nothing_is_said():
+    X, y, group = applicants(300, np.random.default_rng(6))
+    group[:] = 0
+    group[:24] = 1
+    found = confirmed(people_of(X, y, group, 0.3), {0: linear(merit=1.0), 1: linear(merit=0.5)}, "auc")
+    assert found.smallest_group < 10
+    assert found.candidates[0].objective.answer == "too few people to say"
+    assert f"the smallest group has {found.smallest_group} of them" in confirmation_sentences(found, "auc")[0]
+
+
+@pytest.mark.usefixtures("few_weightings")
+def test_rows_of_a_person_weigh_as_one():
+    """Everyone three times: with ids the intervals are those of the people, without they are too narrow."""
+    X, y, group = applicants(200, np.random.default_rng(7))
+    X, y, group = pd.concat([X] * 3, ignore_index=True), np.tile(y, 3), np.tile(group, 3)
+    models = {0: linear(merit=1.0), 1: linear(merit=1.0, noise0=0.7)}
+    widths = []
+    for clusters in (np.tile(np.arange(200), 3), None):
+        people = people_of(X, y, group, clusters=clusters)
+        found = confirmed(people, models, "auc").candidates[0].differences["auc"]
+        widths.append(found.ci_high - found.ci_low)
+    assert widths[0] == pytest.approx(np.sqrt(3) * widths[1], rel=0.35)
+
+
+@pytest.mark.integration
+def test_ids_stay_on_one_side_of_every_split():
+    rng = np.random.default_rng(8)
+    X, y, group = applicants(240, rng)
+    ids = np.arange(240) // 3
+    y, group = y[ids * 3], group[ids * 3]
+    people = people_of(X, y, group, 0.25, clusters=ids)
+    assert not set(ids[people.searched]) & set(ids[people.confirming])
+    for compared in people.compared_folds(EvaluationSettings(folds=3), has_training_triples=False):
+        assert not set(ids[compared.fold.train]) & set(ids[compared.fold.test])
+    with pytest.raises(InvalidInputError, match="`clusters` has 3 values for 240 rows"):
+        people_of(X, y, group, clusters=["a", "b", "c"])
+
+
+@pytest.mark.integration
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_a_search_confirms_that_a_column_can_be_dropped():
+    """Through the whole search: labels depend on merit alone, and past decisions on the proxy too."""
+    X, _, group = applicants(900, np.random.default_rng(9))
+    y = (X["merit"] - 0.8 * X["proxy"] + 0.5 * np.random.default_rng(0).logistic(size=900) > -0.4).astype(int)
+    found = search(
+        X,
+        y,
+        sensitive_features=group,
+        financial_features=["merit"],
+        family="trees",
+        space={"max_leaf_nodes": [4], "max_iter": [20], "drop": [(), ("proxy",), ("noise0",)]},
+        keep=["auc >= best - 0.2"],
+        minimize="score_gap",
+        folds=3,
+        confirmation=0.3,
+    )
+    assert found.tried[found.chosen].parameters["drop"] == ["proxy"]
+    (of,) = found.confirmation.candidates
+    assert of.objective.answer == "confirmed"
+    assert found.sentences[0].startswith(f"Confirmed for candidate {found.chosen}, on 269 people held out: score gap")
+    assert found.to_dict()["sentences"] == list(found.sentences)
+    assert found.audit(evidence=False).provenance.n_people == 269
