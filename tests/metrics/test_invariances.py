@@ -43,6 +43,7 @@ PUBLIC = (
 )
 HELPERS = {
     "checks",
+    "couples",
     "estimate",
     "gap_sums",
     "group_contrasts",
@@ -52,7 +53,7 @@ HELPERS = {
     "sharing",
     "weights",
 }
-NOT_METRICS = {"practical_significance", "smallest_row", "statistical_significance"}
+NOT_METRICS = {"excess_moments", "practical_significance", "smallest_row", "statistical_significance"}
 
 FACTOR = 4.0  # a power of two, so that scaling rounds nothing
 

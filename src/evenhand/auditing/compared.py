@@ -13,12 +13,11 @@ from torch import Tensor
 from evenhand.auditing.people import People
 from evenhand.auditing.reason_codes import agreement_sums
 from evenhand.auditing.reason_reference import BatchReasons
-from evenhand.auditing.triples import EvidenceSums, Triples
+from evenhand.auditing.triples import EvidenceSums, Triples, return_much_freed_memory
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS, PlaceboPairs, PlaceboReference
 from evenhand.metrics.cec import PairScores
 from evenhand.models.explaining import Explainer, HalvedExplainer
 from evenhand.models.scoring import TripleScores, score_triples
-from evenhand.system.memory import return_freed_memory
 
 __all__ = ["BatchEvidence", "EvidenceReference", "compare_batch", "compared_people"]
 
@@ -27,7 +26,6 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _BLOCK = 16_384  # people whose deviation is summed at once
-_MANY_TRIPLES = 200_000  # more than a batch of a streamed audit has
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +141,7 @@ def compare_batch(
     if people.sample_weight is not None:
         weighs = (people.weight[pairs.person] > 0) & (pool.weight[pairs.other] > 0) & (pool.weight[pairs.own] > 0)
         pairs = pairs.where(weighs)  # a triple whose three people are all counted
-    _return_memory(pairs)
+    return_much_freed_memory(len(pairs))
     scored = _scored(reference, people, pool, pairs, decision_threshold)
     within = _weights_within(pool, pairs)
     means = {name: pairs.person_mean(within[0] * values) for name, values in _by_person(scored).items()}
@@ -151,7 +149,6 @@ def compare_batch(
     units = people.identity.first_rows() + first_person
     alike = reasons.of_triples(pairs)
     triples = _triples(people, points, pairs, scored, alike, usable, units, first_person, by, bucket, within)
-    _return_memory(pairs)
     n_agreement, agreement = agreement_sums(alike[0][usable], pairs.person[usable])
     known = np.isfinite(means["cec"])
     weight = np.broadcast_to(people.weight[:, None], known.shape)[known]
@@ -169,12 +166,6 @@ def compare_batch(
         without_support=pairs.without_support,
     )
     return BatchEvidence(triples, sums, means["placebo_cec"], means["over_gap"], means["placebo_over_gap"])
-
-
-def _return_memory(pairs: PlaceboPairs) -> None:
-    """Return what the step before has freed, where it is so much that the next one would not do with it."""
-    if len(pairs) > _MANY_TRIPLES:
-        return_freed_memory()
 
 
 def compared_people(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.distributions import merge_distributions, pair_distributions
 from evenhand.auditing.sums import AuditSums
-from evenhand.auditing.triples import KeptTriples, Triples
+from evenhand.auditing.triples import KeptTriples, Triples, return_much_freed_memory
 from evenhand.metrics.clustering import Parts
 from evenhand.system.parallel import sum_in_order
 
@@ -245,6 +245,7 @@ class OneBatch:
         """The triples, a few at a time."""
         assert self.output.triples is not None
         assert merged.sums.evidence is not None
+        return_much_freed_memory(len(self.output.triples))
         return KeptTriples(self.output.triples.within(limits), n_reference, merged.sums.evidence.n_left_out)
 
     def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:

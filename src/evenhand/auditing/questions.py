@@ -280,13 +280,11 @@ def values_present(parts: Parts[Triples], n_groups: int) -> Present:
     for part in parts.parts():
         weights += np.bincount(part.group, part.weight / part.n_within[:, -1], minlength=n_groups)
         for name, codes in seen.items():
-            codes.update(np.unique(_person_column(part, name)).tolist())
+            codes.update(_occurring(_person_column(part, name)))
         for name, values in part.by.items():
-            by.setdefault(name, set()).update(np.unique(values).tolist())
+            by.setdefault(name, set()).update(_occurring(values))
         sides = part.group * n_groups + part.other_group
-        between.update(
-            (min(codes), max(codes)) for code in np.unique(sides).tolist() if (codes := divmod(code, n_groups))
-        )
+        between.update((min(two), max(two)) for two in (divmod(code, n_groups) for code in _occurring(sides)))
         differing += np.bincount((2 * sides + part.is_favorable)[~part.is_same_decision], minlength=len(differing))
         largest = max(largest, int(part.rank.max(initial=0)))
     return Present(
@@ -299,6 +297,12 @@ def values_present(parts: Parts[Triples], n_groups: int) -> Present:
         largest_rank=largest,
         differing=differing.reshape(n_groups, n_groups, 2),
     )
+
+
+def _occurring(codes: NDArray[np.signedinteger]) -> list[int]:
+    """Which of few codes occur."""
+    found: list[int] = np.flatnonzero(np.bincount(codes)).tolist()
+    return found
 
 
 def split_questions(

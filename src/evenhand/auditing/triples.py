@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.metrics.clustering import InMemory, smallest_row
+from evenhand.system.memory import return_freed_memory
 
-__all__ = ["EvidenceSums", "KeptTriples", "Triples", "range_limits"]
+__all__ = ["EvidenceSums", "KeptTriples", "Triples", "range_limits", "return_much_freed_memory"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+_MANY = 200_000  # triples: more than a batch of a streamed audit has
 _ROWS_AT_ONCE = 16_384  # of triples in memory that are worked on together
 
 
@@ -195,6 +197,12 @@ class KeptTriples(InMemory[Triples]):
         if len(limits) == 2:
             return super().ranges()
         return ((self.part.between(low, high), low, high) for low, high in pairwise(limits))
+
+
+def return_much_freed_memory(n_triples: int) -> None:
+    """Return what the step before has freed, where so many triples make it much: the next step needs other memory."""
+    if n_triples > _MANY:
+        return_freed_memory()
 
 
 def range_limits(counts: Ints, rows_at_once: int) -> list[int]:

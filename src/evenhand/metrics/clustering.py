@@ -31,13 +31,23 @@ from evenhand.metrics.sharing import deleted_squares, effective_number, placed, 
 from evenhand.system.parallel import in_order
 from evenhand.system.threads import device_turn, one_torch_thread
 
-__all__ = ["InMemory", "Part", "Parts", "Question", "Selection", "estimate_excesses", "smallest_row"]
+__all__ = [
+    "InMemory",
+    "Part",
+    "Parts",
+    "Placed",
+    "Question",
+    "Selection",
+    "estimate_excesses",
+    "excess_moments",
+    "smallest_row",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 _COLUMNS_AT_ONCE = {"cpu": 16, "cuda": 256}  # bounds memory
-_MOST_SUMS = 5_000_000  # of the reference's people times estimates held at once: 40 MB
+_MOST_SUMS = 1 << 23  # of the reference's people times estimates held at once: 64 MB
 
 
 class Part(Protocol):
