@@ -140,7 +140,7 @@ def compare_batch(
     pairs = pairs.where(reference.explainer.has_baseline(people.cells[pairs.person], pairs.own))
     if people.sample_weight is not None:
         weighs = (people.weight[pairs.person] > 0) & (pool.weight[pairs.other] > 0) & (pool.weight[pairs.own] > 0)
-        pairs = pairs.where(weighs)  # a triple whose three people are all counted
+        pairs = pairs.where(weighs)  # a triple of three who are counted
     scored = _scored(reference, people, pool, pairs, decision_threshold)
     within = _weights_within(pool, pairs)
     means = {name: pairs.person_mean(within[0] * values) for name, values in _by_person(scored).items()}
