@@ -194,7 +194,10 @@ def _on_evidence(evidence: Evidence) -> Iterator[str]:
         yield f"The excess: {evidence.cec.note}."
     yield from _on_support(evidence, "the excess")
     if evidence.depends_on:
-        yield f"The excess depends on which triples are used: it differs with {'; with '.join(evidence.depends_on)}."
+        yield (
+            "The excess depends on which triples (person, match and placebo) are used: it differs with "
+            f"{'; with '.join(evidence.depends_on)}."
+        )
 
 
 def _on_support(evidence: Evidence, described: str) -> Iterator[str]:

@@ -53,8 +53,8 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     .. math:: \mathcal L = \mathcal L_\text{pred} + \lambda_\text{EO} \mathcal L_\text{EO}
               + \lambda_\text{CEC} \mathcal L_\text{CEC}
 
-    Tables with categories and missing values are encoded inside. Groups are needed to fit, never to predict, and are
-    no input of the network unless their column is among those of `X`.
+    Tables with categories and missing values are encoded internally. Groups are needed to fit but never to predict, and
+    are not an input of the network unless their column is in `X`.
 
     Parameters
     ----------
@@ -66,24 +66,24 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         What `cec_weight` weighs: the square of the ``"reasoning_gap"`` over pairs or of the CEC score (``"cec"``, the
         paper's), or what either has over placebo pairs (``"reasoning_excess"``, ``"excess"``).
     n_steps, method
-        How attributions are integrated in training; ``method="midpoint", n_steps=32`` is the paper's.
+        How attributions are integrated in training; the paper uses ``method="midpoint", n_steps=32``.
     cec_every
-        Add the CEC term in one of this many batches, with as many times the weight: faster, noisier.
+        Add the CEC term in one of this many batches, with a correspondingly larger weight: faster, but noisier.
     hidden, dropout, epochs, learning_rate, batch_size
-        The network and how it is trained; defaults are the paper's.
+        The network and its training; the defaults are the paper's.
     encoding
-        Categories as ``"onehot"`` columns, or as integer codes, ``"ordinal"``, the paper's choice.
+        Categories as ``"onehot"`` columns, or as integer codes, ``"ordinal"``, as in the paper.
     max_distance
-        Farthest match, or triple, that enters the term of `cec_weight`; None for no limit.
+        Largest distance of a match, or triple, in the term of `cec_weight`; None for no limit.
     validation_fraction
-        Share of the people held out of training, to follow the metrics of each epoch; 0 for none.
+        Share of the people held out of training, to track the metrics of each epoch; 0 for none.
     patience
         Stop after this many epochs without a better `monitor` on the held-out people, and keep the best epoch; None
         for all epochs and the last one.
     monitor
         ``"objective"``, ``"bce"`` or ``"auc"``.
     checkpoint
-        Folder in which an unfinished fit is kept; the same fit, called again, goes on from there.
+        Folder that keeps an unfinished fit; the same fit, called again, continues from there.
     device
         ``"auto"``, ``"cpu"`` or ``"cuda"``.
     random_state
@@ -111,9 +111,9 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     group_names_
         Groups seen at fit.
     n_unmatched_
-        Triples at fit that had no match; with an objective that goes by placebo pairs, no placebo triple.
+        People without a match at fit; for an objective with placebo pairs, without a placebo triple.
     n_features_in_, feature_names_in_
-        Columns seen at fit; names only where the table had some.
+        Columns seen at fit; names only if the table had names.
 
     Examples
     --------
@@ -189,23 +189,23 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sensitive_features: Any,  # noqa: ANN401 - any column or table
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn the encoding and the network.
+        """Fit the encoding and the network.
 
         Parameters
         ----------
         X
             People: a pandas, polars or pyarrow table, or an array.
         y
-            Labels of two kinds; the one that sorts last is the favorable one.
+            Labels with two values; the one that sorts last is favorable.
         sensitive_features
             The protected attribute of each person; several columns are intersected.
         sample_weight
-            How often each person counts; 0 for not at all.
+            How often each person counts; 0 to leave someone out.
 
         Raises
         ------
         InvalidInputError
-            If groups are missing, labels are not of two kinds, or the table cannot be encoded.
+            If groups are missing, labels do not have two values, or the table cannot be encoded.
         """
         table = self._table(X, reset=True)
         labels = self._labels(in_row_order(y, X, "y"), len(table))
@@ -241,12 +241,12 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return decisions
 
     def audited_model(self) -> AuditedModel:
-        """The fitted model as `evenhand.audit` sees it: attributed in encoded columns, reported by the table's."""
+        """The fitted model in the form of `evenhand.audit`: attributed by encoded column, reported by table column."""
         check_is_fitted(self)
         return DifferentiableModel(self.network_, type(self).__name__, self.encoder_)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the fitted model, whole or not at all, and return the file's path.
+        """Write the fitted model, completely or not at all, and return the file's path.
 
         Parameters
         ----------
@@ -263,7 +263,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ModelFileError
-            If the file is truncated, altered, of another kind or of another version.
+            If the file is truncated, altered, of a different kind or of a different version.
         """
         return read_model(path, cls)
 
@@ -279,7 +279,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return as_table(values)
 
     def _logits(self, table: Any) -> NDArray[np.float64]:  # noqa: ANN401
-        """Logits in float64, so that a person's does not depend on who else is in the table."""
+        """Logits in float64, so that a person's logit does not depend on who else is in the table."""
         net = feed_forward(self.network_)
         assert net is not None
         precise = FeedForward(

@@ -1,4 +1,4 @@
-"""What a stack of models is trained on, checked once."""
+"""The training data of a stack of models, checked once."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ class TrainingData:
     match
         For each person and other group, the matched row of the same table, -1 for none; of shape (D, n, M).
     baselines
-        Mean inputs of each (label, group) cell, of shape (D, 2, G, d); not finite where a cell is empty.
+        Mean inputs of each (label, group) cell, of shape (D, 2, G, d); not finite if a cell is empty.
     weight
         How often each row counts, of shape (D, n), 0 for padding; None for 1 each.
     join
         Matrix of shape (d, n_features) that sums attributions of encoded columns into features before they are
         compared; None to compare column by column.
     validation
-        People held out; needed for validation metrics and early stopping.
+        People held out; required for validation metrics and early stopping.
     triples
         For each person, other group and one of C triples, the row of someone of that group and of a placebo of the
         own, -1 for none; of shape (D, n, M, C, 2), as `training_triples` makes them. Needed by the objectives that

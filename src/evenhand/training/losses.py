@@ -4,7 +4,7 @@ r"""The three terms of the training objective, as plain functions on logits and 
           + \lambda_\text{CEC} \mathcal L_\text{CEC}
 
 Each takes one model's batch, or a stack's with leading dimensions (K, ...), and returns one number per model. A row's
-weight counts it that many times; a row of weight 0 is not there.
+weight counts it that many times; a row of weight 0 is ignored.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def bce_loss(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
 
     Returns
     -------
-    Tensor of shape (...,); 0 where all weights are 0.
+    Tensor of shape (...,); 0 if all weights are 0.
 
     Examples
     --------
@@ -64,8 +64,8 @@ def equalized_odds_loss(
 
     .. math:: (\widehat{TPR}_0 - \widehat{TPR}_1)^2 + (\widehat{FPR}_0 - \widehat{FPR}_1)^2
 
-    with rates that average :math:`\sigma(f(x))` over a (label, group) cell. Of more than two groups, each of the two
-    terms is the mean over pairs of groups. A cell with no one in it leaves out the differences it would enter.
+    with rates that average :math:`\sigma(f(x))` over a (label, group) cell. With more than two groups, each of the two
+    terms is the mean over pairs of groups. An empty cell leaves out the differences it would be part of.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def cec_term(ig: Tensor, ig_match: Tensor, weight: Tensor | None = None) -> tupl
     Returns
     -------
     loss
-        Tensor of shape (...,), in [0, 1]; 0 where no one is matched.
+        Tensor of shape (...,), in [0, 1]; 0 if no one is matched.
     n_left_out
         Number of rows of weight 0; int64 of shape (...,).
 
@@ -219,9 +219,10 @@ def cec_loss(
     objective: Procedure = "cec",
     x_placebo: Tensor | None = None,
 ) -> Tensor:
-    """CEC term of a torch module, or another over the same pairs, to add to its training loss.
+    """CEC term of a torch module, or a related term over the same pairs, to add to its training loss.
 
-    Attributions are of the logit with dropout off, whatever the module's mode, and differentiable in its parameters.
+    Attributions explain the logit with dropout off, whatever the module's mode, and are differentiable in its
+    parameters.
 
     Parameters
     ----------
@@ -237,10 +238,10 @@ def cec_loss(
         Weights of shape (n,), 0 for the unmatched; None for 1 each. With placebos, give both directions between two
         groups the same total weight: see `evenhand.training.balanced_weights`.
     objective
-        The mean square of the CEC score (``"cec"``) or of the ``"reasoning_gap"``; or what either has over placebo
+        The mean square of the CEC score (``"cec"``) or of the ``"reasoning_gap"``; or either minus that of placebo
         pairs (``"excess"``, ``"reasoning_excess"``), an unbiased estimate that may be negative.
     x_placebo
-        People of the person's own group, as far away as the match, of shape (n, d), for the last two.
+        People of the person's group, as far away as the match, of shape (n, d), for the last two.
 
     Returns
     -------
@@ -249,7 +250,7 @@ def cec_loss(
     Raises
     ------
     InvalidInputError
-        If `x`, `x_match` and `x_placebo` differ in shape, placebos are missing or of no use, or as
+        If `x`, `x_match` and `x_placebo` differ in shape, placebos are missing or not needed, or as in
         `evenhand.integrated_gradients`.
 
     Examples
@@ -288,7 +289,7 @@ def cec_loss(
 
 
 def _weighted_mean(values: Tensor, weight: Tensor | None) -> Tensor:
-    """Mean over the last dimension; 0 where all weights are 0."""
+    """Mean over the last dimension; 0 if all weights are 0."""
     if weight is None:
         return values.mean(-1)
     total = weight.sum(-1)

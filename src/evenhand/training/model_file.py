@@ -65,7 +65,7 @@ def write_model(path: str | os.PathLike[str], model: FittedClassifier) -> Path:
 
 
 def read_model(path: str | os.PathLike[str], kind: type[Classifier]) -> Classifier:
-    """The model that `write_model` wrote, as an instance of `kind`."""
+    """Read the model that `write_model` wrote, as an instance of `kind`."""
     file = Path(path)
     if file.is_dir():
         file = file / FILE_NAME

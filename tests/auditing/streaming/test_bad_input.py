@@ -59,9 +59,9 @@ def folder(tmp_path, people):
     [
         (lambda table: table.drop(columns="z1"), r"part-1\.parquet' has different columns from .*missing \['z1'\]"),
         (lambda table: table.assign(extra=1), r"part-1\.parquet' .*added \['extra'\]"),
-        (lambda table: table.assign(z2="x"), r"another kind 'z2' \(was number, is text\)"),
-        (lambda table: table.assign(z2=True), r"another kind 'z2' \(was number, is yes or no\)"),
-        (lambda table: table.assign(z2=pd.Timestamp(0)), r"another kind 'z2' \(was number, is timestamp"),
+        (lambda table: table.assign(z2="x"), r"different type 'z2' \(was number, is text\)"),
+        (lambda table: table.assign(z2=True), r"different type 'z2' \(was number, is yes or no\)"),
+        (lambda table: table.assign(z2=pd.Timestamp(0)), r"different type 'z2' \(was number, is timestamp"),
     ],
 )
 def test_columns_that_change_from_file_to_file(folder, people, go, change, message):

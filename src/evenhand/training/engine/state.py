@@ -1,4 +1,4 @@
-"""Where training stands: enough to use the models, or to go on exactly as if never stopped."""
+"""The state of training: enough to use the models, or to continue exactly as if never stopped."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class TrainerState:
         return cls(int(metadata["epoch"]), layout.widths, metadata["settings"], **own, history=history)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one safetensors file; a file of that name is replaced whole or not at all."""
+        """Write one safetensors file; an existing file is replaced completely or not at all."""
         tensors, metadata = self.to_dict()
         content = tensor_bytes(tensors, {"evenhand": json.dumps(metadata)})
         with write_atomically(path) as temporary:
@@ -142,7 +142,7 @@ class TrainerState:
         Raises
         ------
         ModelFileError
-            If the file is truncated, altered or of another kind.
+            If the file is truncated, altered or of a different kind.
         """
         try:
             with safe_open(path, framework="pt") as file:
