@@ -5,11 +5,12 @@ import pytest
 
 import evenhand as eh
 from evenhand.inputs.splitting import stratified_folds
+from evenhand.training import PAPER_SETTINGS
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")]
 
 PLAIN = {"cec_weight": 0.0, "equalized_odds_weight": 0.0}
-PAPER = {"method": "midpoint", "n_steps": 32}
+PAPER = dict(PAPER_SETTINGS)
 
 
 def five_folds(name, **settings):

@@ -189,6 +189,14 @@ def test_weights_that_are_about_to_collapse_the_model_are_named_half_way(german,
     if warns:
         assert said[0].startswith("After 15 of 30 epochs")
         assert "`cec_weight`, now 1, or `equalized_odds_weight`, now 1, or give `least_explained=0.1`" in said[0]
+        assert "of its decisions are favorable (70.0% of labels are)" in said[0]
+
+
+def test_decisions_that_are_almost_all_alike_are_warned_of_half_way_whatever_is_explained(german, monkeypatch):
+    monkeypatch.setattr("evenhand.training.collapse._LEAST_EXPLAINED", -10.0)
+    model = CECClassifier(financial_features=german.financial_features, device="cpu", **PAPER)
+    with pytest.warns(EvenhandWarning, match="about to decide the same for everyone"):
+        model.fit(german.X, german.y, sensitive_features=german.group)
 
 
 def test_a_model_file_older_than_a_parameter_was_trained_without_it(small, tmp_path, monkeypatch):
