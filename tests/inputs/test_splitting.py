@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.splitting import sample_people, split_people, stratified_folds
+from evenhand.inputs.splitting import sample_people, split_people, stratified_folds, units_of
 
 
 @pytest.fixture
@@ -61,3 +61,25 @@ def test_other_shares_and_folds_are_refused(cells):
     for n_folds in (1, 400):
         with pytest.raises(InvalidInputError, match="`n_folds` must be at least 2 and at most"):
             stratified_folds(y, group, n_folds, 0)
+
+
+def test_people_who_are_all_alone_are_split_as_without_units(cells):
+    y, group = cells
+    alone = np.arange(500)[::-1]
+    for with_units, without in zip(split_people(y, group, 0.7, 0, alone), split_people(y, group, 0.7, 0), strict=True):
+        assert np.array_equal(with_units, without)
+    for ours, plain in zip(stratified_folds(y, group, 4, 0, alone), stratified_folds(y, group, 4, 0), strict=True):
+        assert np.array_equal(ours[1], plain[1])
+
+
+def test_rows_of_a_unit_stay_together(cells, rng):
+    y, group = cells
+    units = units_of(rng.integers(0, 200, 500).astype(np.uint64))  # those of cluster 0 are alone
+    first, second = split_people(y, group, 0.6, 0, units)
+    assert sorted([*first, *second]) == list(range(500))
+    assert not set(units[first]) & set(units[second])
+    assert 0.5 < len(first) / 500 < 0.7
+    folds = stratified_folds(y, group, 4, 0, units)
+    assert sorted(np.concatenate([test for _, test in folds])) == list(range(500))
+    for train, test in folds:
+        assert not set(units[train]) & set(units[test])

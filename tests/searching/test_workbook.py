@@ -36,7 +36,7 @@ def test_the_confirmation_has_a_row_for_the_objective_and_each_constraint(workbo
     (of,) = result.confirmation.candidates
     rows = rows_of(workbook["Confirmation"])
     assert [row["answer"] for row in rows] == [of.objective.answer, *(limit.answer for limit in of.limits)]
-    assert rows[0]["held out"] == pytest.approx(of.objective.difference.value)
+    assert rows[0]["difference, or distance from the limit"] == pytest.approx(of.objective.difference.value)
 
 
 def test_parts_of_the_score_gap_add_up_to_it(workbook):

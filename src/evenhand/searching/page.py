@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from evenhand.report.formatting import count, decimal, interval, percent
+from evenhand.report.formatting import count, decimal, interval, listed, percent
 from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
 from evenhand.report.tables import Column, Record, Table, estimate
 from evenhand.searching.charts import frontier_chart, gain_chart, stopping_chart
@@ -92,8 +92,10 @@ def _headline(data: Data) -> str:
     )
     if data["confirmation"] is None:
         return f"{told} {theirs}."
-    answer = data["confirmation"]["candidates"][0]["objective"]["answer"]
-    return f"{told} {theirs}. On people held out: {answer}."
+    of = data["confirmation"]["candidates"][0]
+    missed = [limit["about"] for limit in of["limits"] if limit["answer"] == "not confirmed"]
+    but = f", and misses {listed(missed)}" if missed else ""
+    return f"{told} {theirs}. On people held out: {of['objective']['answer']}{but}."
 
 
 def _sentences(data: Data) -> list[str]:
@@ -144,7 +146,8 @@ def _question(data: Data) -> tuple[tuple[str, str], ...]:
     trained = "one model" if seeds == 1 else f"{seeds} models, of which metrics are means,"
     return (
         ("Constraints", "; ".join(data["keep"]) or "none"),
-        ("Minimized", metric_words(data["minimize"])),
+        ("Minimized" if direction_of(data["minimize"]) < 0 else "Maximized", metric_words(data["minimize"])),
+        *_payoff(data["settings"]["payoff"]),
         ("Family", "networks" if data["family"] == "network" else "gradient-boosted trees"),
         ("People", f"{count(people['searched'])} were searched on{held}. Groups of all: {groups}"),
         ("Matched on", ", ".join(people["financial_features"])),
@@ -154,6 +157,13 @@ def _question(data: Data) -> tuple[tuple[str, str], ...]:
             "fold, with the correction of Nadeau and Bengio for training sets that overlap",
         ),
     )
+
+
+def _payoff(payoff: Mapping[str, float] | None) -> tuple[tuple[str, str], ...]:
+    """What decisions are worth, where that was said."""
+    if payoff is None:
+        return ()
+    return (("Payoff", ", ".join(f"{name.replace('_', ' ')} {decimal(value, 2)}" for name, value in payoff.items())),)
 
 
 _CONFIRMED_WORDS = (
@@ -210,7 +220,9 @@ def _frontier(data: Data) -> Panel:
     names = frontier["utility"], frontier["objective"]
     words = metric_words(names[0]), metric_words(names[1])
     place = {k: n for n, k in enumerate(frontier["candidates"])}
-    records = [_point(c, names, place, (data["chosen"], data["unconstrained"])) for c in data["candidates"]]
+    # Intervals of two folds are as wide as the chart.
+    barred = {*place, data["chosen"], data["unconstrained"]} if data["settings"]["folds"] > 2 else set()
+    records = [_point(c, names, place, barred) for c in data["candidates"]]
     columns = (
         Column("candidate", "whole"),
         estimate(words[0], f"{names[0]}"),
@@ -232,7 +244,7 @@ def _frontier(data: Data) -> Panel:
 
 
 def _point(
-    candidate: Record, names: tuple[str, str], place: Mapping[int, int], always: tuple[Any, ...]
+    candidate: Record, names: tuple[str, str], place: Mapping[int, int], barred: Collection[int]
 ) -> dict[str, Any]:
     """A candidate as the chart of the frontier takes it."""
     k = candidate["candidate"]
@@ -253,7 +265,7 @@ def _point(
     }
     if k in place:
         row |= {"place": place[k]}
-    if (k in place or k in always) and all(math.isfinite(end) for end in ends.values()):
+    if k in barred and all(math.isfinite(end) for end in ends.values()):
         row |= {"has_interval": True, **ends}
     return row
 

@@ -172,6 +172,8 @@ def search(
         payoff=None if payoff is None else Payoff.of(payoff),
         effects=asked_effects(asked),
     )
+    if not isinstance(alternatives, int) or alternatives < 1:
+        raise InvalidInputError(f"`alternatives` must be a whole number of at least 1, got {alternatives!r}.")
     if seeds > 1 and space is not None and "seed" in space:
         raise InvalidInputError(
             f"`seeds` averages over {seeds} seeds and `space['seed']` searches over seeds: leave one of them out."

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from evenhand.report.formatting import count
 from evenhand.report.tables import Column, Highlight, Kind, Record, Table, estimate
 from evenhand.searching.draws import FURTHER
 from evenhand.searching.metrics import asked_of, direction_of
@@ -120,7 +121,10 @@ def confirmation_table(data: Mapping[str, Any]) -> Table:
         estimate("difference, or distance from the limit", lambda row: row),
         Column("p-value, adjusted", "p", "p_adjusted", where="workbook"),
     )
-    return Table("Confirmation", "On people held out of the search", columns, tuple(records))
+    n = len(confirmation["candidates"])
+    title = f"On {count(confirmation['n_people'])} people held out of the search"
+    title = f"{title}; intervals hold for all {n} candidates at once" if n > 1 else title
+    return Table("Confirmation", title, columns, tuple(records))
 
 
 def score_gap_table(data: Mapping[str, Any]) -> Table:
