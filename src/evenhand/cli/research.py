@@ -32,7 +32,7 @@ def reproduce(
     ] = False,
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
 ) -> None:
-    """Compare the seven methods on the paper's datasets: tables, charts and a page.
+    """Compare the paper's seven methods, and FairSHAP, on its datasets: tables, charts and a page.
 
     \b
     Example:

@@ -55,7 +55,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 FitModel: TypeAlias = Callable[[Singles, Ints], AuditedModel]
 """Trains a model on rows of shape (n, d) and labels 0 or 1, and says how it is explained."""
 
-SHARES = (0.0, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5)
+SHARES = (0.0, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0)
 """Shares of the values that may be replaced, from the most influential on, that are tried out."""
 
 _N_FOLDS = 3

@@ -44,6 +44,7 @@ METHOD_NAMES = {
     "lagrangian": "Lagrangian",
     "adversarial": "Adversarial",
     "cec": "CEC",
+    "fairshap": "FairSHAP",
     "pred": "Pred",
     "pred+eo": "Pred + EO",
     "pred+cec": "Pred + CEC",
@@ -151,7 +152,7 @@ def by_variant(rows: Iterable[ResultRow], settings: ProtocolSettings) -> dict[tu
 def table_main(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
     """Every method on every dataset (the paper's main table)."""
     cells = by_method(rows, settings)
-    return _metrics_table("table_main", "Seven methods on each dataset", "main", cells, _MAIN_METRICS, settings)
+    return _metrics_table("table_main", "Each method on each dataset", "main", cells, _MAIN_METRICS, settings)
 
 
 def table_ablation(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
