@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC := pyproject.toml constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo unit test lint type docs check bench growth scale search slow fuzz browser spark coverage oldest newest package sbom lock clean help
+.PHONY: demo unit test lint type docs check bench growth scale search gaps epochs slow fuzz browser spark coverage oldest newest package sbom lock clean help
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -87,6 +87,12 @@ scale: $(VENV)/.dev  ## audits of 1 and 10 million people, Dask workers, and eve
 
 search: $(VENV)/.dev  ## the targets of the search for an alternative: minutes on a GPU
 	$(BIN)/python benchmarks/search_targets.py --out docs/results/search
+
+gaps: $(VENV)/.dev  ## what every method of the comparison does to score gap and weighing on German Credit: about 15 minutes
+	OMP_NUM_THREADS=1 $(BIN)/evenhand reproduce --gaps --dataset german --repeats 3 --out docs/results/reproduction/gaps
+
+epochs: $(VENV)/.dev  ## which number of epochs gives the paper's rows of three methods: about half an hour
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/paper_epochs.py --out docs/results/reproduction/epochs
 
 coverage: $(VENV)/.dev  ## the default tests with their coverage of lines and branches, and its floor
 	$(TESTS) --cov=evenhand --cov-report=term

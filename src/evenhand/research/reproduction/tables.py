@@ -30,6 +30,7 @@ __all__ = [
     "method_name",
     "non_dominated",
     "paper_value",
+    "settings_notes",
     "table_ablation",
     "table_comparison",
     "table_main",
@@ -198,7 +199,7 @@ def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Paper
         tuple(records),
         (
             "Dominated: another method is strictly better in all three. In parentheses the paper's count of 5.",
-            *_settings_notes(settings),
+            *settings_notes(settings),
         ),
     )
 
@@ -231,7 +232,7 @@ def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> P
         (
             "Paired over folds; the interval is Student's with the variance raised for training folds that overlap "
             "(Nadeau and Bengio).",
-            *_settings_notes(settings),
+            *settings_notes(settings),
         ),
     )
 
@@ -321,10 +322,11 @@ def _metrics_table(
     if constant:
         notes.append(f"Decisions are (almost) constant, so small gaps follow from that alone: {'; '.join(constant)}.")
     header = ("Dataset", "Metric", *(method_name(method) for method in methods))
-    return PaperTable(name, title, header, body, tuple(records), (*notes, *_settings_notes(settings)))
+    return PaperTable(name, title, header, body, tuple(records), (*notes, *settings_notes(settings)))
 
 
-def _settings_notes(settings: ProtocolSettings) -> list[str]:
+def settings_notes(settings: ProtocolSettings) -> list[str]:
+    """What a reader must know of the settings."""
     if settings.is_quick:
         return [f"Quick run ({settings.epochs} epochs, coarse integration): to try things out, not to be quoted."]
     return []
