@@ -88,8 +88,8 @@ scale: $(VENV)/.dev  ## audits of 1 and 10 million people, Dask workers, and eve
 search: $(VENV)/.dev  ## the targets of the search for an alternative: minutes on a GPU
 	$(BIN)/python benchmarks/search_targets.py --out docs/results/search
 
-gaps: $(VENV)/.dev  ## what every method of the comparison does to score gap and weighing on German Credit: about 15 minutes
-	OMP_NUM_THREADS=1 $(BIN)/evenhand reproduce --gaps --dataset german --repeats 3 --out docs/results/reproduction/gaps
+gaps: $(VENV)/.dev  ## what every method of the comparison does to score gap and weighing on German Credit: about 10 minutes
+	OMP_NUM_THREADS=1 $(BIN)/evenhand reproduce --gaps --dataset german --repeats 2 --out docs/results/reproduction/gaps
 
 epochs: $(VENV)/.dev  ## which number of epochs gives the paper's rows of three methods: about half an hour
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/paper_epochs.py --out docs/results/reproduction/epochs

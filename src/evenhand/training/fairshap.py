@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,7 @@ from evenhand.matching import Pairs, match_pairs
 from evenhand.metrics.gap_sums import FinanceControls, GapMoments
 from evenhand.metrics.roc import auc
 from evenhand.models.black_box import sampled_model
+from evenhand.models.dispatch import as_audited_model
 from evenhand.models.protocol import AuditedModel
 
 __all__ = [
@@ -52,8 +53,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Singles: TypeAlias = NDArray[np.floating]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
-FitModel: TypeAlias = Callable[[Singles, Ints], AuditedModel]
-"""Trains a model on rows of shape (n, d) and labels 0 or 1, and says how it is explained."""
+FitModel: TypeAlias = Callable[[Singles, Ints], Any]
+"""Trains a model, anything that `evenhand.audit` takes, on rows of shape (n, d) and labels 0 or 1."""
 
 SHARES = (0.0, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0)
 """Shares of the values that may be replaced, from the most influential on, that are tried out."""
@@ -198,7 +199,7 @@ class _People:
         theirs = self.features.copy()
         theirs[known] = self.features[match[known]]
         theirs[:, self.is_financial] = self.features[:, self.is_financial]
-        model = fit(self.features, self.labels)
+        model = as_audited_model(fit(self.features, self.labels))
         influence = np.abs(shapley_values(model, self.features, theirs, random_state) @ self.columns)
         return [replaced(self.features, theirs, influence, share, self.columns) for share in shares]
 
@@ -278,7 +279,7 @@ def _trials_on_folds(
         learned, held_out = people.rows(train), people.rows(test)
         gap_of = _HeldOutGaps.of(held_out, reference)
         for place, (features, _) in enumerate(learned.repairs(fit, reference, shares, random_state)):
-            model = fit(features, learned.labels)
+            model = as_audited_model(fit(features, learned.labels))
             found[number, place] = gap_of.found(model)
             found[number, place, reference] = auc(held_out.labels, _margin(model, held_out.features))
     means = found.mean(axis=0)
