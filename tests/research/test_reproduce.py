@@ -322,3 +322,12 @@ def test_unknown_names_are_refused(arguments, message, tmp_path):
 def test_the_package_carries_its_data_files():
     folder = Path(reproduction.__file__).parent
     assert (folder / "paper_values.csv").is_file()
+
+
+@pytest.mark.parametrize("name", ["gaps/table_gaps", "epochs/table_epochs"])
+def test_the_page_shows_the_tables_of_its_results(name):
+    docs = Path(__file__).parents[2] / "docs"
+    table = (docs / "results" / "reproduction" / f"{name}.md").read_text("utf-8").splitlines()
+    lines = [line for line in table if line.startswith("|")]
+    assert len(lines) > 5
+    assert "\n".join(lines) in (docs / "reproduction.md").read_text("utf-8")

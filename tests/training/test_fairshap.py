@@ -155,9 +155,9 @@ def test_the_same_seed_gives_the_same_repair_and_codes_of_groups_do_not_matter(t
 
 def test_what_cannot_be_repaired_is_named(trained):
     x, y, groups = trained
-    with pytest.raises(InvalidInputError, match=r"at least two groups.*the 1200 training rows are of the groups \[0\]"):
+    with pytest.raises(InvalidInputError, match=r"at least two groups, got 1200 training rows of the groups \[0\]"):
         repair(x, y, np.zeros_like(groups))
-    with pytest.raises(InvalidInputError, match=r"reference group 7 .* groups \[0, 1\]"):
+    with pytest.raises(InvalidInputError, match=r"the reference group 7 among them, got .* groups \[0, 1\]"):
         repair(x, y, groups, reference=7)
     with pytest.raises(InvalidInputError, match=r"begin with 0 and ascend to at most 1, got \[0.1, 0.2\]"):
         repair(x, y, groups, shares=(0.1, 0.2))
