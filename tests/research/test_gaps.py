@@ -107,3 +107,20 @@ def test_what_cannot_be_compared_is_named(data, tmp_path):
         run_gaps(three, ["unconstrained"], SETTINGS, ResultStore(tmp_path / "gaps.jsonl"))
     with pytest.raises(InvalidInputError, match=r"`repeats` \(--repeats\) must be at least 1, got 0"):
         compare_gaps("german", repeats=0)
+
+
+def test_the_command_writes_the_table(tmp_path):
+    from typer.testing import CliRunner
+
+    from evenhand.cli import app
+
+    words = ["reproduce", "--gaps", "--methods", "unconstrained", "--folds", "2", "--quick", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "gaps.jsonl",
+        "table_gaps.csv",
+        "table_gaps.md",
+        "table_gaps.tex",
+    ]
+    assert "not to be quoted" in (tmp_path / "table_gaps.md").read_text("utf-8")
