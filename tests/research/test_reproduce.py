@@ -324,7 +324,7 @@ def test_the_package_carries_its_data_files():
     assert (folder / "paper_values.csv").is_file()
 
 
-@pytest.mark.parametrize("name", ["gaps/table_gaps", "epochs/table_epochs"])
+@pytest.mark.parametrize("name", ["gaps/table_gaps", "gaps/hmda/table_gaps", "epochs/table_epochs"])
 def test_the_page_shows_the_tables_of_its_results(name):
     docs = Path(__file__).parents[2] / "docs"
     table = (docs / "results" / "reproduction" / f"{name}.md").read_text("utf-8").splitlines()
