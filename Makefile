@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC := pyproject.toml constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo unit test lint type docs check bench growth scale search defaults slow fuzz browser spark coverage oldest newest package sbom lock clean help
+.PHONY: demo unit test lint type docs check bench growth scale search defaults gaps epochs slow fuzz browser spark coverage oldest newest package sbom lock clean help
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -90,6 +90,12 @@ search: $(VENV)/.dev  ## the targets of the search for an alternative: minutes o
 
 defaults: $(VENV)/.dev  ## what the defaults of training keep and remove on four datasets: minutes on a GPU with many cores
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/training_defaults.py --out docs/results/training
+
+gaps: $(VENV)/.dev  ## what every method of the comparison does to score gap and weighing on German Credit: about 10 minutes
+	OMP_NUM_THREADS=1 $(BIN)/evenhand reproduce --gaps --dataset german --repeats 2 --out docs/results/reproduction/gaps
+
+epochs: $(VENV)/.dev  ## which number of epochs gives the paper's rows of three methods: about half an hour
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/paper_epochs.py --out docs/results/reproduction/epochs
 
 coverage: $(VENV)/.dev  ## the default tests with their coverage of lines and branches, and its floor
 	$(TESTS) --cov=evenhand --cov-report=term

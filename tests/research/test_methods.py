@@ -19,6 +19,7 @@ from evenhand.research.methods import (
     AdversarialDebiasing,
     AgarwalReduction,
     DisparateImpactRemover,
+    FairSHAP,
     HardtPostProcessing,
     LagrangianConstraints,
     Method,
@@ -93,6 +94,7 @@ def test_the_unconstrained_network_has_a_large_gap(plain_gap):
         (LagrangianConstraints(SETTINGS), 0.5),
         (AdversarialDebiasing(NetworkSettings()), 0.7),  # a game of two that faster steps unsettle
         (CEC(SETTINGS, ["merit"], cec_weight=0.1, n_steps=4, integration="segments"), 0.5),
+        (FairSHAP(SETTINGS, ["merit"], max_auc_loss=0.2), 0.5),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -236,6 +238,29 @@ def test_categories_are_not_repaired(train_people):
     repaired = method.audited_table(X, group)
     assert set(method.repairs_) == {"merit", "proxy_1", "proxy_2"}
     pd.testing.assert_series_equal(repaired["trade"], X["trade"])
+
+
+# FairSHAP ------------------------------------------------------------------------------------------------------------
+
+
+def test_fairshap_changes_what_it_learns_from_and_nothing_it_decides_on(train_people):
+    X, y, group = (values[:300] for values in train_people)
+    method = FairSHAP(SETTINGS, ["merit"], max_auc_loss=0.2).fit(X, y, sensitive_features=group)
+    encoded = method.encoder_.transform(X)
+    is_changed = method.repaired_.features != encoded
+    assert is_changed.sum() > 0
+    assert is_changed[:, [0, 3]].sum() <= 0.2 * is_changed.sum()  # stand-ins for the group are what is repaired
+    assert not is_changed[:, 0].any()
+    learned = train_network(method.repaired_.features.astype(np.float32), y, SETTINGS)
+    with torch.no_grad():
+        expected = torch.sigmoid(learned(torch.from_numpy(encoded)).squeeze(-1)).numpy()
+    np.testing.assert_allclose(method.predict_proba(X)[:, 1], expected, atol=1e-6)  # no group is given
+
+
+def test_without_financial_features_fairshap_matches_on_all_columns_and_may_change_all(train_people):
+    X, y, group = (values[:300] for values in train_people)
+    method = FairSHAP(SETTINGS, max_auc_loss=1.0).fit(X, y, sensitive_features=group)
+    assert (method.repaired_.features != method.encoder_.transform(X)).any(axis=0)[0]
 
 
 # Hardt and Agarwal ---------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,18 +31,37 @@ def reproduce(
         bool, typer.Option("--post-decision", help="Keep the HMDA fields that are known only after the decision.")
     ] = False,
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
+    gaps: Annotated[
+        bool, typer.Option("--gaps", help="Audit each method instead: score gap and weighing, which the paper lacks.")
+    ] = False,
+    repeats: Annotated[int, typer.Option(help="With --gaps: cross-validations, each with the next seed.")] = 1,
 ) -> None:
-    """Compare the seven methods on the paper's datasets: tables, charts and a page.
+    """Compare the paper's seven methods, and FairSHAP, on its datasets: tables, charts and a page.
 
     \b
     Example:
       evenhand reproduce --dataset german --methods cec,unconstrained \\
           --folds 2 --quick --out reproduction
     """
+    names = dataset if dataset == "all" else list(names_in(dataset))
+    of_hmda: dict[str, Any] = {
+        "states": None if state is None else names_in(state),
+        "year": year,
+        "include_post_decision": post_decision,
+    }
+    if gaps:
+        from evenhand.research.reproduction.gaps import compare_gaps
+        from evenhand.research.reproduction.settings import ProtocolSettings
+
+        kind = ProtocolSettings.quick if quick else ProtocolSettings
+        settings = kind(n_folds=folds, random_state=random_state)
+        say(compare_gaps(names, methods, settings, repeats=repeats, out=out, progress=True, **of_hmda).to_markdown())
+        say(f"\nWritten: {out / 'table_gaps.csv'}")
+        return
     from evenhand.research.reproduction.reproduce import reproduce as run
 
     found = run(
-        dataset if dataset == "all" else list(names_in(dataset)),
+        names,
         methods,
         folds=folds,
         quick=quick,
@@ -50,11 +69,9 @@ def reproduce(
         has_grid=grid,
         device=device,
         out=out,
-        states=None if state is None else names_in(state),
-        year=year,
-        include_post_decision=post_decision,
         random_state=random_state,
         progress=True,
+        **of_hmda,
     )
     for note in found.notes:
         say(note)

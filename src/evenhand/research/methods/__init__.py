@@ -1,9 +1,10 @@
-"""The seven ways to train that the paper compares, behind one protocol."""
+"""The seven ways to train that the paper compares, and FairSHAP, behind one protocol."""
 
 from evenhand.research.methods.adversarial import AdversarialDebiasing
 from evenhand.research.methods.agarwal import AgarwalReduction
 from evenhand.research.methods.cec import CEC
 from evenhand.research.methods.disparate_impact_remover import DisparateImpactRemover
+from evenhand.research.methods.fairshap import FairSHAP
 from evenhand.research.methods.hardt import HardtPostProcessing
 from evenhand.research.methods.lagrangian import LagrangianConstraints
 from evenhand.research.methods.method import Method, RepairsTable
@@ -15,6 +16,7 @@ __all__ = [
     "AdversarialDebiasing",
     "AgarwalReduction",
     "DisparateImpactRemover",
+    "FairSHAP",
     "HardtPostProcessing",
     "LagrangianConstraints",
     "Method",

@@ -9,6 +9,7 @@ from evenhand.research.methods.adversarial import AdversarialDebiasing
 from evenhand.research.methods.agarwal import AgarwalReduction
 from evenhand.research.methods.cec import CEC
 from evenhand.research.methods.disparate_impact_remover import DisparateImpactRemover
+from evenhand.research.methods.fairshap import FairSHAP
 from evenhand.research.methods.hardt import HardtPostProcessing
 from evenhand.research.methods.lagrangian import LagrangianConstraints
 from evenhand.research.methods.method import Method
@@ -26,11 +27,12 @@ _METHODS: dict[str, MethodFactory] = {
     "lagrangian": lambda settings, financial: LagrangianConstraints(settings),
     "adversarial": lambda settings, financial: AdversarialDebiasing(settings),
     "cec": lambda settings, financial: CEC(settings, financial),
+    "fairshap": lambda settings, financial: FairSHAP(settings, financial),
 }
 
 
 def method_names() -> tuple[str, ...]:
-    """Names that `make_method` knows, in the paper's order, then those registered.
+    """Names that `make_method` knows: the paper's seven in its order, FairSHAP, then those registered.
 
     Examples
     --------
@@ -41,7 +43,7 @@ def method_names() -> tuple[str, ...]:
 
 
 def register_method(name: str, factory: MethodFactory) -> None:
-    """Add a method to the comparison; a name of the paper's seven, or one already taken, is refused.
+    """Add a method to the comparison; a name that is taken is refused.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -27,7 +27,10 @@ from evenhand.research.reproduction.store import ResultRow, ResultStore
 from evenhand.research.reproduction.tables import PaperTable, table_ablation, table_comparison, table_main, table_pareto
 from evenhand.system.files import write_text
 
-__all__ = ["Reproduction", "reproduce", "write_outputs"]
+if TYPE_CHECKING:
+    from evenhand.datasets import Dataset
+
+__all__ = ["DATASETS", "Reproduction", "loaded", "names_among", "reproduce", "write_outputs"]
 
 DATASETS = ("german", "adult", "synthetic", "hmda")
 
@@ -115,10 +118,8 @@ def reproduce(
     InvalidInputError
         If a dataset or a method has no such name.
     """
-    from evenhand.datasets import load_dataset
-
-    names = _names(dataset, DATASETS, "dataset")
-    chosen = _names("all" if methods is None else methods, method_names(), "methods")
+    names = names_among(dataset, DATASETS, "dataset")
+    chosen = names_among("all" if methods is None else methods, method_names(), "methods")
     changes: dict[str, Any] = {"n_folds": folds, "random_state": random_state}
     settings = ProtocolSettings.quick(**changes) if quick else ProtocolSettings(**changes)
     if fast_training:
@@ -131,10 +132,7 @@ def reproduce(
     runs, rows = [], []
     try:
         for name in names:
-            options: dict[str, Any] = {}
-            if name == "hmda":
-                options = {"states": states, "year": year, "include_post_decision": include_post_decision}
-            data = load_dataset(name, **options)
+            data = loaded(name, states=states, year=year, include_post_decision=include_post_decision)
             is_german = name == "german"
             run = run_protocol(
                 data,
@@ -211,7 +209,15 @@ def write_outputs(
     return Reproduction(tuple(rows), tuple(tables), folder, page, tuple(notes))
 
 
-def _names(given: str | Sequence[str], known: Sequence[str], what: str) -> list[str]:
+def loaded(name: str, **of_hmda: Any) -> Dataset:  # noqa: ANN401
+    """A dataset by name; the options are those of HMDA, and other datasets have none."""
+    from evenhand.datasets import load_dataset
+
+    return load_dataset(name, **(of_hmda if name == "hmda" else {}))
+
+
+def names_among(given: str | Sequence[str], known: Sequence[str], what: str) -> list[str]:
+    """Names given as a sequence, as ``"a,b"`` or as ``"all"``, each once; others than `known` are refused."""
     wanted = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
     if wanted == ["all"]:
         return list(known)

@@ -111,6 +111,10 @@ class ResultStore:
     def __contains__(self, key: object) -> bool:
         return key in self._rows
 
+    def found(self, key: tuple[object, ...]) -> ResultRow:
+        """The result of a key that is there."""
+        return self._rows[key]
+
     def append(self, row: ResultRow) -> None:
         """Add a result to the file and to `rows`; it replaces one with the same key."""
         self._write(row.to_json())

@@ -30,6 +30,7 @@ __all__ = [
     "method_name",
     "non_dominated",
     "paper_value",
+    "settings_notes",
     "table_ablation",
     "table_comparison",
     "table_main",
@@ -44,6 +45,7 @@ METHOD_NAMES = {
     "lagrangian": "Lagrangian",
     "adversarial": "Adversarial",
     "cec": "CEC",
+    "fairshap": "FairSHAP",
     "pred": "Pred",
     "pred+eo": "Pred + EO",
     "pred+cec": "Pred + CEC",
@@ -151,7 +153,7 @@ def by_variant(rows: Iterable[ResultRow], settings: ProtocolSettings) -> dict[tu
 def table_main(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
     """Every method on every dataset (the paper's main table)."""
     cells = by_method(rows, settings)
-    return _metrics_table("table_main", "Seven methods on each dataset", "main", cells, _MAIN_METRICS, settings)
+    return _metrics_table("table_main", "Each method on each dataset", "main", cells, _MAIN_METRICS, settings)
 
 
 def table_ablation(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
@@ -197,7 +199,7 @@ def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Paper
         tuple(records),
         (
             "Dominated: another method is strictly better in all three. In parentheses the paper's count of 5.",
-            *_settings_notes(settings),
+            *settings_notes(settings),
         ),
     )
 
@@ -230,7 +232,7 @@ def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> P
         (
             "Paired over folds; the interval is Student's with the variance increased for overlapping training folds "
             "(Nadeau and Bengio).",
-            *_settings_notes(settings),
+            *settings_notes(settings),
         ),
     )
 
@@ -320,10 +322,11 @@ def _metrics_table(
     if constant:
         notes.append(f"Decisions are (almost) constant, so small gaps follow from that alone: {'; '.join(constant)}.")
     header = ("Dataset", "Metric", *(method_name(method) for method in methods))
-    return PaperTable(name, title, header, body, tuple(records), (*notes, *_settings_notes(settings)))
+    return PaperTable(name, title, header, body, tuple(records), (*notes, *settings_notes(settings)))
 
 
-def _settings_notes(settings: ProtocolSettings) -> list[str]:
+def settings_notes(settings: ProtocolSettings) -> list[str]:
+    """What a reader must know of the settings."""
     if settings.is_quick:
         return [f"Quick run ({settings.epochs} epochs, coarse integration), for trying things out: do not quote it."]
     return []
