@@ -116,3 +116,19 @@ def test_a_file_cannot_allow_itself_to_run_code(tmp_path):
         plan_from_toml(config, AuditPlan)
     config.write_text("trust_pickle = false\n")
     assert not plan_from_toml(config, AuditPlan).trust_pickle
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("drop = " + "[" * 100_000 + "]" * 100_000, "is not valid TOML: maximum recursion depth exceeded"),
+        ("n_steps = " + "9" * 5_000, "is not valid TOML: Exceeds the limit"),
+        ("n_reasons = 9223372036854775807", r"`n_reasons` .*must be at most 1,000, got 9,223,372,036,854,775,807"),
+        ("n_steps = 1000000000", r"`n_steps` .*must be at most 100,000, got 1,000,000,000"),
+    ],
+)
+def test_a_file_that_asks_for_too_much_is_refused(text, message, tmp_path):
+    config = tmp_path / "audit.toml"
+    config.write_text(text)
+    with pytest.raises(InvalidInputError, match=message):
+        plan_from_toml(config, AuditPlan)

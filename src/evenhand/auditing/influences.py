@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.exceptions import DataFileError
 from evenhand.metrics.influence import folded
 
 __all__ = ["Influence", "Influences", "gap_key", "input_key"]
@@ -80,8 +81,22 @@ class Influences:
         >>> found = Influences.of({"excess": np.array([0.5, -2.0, 1.5])})
         >>> Influences.from_dict(found.to_dict()).columns["excess"].tolist()
         [0.25, -1.0, 0.75]
+
+        Raises
+        ------
+        DataFileError
+            If a text is not what `to_dict` writes.
         """
-        return cls({name: np.frombuffer(base64.b64decode(text), dtype="<f2") for name, text in plain.items()})
+        return cls({name: _decoded(name, text) for name, text in plain.items()})
+
+
+def _decoded(name: str, text: str) -> NDArray[np.float16]:
+    try:
+        return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f2")
+    except ValueError as error:
+        raise DataFileError(
+            f"The influences on {name} were cut or edited: write the audit again with to_json."
+        ) from error
 
 
 def _scaled(values: NDArray[np.float64]) -> NDArray[np.float16]:
