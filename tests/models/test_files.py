@@ -772,6 +772,11 @@ def test_a_tree_that_its_library_walks_differently_is_refused(saved, tmp_path):
     path.write_text(json.dumps(content))
     with pytest.raises(ModelFileError, match=r"scores \d+ of 512 made-up people differently|cannot be read"):
         load_model(path)
+    content = json.loads(saved["catboost.json"][0].read_bytes())
+    content["features_info"]["float_features"][2]["flat_feature_index"] = 0
+    path.write_text(json.dumps(content))
+    with pytest.raises(ModelFileError, match=r"cannot be read as a model of catboost: .*two features the same place"):
+        load_model(path)
 
 
 def test_a_lightgbm_file_with_nul_bytes_is_refused_at_once(saved, tmp_path):
