@@ -36,8 +36,10 @@ test: $(VENV)/.dev  ## all default tests: unit, and processes, clusters, command
 slow: $(VENV)/.dev  ## the minutes-long tests: five-fold figures on real data, hundreds of damaged files
 	$(BIN)/python -m pytest -m slow -s
 
-fuzz: $(VENV)/.dev  ## 5,000 spoiled tables: an answer or a sentence, in memory as in batches
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" tests/fuzz
+# The files go on where an earlier run was stopped; build/fuzz/found keeps what was not withstood.
+fuzz: $(VENV)/.dev  ## 10,000 damaged model files, plans and audits, then 5,000 spoiled tables: an answer or a sentence
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/many.py --inputs 10000 --out build/fuzz
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" tests/fuzz/test_fuzz_tables.py
 
 $(VENV)/.browser: $(VENV)/.dev
 	@test -n "$$EVENHAND_CHROMIUM" || command -v chromium >/dev/null || { \

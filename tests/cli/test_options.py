@@ -125,3 +125,19 @@ def test_training_has_the_defaults_of_the_classifier():
     options.pop("encoding")  # of the file's text
     assert {"cec_weight", "equalized_odds_weight", "objective", "least_explained", "epochs"} <= set(options)
     assert options == {name: defaults[name] for name in options}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("drop = " + "[" * 100_000 + "]" * 100_000, "is not valid TOML: maximum recursion depth exceeded"),
+        ("n_steps = " + "9" * 5_000, "is not valid TOML: Exceeds the limit"),
+        ("n_reasons = 9223372036854775807", r"`n_reasons` .*must be at most 1,000, got 9,223,372,036,854,775,807"),
+        ("n_steps = 1000000000", r"`n_steps` .*must be at most 100,000, got 1,000,000,000"),
+    ],
+)
+def test_a_file_that_asks_for_too_much_is_refused(text, message, tmp_path):
+    config = tmp_path / "audit.toml"
+    config.write_text(text)
+    with pytest.raises(InvalidInputError, match=message):
+        plan_from_toml(config, AuditPlan)

@@ -72,6 +72,12 @@ def people():
     return X, y.to_numpy(), rng.choice(["a", "b"], 200)
 
 
+@pytest.fixture
+def opened_here(monkeypatch):
+    """Files are not opened in a process first: what is looked at comes after that, and many files are."""
+    monkeypatch.setattr("evenhand.models.files.guarded.opened_apart", lambda *_: None)
+
+
 def table_for(name, X):
     """People with the columns that a model takes."""
     return X.assign(years=np.where(X["years"] > 0, "many", "few")) if name.startswith("categories") else X
@@ -240,6 +246,7 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("encoded", [False, True], ids=["alone", "in a pipeline"])
+@pytest.mark.usefixtures("opened_here")
 def test_an_ordinary_scikit_learn_model_comes_back_from_skops_with_the_same_margins(name, encoded, people, tmp_path):
     import skops.io
 
@@ -434,6 +441,7 @@ BOOSTING = GradientBoostingClassifier(n_estimators=2)
         (BOOSTING, altered_attributes(_raw_predict_init=np.add)),
     ],
 )
+@pytest.mark.usefixtures("opened_here")
 def test_trees_that_scikit_learn_would_lose_itself_in_are_refused(model, alter, people, tmp_path):
     import skops.io
 
@@ -455,6 +463,34 @@ def test_trees_that_belong_to_no_model_are_refused(people, tmp_path):
         load_model(tmp_path / "model.skops")
 
 
+def test_a_tree_that_crashes_scikit_learn_crashes_it_elsewhere(people, tmp_path):
+    import skops.io
+
+    X, y, _ = people
+    skops.io.dump(DecisionTreeClassifier(max_depth=2).fit(X, y), tmp_path / "model.skops")
+    with zipfile.ZipFile(tmp_path / "model.skops") as whole:
+        parts = {name: whole.read(name) for name in whole.namelist()}
+    number = io.BytesIO()
+    np.save(number, np.array(7))
+    with zipfile.ZipFile(tmp_path / "altered.skops", "w") as altered:
+        for name, part in parts.items():
+            altered.writestr(name, number.getvalue() if b"left_child" in part[:200] else part)
+    with pytest.raises(ModelFileError, match=r"skops crashed while reading it \(signal 11\)|cannot be read as"):
+        load_model(tmp_path / "altered.skops")
+
+
+@pytest.mark.usefixtures("opened_here")
+def test_a_model_that_scikit_learn_scores_differently_is_refused(people, tmp_path):
+    import skops.io
+
+    X, y, _ = people
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    model[-1].intercept_ = np.arange(5.0)  # as if there were five classes
+    skops.io.dump(model, tmp_path / "model.skops")
+    with pytest.raises(ModelFileError, match="damaged: scikit-learn scores 64 made-up people differently"):
+        load_model(tmp_path / "model.skops")
+
+
 def test_models_that_are_not_fitted_hold_no_trees_to_check(tmp_path):
     import skops.io
 
@@ -463,6 +499,7 @@ def test_models_that_are_not_fitted_hold_no_trees_to_check(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["histogram boosting", "gradient boosting", "forest"])
+@pytest.mark.usefixtures("opened_here")
 def test_trees_of_any_bits_are_refused_or_walked_to_their_ends(name, people, tmp_path):
     import skops.io
 
@@ -552,6 +589,11 @@ def test_a_reader_that_crashes_or_hangs_ends_with_a_sentence(tmp_path, monkeypat
     (blocked / "lightgbm.py").write_text("import time; time.sleep(60)")
     with pytest.raises(ModelFileError, match="lightgbm was still reading it after 3 seconds"):
         opened_apart(path, "lightgbm", time_limit=3)
+    (blocked / "lightgbm.py").write_text(
+        "import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 60))\nwhile True: pass"
+    )
+    with pytest.raises(ModelFileError, match="lightgbm was still reading it after 30 seconds"):  # of computing
+        opened_apart(path, "lightgbm")
 
 
 def test_a_model_that_cannot_be_explained_says_why(people, tmp_path):
@@ -613,14 +655,13 @@ def fuzz(name, saved, people, folder, n_cases, seed=0):
     return found
 
 
-@pytest.mark.parametrize("name", ["linear.skops", "trees.skops", "ours.safetensors"])
-def test_damaged_files_read_here_end_in_a_sentence(name, saved, people, tmp_path):
-    fuzz(name, saved, people, tmp_path, 120)
+def test_damaged_files_read_here_end_in_a_sentence(saved, people, tmp_path):
+    fuzz("ours.safetensors", saved, people, tmp_path, 120)
 
 
 NATIVE = [
     *("xgboost.json", "xgboost.ubj", "lightgbm.txt", "catboost.cbm", "catboost.json"),
-    *("categories.cbm", "categories.json", "linear.onnx"),
+    *("categories.cbm", "categories.json", "linear.onnx", "linear.skops", "trees.skops"),
 ]
 
 
@@ -650,6 +691,7 @@ for line in sys.stdin:
 IMPORTS = {
     **dict.fromkeys(("categories.cbm", "categories.json"), ("catboost", "pandas", "evenhand.models.trees")),
     "linear.onnx": ("onnx", "onnxruntime", "evenhand.models.onnx"),
+    **dict.fromkeys(("linear.skops", "trees.skops"), ("skops.io", "evenhand.models.files.skops_files")),
 }
 
 
@@ -729,6 +771,11 @@ def test_a_tree_that_its_library_walks_differently_is_refused(saved, tmp_path):
     feature["borders"] = feature["borders"][::-1]
     path.write_text(json.dumps(content))
     with pytest.raises(ModelFileError, match=r"scores \d+ of 512 made-up people differently|cannot be read"):
+        load_model(path)
+    content = json.loads(saved["catboost.json"][0].read_bytes())
+    content["features_info"]["float_features"][2]["flat_feature_index"] = 0
+    path.write_text(json.dumps(content))
+    with pytest.raises(ModelFileError, match=r"cannot be read as a model of catboost: .*two features the same place"):
         load_model(path)
 
 

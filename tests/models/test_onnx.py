@@ -197,6 +197,14 @@ def test_a_graph_that_asks_for_all_memory_for_some_people_is_stopped():
         model.score(np.full((3, 4), 4e9))
 
 
+def test_a_graph_that_returns_far_more_scores_than_people_is_refused():
+    nodes = [helper.make_node("MatMul", ["x", "weight"], ["scores"]), helper.make_node("Tile", ["scores", "n"], ["y"])]
+    constants = {"n": np.array([1, 100_000], dtype=np.int64), "weight": np.ones((4, 1))}
+    model = OnnxModel(graph(nodes, ["y"], constants.items()))
+    with pytest.raises(InvalidInputError, match=r"it returns 300,000 values of type float32 for 3 people"):
+        model.score(np.ones((3, 4)))
+
+
 def test_weights_of_a_graph_inside_a_node_are_not_read_from_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weights.bin").write_bytes(bytes(16))

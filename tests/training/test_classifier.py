@@ -385,3 +385,39 @@ def test_the_group_is_a_required_keyword(small):
     X, y, _, financial = small
     with pytest.raises(TypeError, match="sensitive_features"):
         quick(financial).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda said, _: said["encoder"]["columns"][0].update(mean="x"), r"columns\[0\].mean must be number, got 'x'"),
+        (lambda said, _: said["encoder"]["columns"][0].update(scale=0), r"columns\[0\].scale must be from 1e-300"),
+        (lambda said, _: said.pop("widths"), "widths is missing"),
+        (
+            lambda said, _: said.update(widths=[2, 100_000, 100_000, 1]),
+            "the weights are not those of a network of widths",
+        ),
+        (lambda _, tensors: tensors["0.weight"].mul_(float("nan")), "some weights are not finite numbers"),
+    ],
+)
+def test_a_file_that_was_edited_and_signed_again_is_refused(edit, message, tmp_path):
+    from safetensors.torch import load_file
+
+    from evenhand.training.model_file import _digest
+    from evenhand.training.tensor_file import tensor_bytes
+
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"income": rng.normal(size=60), "debt": rng.normal(size=60)})
+    model = eh.CECClassifier(financial_features=["income"], epochs=1, random_state=0)
+    path = model.fit(X, np.resize([0, 1], 60), sensitive_features=np.resize([0, 0, 1], 60)).save(
+        tmp_path / "m.safetensors"
+    )
+    content = path.read_bytes()
+    words = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    said, tensors = json.loads(words["content"]), load_file(path)
+    edit(said, tensors)
+    words["content"] = json.dumps(said)
+    words["sha256"] = _digest(tensors, words["content"])
+    path.write_bytes(tensor_bytes(tensors, words))
+    with pytest.raises(ModelFileError, match=f"does not hold what a model needs: .*{message}"):
+        eh.CECClassifier.load(path)

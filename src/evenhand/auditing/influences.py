@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.exceptions import DataFileError
 from evenhand.metrics.influence import folded
 
 __all__ = ["Influence", "Influences", "gap_key", "input_key"]
 
 _MOST_VALUES = 1 << 16  # for all columns together: 175 KB of text
 _FEWEST_BUCKETS = 64
+_EDITED = "The influences on {} were cut or edited: write the audit again with to_json."
 
 
 def gap_key(group: str, reference: str, unit: str = "") -> str:
@@ -80,8 +82,25 @@ class Influences:
         >>> found = Influences.of({"excess": np.array([0.5, -2.0, 1.5])})
         >>> Influences.from_dict(found.to_dict()).columns["excess"].tolist()
         [0.25, -1.0, 0.75]
+
+        Raises
+        ------
+        DataFileError
+            If a text is not what `to_dict` writes.
         """
-        return cls({name: np.frombuffer(base64.b64decode(text), dtype="<f2") for name, text in plain.items()})
+        columns = {name: _decoded(name, text) for name, text in plain.items()}
+        shapes = [values.shape for values in columns.values()]
+        for name, values in columns.items():
+            if values.shape != max(shapes, key=shapes.count) or not np.isfinite(values).all():
+                raise DataFileError(_EDITED.format(name))
+        return cls(columns)
+
+
+def _decoded(name: str, text: str) -> NDArray[np.float16]:
+    try:
+        return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f2")
+    except ValueError as error:
+        raise DataFileError(_EDITED.format(name)) from error
 
 
 def _scaled(values: NDArray[np.float64]) -> NDArray[np.float16]:

@@ -368,8 +368,14 @@ def _named(name: str) -> str:
     return f"`{name}` (--{name.replace('_', '-')})"
 
 
+# Of what takes memory for each person: a number that was mistyped must not fill the machine.
+_MOST = {"n_steps": 100_000, "n_permutations": 1_000_000, "n_reasons": 1_000}
+
+
 def _check_counts(options: Any, *names: str) -> None:  # noqa: ANN401 - any of the dataclasses
     for name in names:
         value = getattr(options, name)
         if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value < 1):
             raise InvalidInputError(f"{_named(name)} must be a whole number of at least 1, got {value!r}.")
+        if value is not None and name in _MOST and int(value) > _MOST[name]:
+            raise InvalidInputError(f"{_named(name)} must be at most {_MOST[name]:,}, got {value:,}.")

@@ -258,7 +258,7 @@ def _json(archive: Archive, name: str, schema: str) -> dict[str, Any]:
     try:
         found = json.loads(_text(archive, name))
         kind, is_whole = found["schema"], _is_whole(found)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         raise ArchiveError(f"{name!r} in {archive.name!r} is not JSON of the kind {schema!r}.") from None
     if kind != schema or not is_whole:
         raise ArchiveError(f"{name!r} in {archive.name!r} must be complete and of the kind {schema!r}, got {kind!r}.")

@@ -20,6 +20,7 @@ from evenhand.cli.searching import search
 from evenhand.cli.training import train
 from evenhand.cli.verifying import verify
 from evenhand.exceptions import EvenhandError, EvenhandWarning
+from evenhand.system.streams import outlive_readers
 
 __all__ = ["app", "main"]
 
@@ -58,10 +59,13 @@ def main() -> NoReturn:
     """Run the command line. Exit codes: 0 done, 1 gate crossed, 2 bad input, 70 bug in evenhand, 130 interrupted."""
     code: object = 0
     warnings.showwarning = _show_warning
+    outlive_readers()
     try:
         code = app(standalone_mode=False)
-    except (EvenhandError, OSError) as error:
+    except EvenhandError as error:
         _fail(str(error))
+    except OSError as error:
+        _fail(_of_the_system(error))
     except typer.Exit as done:
         code = done.exit_code
     except (KeyboardInterrupt, typer.Abort):
@@ -87,6 +91,13 @@ def _show_warning(
     """Print warnings as sentences, without the line of code that raised them."""
     if issubclass(category, EvenhandWarning):
         say(f"Warning: {with_options(str(message))}", err=True)
+
+
+def _of_the_system(error: OSError) -> str:
+    """What the system refused, with the name of the file first."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{str(error.filename)!r} cannot be read or written: {error.strerror}."
 
 
 def _fail(message: str) -> NoReturn:

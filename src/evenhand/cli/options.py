@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from evenhand.auditing.options import AuditOptions, GivenOptions, RegressionOptions, RoleOptions, StreamOptions
-from evenhand.exceptions import InvalidInputError
+from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.inputs.read_options import ReadOptions
 
 __all__ = [
@@ -285,8 +285,8 @@ def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
         settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidInputError(f"There is no file {str(path)!r}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{str(path)!r} is not valid TOML: {error}.") from None
+    except (ValueError, RecursionError) as error:  # a number of too many digits is no TOMLDecodeError
+        raise InvalidInputError(f"{str(path)!r} is not valid TOML: {first_line(error)}.") from None
     kinds = {option.name: _kind(option) for option in fields(plan)}  # type: ignore[arg-type]
     optional = {option.name for option in fields(plan) if str(option.type).endswith(" | None")}  # type: ignore[arg-type]
     values = {}

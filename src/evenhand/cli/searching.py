@@ -81,6 +81,7 @@ def search(
     from evenhand.cli.jobs import search_table
     from evenhand.exceptions import MissingExtraError
     from evenhand.searching.page import left_to_gain
+    from evenhand.system.files import written_together
 
     check_given(plan, "label", "group", "financial_features")
     options = {"keep": keep, "minimize": minimize, "payoff": payoff, "space": _with_seeds(family, seed_search)}
@@ -106,9 +107,10 @@ def search(
         say(sentence)
     if found.stopping.bounds:
         say(left_to_gain(found.to_dict()))
-    found.to_json(out / "search.json")
-    found.to_excel(out / "search.xlsx")
-    found.to_html(out / "search.html")
+    with written_together(out) as stage:
+        found.to_json(stage / "search.json")
+        found.to_excel(stage / "search.xlsx")
+        found.to_html(stage / "search.html")
     if found.chosen is None:
         say(f"No candidate meets every constraint.\nWritten: {out / 'search.html'}")
         raise typer.Exit(1)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.exceptions import InvalidInputError, InvalidTypeError, first_line
 from evenhand.inputs.tables import read_table
 from evenhand.inputs.validation import as_table, category_text, check_columns
 
@@ -133,8 +133,8 @@ def _from_file(path: Path) -> dict[str, str]:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidInputError(f"{_WHAT}: there is no file {str(path)!r}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{_WHAT}: {str(path)!r} is not valid TOML: {error}.") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{_WHAT}: {str(path)!r} is not valid TOML: {first_line(error)}.") from None
     if not isinstance(found.get("reasons"), dict):
         raise InvalidInputError(
             f'{_WHAT}: {str(path)!r} must have a table [reasons] with lines like "Debt" = ["owed", "limit"], got '

@@ -29,6 +29,7 @@ __all__ = ["OnnxProcesses"]
 _MEMORY, _MEMORY_PER_BYTE = 4 * 2**30, 20  # address space, in total and per byte of the model
 _SECONDS, _SECONDS_PER_ROW = 60.0, 0.01
 _MOST_IDLE = 64
+_MOST_SCORES = 1024  # for each person: more would fill the memory of whoever asks
 
 
 class OnnxProcesses:
@@ -170,7 +171,7 @@ def _main(path: str) -> None:
         given = [_received(asked) for _ in range(question["n"])]
         try:
             named = {item.name: column for item, column in zip(session.get_inputs(), given, strict=True)}
-            scores = np.asarray(session.run([question["output"]], named)[0])
+            scores = _checked(session.run([question["output"]], named)[0], len(given[0]))
         except Exception as error:
             _say(answers, {"error": _why(error)})
             continue
@@ -185,6 +186,14 @@ def _session(content: bytes) -> Any:  # noqa: ANN401 - onnxruntime ships no type
     options.log_severity_level = 4  # errors come as exceptions
     options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def _checked(found: Any, n_people: int) -> NDArray[Any]:  # noqa: ANN401 - what the model returned
+    """Scores that are numbers, and not far more of them than people."""
+    scores = np.asarray(found)
+    if scores.dtype.kind not in "fiub" or scores.size > _MOST_SCORES * max(1, n_people):
+        raise ValueError(f"it returns {scores.size:,} values of type {scores.dtype} for {n_people:,} people")
+    return scores
 
 
 def _described(items: Sequence[Any]) -> list[dict[str, Any]]:

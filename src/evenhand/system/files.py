@@ -36,6 +36,8 @@ __all__ = [
 _TEMPORARY = re.compile(r"\..*\.(?P<machine>[0-9a-f]{8})-(?P<process>[0-9]+)-[0-9a-f]{8}(\.[^.]*)?")
 _STALE_SECONDS = 24 * 3600  # time without a change after which no one on a different machine is still writing a file
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no space, none for this user, none in this file
+
 _SPARE = 1 << 28  # bytes that are left free for whatever else the system does
 
 
@@ -98,6 +100,9 @@ class Room:
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path next to `path`, renamed to it if the block succeeds and removed otherwise.
 
+    What killed processes left half-written in the folder is removed, too. A full disk is an `OSError` that names
+    `path`.
+
     Examples
     --------
     >>> import tempfile
@@ -109,11 +114,16 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_stale_once(target.parent.absolute())
     temporary = temporary_path(target)
     temporary.touch(exist_ok=False)  # with the permissions of any new file, unlike those of `tempfile`
     try:
         yield temporary
         temporary.replace(target)
+    except OSError as error:
+        if error.errno in _FULL and error.filename is None:
+            raise OSError(error.errno, error.strerror, str(target)) from error
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -133,6 +143,7 @@ def written_together(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
+    _remove_stale_once(target.absolute())
     stage = temporary_path(target / "files")
     stage.mkdir()
     try:
@@ -149,7 +160,7 @@ def temporary_path(path: Path) -> Path:
 
 
 def remove_stale(folders: Iterable[Path]) -> None:
-    """Remove temporary files whose process was killed; those of processes that run stay.
+    """Remove temporary files and folders whose process was killed; those of processes that run stay.
 
     Whether a process on a different machine is running cannot be checked: its files are removed once no one has written
     to them for a day.
@@ -170,8 +181,18 @@ def remove_stale(folders: Iterable[Path]) -> None:
                 continue
             with suppress(OSError):  # already gone, or not ours to remove
                 is_here = named["machine"] == _machine() and os.name == "posix"
-                if not _runs(int(named["process"])) if is_here else _is_old(path):
+                if _runs(int(named["process"])) if is_here else not _is_old(path):
+                    continue
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
                     path.unlink()
+
+
+@cache
+def _remove_stale_once(folder: Path) -> None:
+    """Remove what killed processes left in a folder, the first time that this process writes there."""
+    remove_stale([folder])
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -22,12 +23,18 @@ def module_environment() -> dict[str, str]:
     return os.environ | _ONE_THREAD | {"PYTHONPATH": os.pathsep.join(known)}
 
 
-def limit_resources(memory: int) -> None:
-    """Limit the address space of this process, where the system can, and leave no core file."""
+def limit_resources(memory: int, seconds: float | None = None) -> None:
+    """Limit the address space and the computing time of this process, where the system can; leave no core file.
+
+    Time spent waiting for a busy machine does not count. A process whose time is over ends by the signal SIGXCPU.
+    """
     try:
         import resource
     except ImportError:  # not on Windows
         return
-    for what, limit in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)):
+    limits = {resource.RLIMIT_AS: memory, resource.RLIMIT_CORE: 0}
+    if seconds is not None:
+        limits[resource.RLIMIT_CPU] = math.ceil(seconds)
+    for what, limit in limits.items():
         hard = resource.getrlimit(what)[1]
         resource.setrlimit(what, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))

@@ -14,10 +14,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from evenhand._version import __version__
-from evenhand.exceptions import ModelFileError
+from evenhand.exceptions import ModelFileError, first_line
 from evenhand.inputs.encoding import TableEncoder
+from evenhand.report.conforming import first_fault
 from evenhand.system.files import write_atomically
-from evenhand.training.network import empty_network
+from evenhand.training.network import Layout, empty_network
 from evenhand.training.tensor_file import tensor_bytes
 
 __all__ = ["FILE_NAME", "read_model", "write_model"]
@@ -26,6 +27,43 @@ FILE_NAME = "model.safetensors"
 
 _FORMAT = "evenhand.classifier"
 _VERSION = 1
+
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+_COUNT = {"type": "integer", "minimum": -1, "maximum": 2**53}
+_COLUMN: dict[str, Any] = {
+    "type": "object",
+    "required": ["kind", "name", "mean", "scale"],
+    "properties": {
+        "kind": {"enum": ["number", "category"]},
+        "name": {"type": "string"},
+        "mean": {"type": "number"},
+        "scale": {"type": "number", "minimum": 1e-300},
+        "flags_missing": {"type": "boolean"},
+        "categories": _TEXTS,
+        "encoding": {"enum": ["onehot", "ordinal"]},
+    },
+}
+_CONTENT: dict[str, Any] = {
+    "type": "object",
+    "required": ["parameters", "classes", "encoder", "widths", "dropout", "feature_names", "n_features", "group_names"],
+    "properties": {
+        "parameters": {"type": "object"},
+        "classes": {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": ["string", "number", "boolean"]}},
+        "encoder": {
+            "type": "object",
+            "required": ["columns", "encoding"],
+            "properties": {
+                "columns": {"type": "array", "minItems": 1, "items": _COLUMN},
+                "encoding": {"enum": ["onehot", "ordinal"]},
+            },
+        },
+        "widths": {"type": "array", "minItems": 2, "items": {"type": "integer", "minimum": 1, "maximum": 2**31}},
+        "dropout": {"type": "number", "minimum": 0, "maximum": 1},
+        "feature_names": {"type": ["array", "null"], "items": {"type": "string"}},
+        "group_names": _TEXTS,
+        **dict.fromkeys(("n_features", "n_epochs", "best_epoch", "n_unmatched"), _COUNT),
+    },
+}
 
 
 class FittedClassifier(Protocol):
@@ -88,8 +126,8 @@ def read_model(path: str | os.PathLike[str], kind: type[Classifier]) -> Classifi
         raise ModelFileError(f"{str(file)!r} was altered after it was saved: its checksum does not match.")
     try:
         return _rebuilt(json.loads(content), tensors, kind)
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise ModelFileError(f"{str(file)!r} does not hold what a model needs: {error}.") from error
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, RecursionError) as error:
+        raise ModelFileError(f"{str(file)!r} does not hold what a model needs: {first_line(error)}.") from error
 
 
 def _content(model: FittedClassifier) -> str:
@@ -117,6 +155,7 @@ def _content(model: FittedClassifier) -> str:
 
 
 def _rebuilt(data: dict[str, Any], tensors: dict[str, Tensor], kind: type[Classifier]) -> Classifier:
+    _check_parts(data, tensors)
     # A file older than the parameter is of a model that was trained without it.
     model = kind(**{"least_explained": 0.0} | data["parameters"])
     model.classes_ = np.asarray(data["classes"])
@@ -131,9 +170,21 @@ def _rebuilt(data: dict[str, Any], tensors: dict[str, Tensor], kind: type[Classi
     model.best_epoch_ = int(data["best_epoch"])
     model.group_names_ = tuple(data["group_names"])
     model.n_unmatched_ = int(data["n_unmatched"])
-    if len(model.classes_) != 2 or data["widths"][0] != len(model.encoder_.encoded_names):
-        raise ValueError("the classes, the encoding and the network do not fit together")
+    if data["widths"][0] != len(model.encoder_.encoded_names):
+        raise ValueError("the encoding and the network do not fit together")
     return model
+
+
+def _check_parts(data: Any, tensors: dict[str, Tensor]) -> None:  # noqa: ANN401 - JSON
+    """Refuse words that are not those of a model, and weights that are not those of a network, before one is built."""
+    fault = first_fault(data, _CONTENT)
+    if fault:
+        raise ValueError(fault)
+    weights = [tensor for name, tensor in tensors.items() if not name.startswith("history.")]
+    if sum(tensor.numel() for tensor in weights) != Layout(tuple(data["widths"])).n_parameters:
+        raise ValueError(f"the weights are not those of a network of widths {data['widths']}")
+    if not all(torch.isfinite(tensor).all() for tensor in weights):
+        raise ValueError("some weights are not finite numbers")
 
 
 def _widths(network: nn.Sequential) -> list[int]:

@@ -17,6 +17,7 @@ from evenhand.auditing.history.changes import compare_audits
 from evenhand.auditing.history.metrics import audit_metrics, people_of, sorted_pairs
 from evenhand.auditing.history.within_people import _paired_log_variance, _paired_variance, errors_within_people
 from evenhand.auditing.identities import is_same_people
+from evenhand.auditing.influences import Influences
 from evenhand.exceptions import DataFileError, EvenhandWarning, InvalidInputError, InvalidTypeError
 from evenhand.metrics.roc import auc, auc_influence
 
@@ -549,3 +550,12 @@ def test_people_are_known_by_their_ids_where_both_audits_have_them(people):
     assert not is_same_people(first.to_dict()["data"], others.to_dict()["data"])
     assert first.provenance.fingerprint == others.provenance.fingerprint  # of the same data
     assert is_same_people(first.to_dict()["data"], audited(people).to_dict()["data"])  # by the columns
+
+
+@pytest.mark.parametrize(
+    "edit", [lambda text: text[:-3], lambda text: text[:-4], lambda _: "!!!!", lambda text: "AHwA" + text[4:]]
+)
+def test_influences_that_were_edited_are_refused(edit):
+    plain = Influences.of({"excess": np.ones(6), "weighing": np.arange(6.0), "inputs": np.ones(6)}).to_dict()
+    with pytest.raises(DataFileError, match="The influences on weighing were cut or edited"):
+        Influences.from_dict(plain | {"weighing": edit(plain["weighing"])})

@@ -104,7 +104,7 @@ def test_damaged_and_foreign_files_are_skipped_with_a_sentence(data, tmp_path):
     assert "binary.json is not valid JSON" in sentences
     assert "deep.json is not valid JSON" in sentences
     assert "list.json is JSON but not an audit" in sentences
-    assert "half.json is an audit without data, cec" in sentences
+    assert "half.json is an audit that was cut or edited (" in sentences
     assert set(history.skipped) <= set(monitor(history).warnings)
 
 

@@ -18,7 +18,9 @@ import pyarrow.parquet as pq
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.summary import SCHEMA
 from evenhand.exceptions import DataFileError, InvalidTypeError
+from evenhand.report.conforming import first_fault
 from evenhand.report.formatting import listed
+from evenhand.report.schema import load_schema
 
 __all__ = [
     "Audit",
@@ -36,7 +38,6 @@ __all__ = [
 
 Audit: TypeAlias = "AuditResult | Mapping[str, Any] | str | os.PathLike[str]"
 
-_PARTS = ("settings", "data", "cec", "regimes", "outcome", "features", "evidence", "warnings")
 _PAIR_COLUMNS = ["person", "match", "group", "other_group", "label", "score", "decision", "cec", "regime"]
 _MOST_PAIRS = 5_000_000  # read into memory to compare decisions within people
 
@@ -116,11 +117,10 @@ def _read(path: Path, file: str) -> dict[str, Any]:
             f"{file} has the schema {schema!r}, but this version of evenhand reads {SCHEMA!r}: "
             "run the audit again, or use the version of evenhand that wrote it."
         )
-    missing = [part for part in _PARTS if part not in data]
-    if missing:
-        raise DataFileError(
-            f"{file} is an audit without {listed(missing, 8)}: it was cut or edited; write it again with to_json."
-        )
+    # When it was made only orders a history, which can do without.
+    fault = first_fault({name: value for name, value in data.items() if name != "created"}, load_schema())
+    if fault:
+        raise DataFileError(f"{file} is an audit that was cut or edited ({fault}): write it again with to_json.")
     found: dict[str, Any] = data
     return found
 

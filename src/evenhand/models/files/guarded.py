@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -13,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.exceptions import MissingExtraError, ModelFileError
-from evenhand.models.files.worker import catboost_model
+from evenhand.models.files.worker import catboost_model, seconds_for
 from evenhand.models.trees import TreeEnsemble
 from evenhand.system.processes import module_command, module_environment
 
 __all__ = ["opened_apart", "read_tree_file"]
 
-_SECONDS, _SECONDS_PER_MB = 30.0, 1.0  # to read a file; a model of honest origin takes far less
+_PATIENCE = 4  # times the computing time that a file is given, for a machine that is busy
+_TIME_IS_OVER = getattr(signal, "SIGXCPU", None)  # there is none on Windows
 _TOLERANCE = 1e-4  # of margins, over their size: libraries add leaves in float32
 
 _PACKAGES = {
@@ -28,6 +30,7 @@ _PACKAGES = {
     "catboost": "catboost",
     "onnx": "evenhand[onnx]",
     "pmml": "evenhand[pmml]",
+    "skops": "evenhand[skops]",
 }
 
 
@@ -85,7 +88,7 @@ def opened_apart(path: Path, library: str, time_limit: float | None = None) -> t
     ModelFileError
         If the process found the file unreadable, crashed on it or did not come to an end.
     """
-    limit = _SECONDS + _SECONDS_PER_MB * path.stat().st_size / 2**20 if time_limit is None else time_limit
+    limit = seconds_for(path) if time_limit is None else time_limit
     with tempfile.TemporaryDirectory() as folder:
         command = module_command("evenhand.models.files.worker", library, str(path.resolve()), folder)
         try:
@@ -93,14 +96,14 @@ def opened_apart(path: Path, library: str, time_limit: float | None = None) -> t
                 command,
                 env=module_environment(),
                 capture_output=True,
-                timeout=limit,
+                timeout=_PATIENCE * limit if time_limit is None else limit,
                 check=False,
                 stdin=subprocess.DEVNULL,
             )
         except subprocess.TimeoutExpired:
-            raise ModelFileError(
-                f"{str(path)!r} is damaged: {library} was still reading it after {limit:.0f} seconds."
-            ) from None
+            ended = None
+        if ended is None or -ended.returncode == _TIME_IS_OVER:
+            raise ModelFileError(f"{str(path)!r} is damaged: {library} was still reading it after {limit:.0f} seconds.")
         answer_file = Path(folder) / "answer.json"
         if not answer_file.exists():
             how = f"signal {-ended.returncode}" if ended.returncode < 0 else f"exit code {ended.returncode}"

@@ -51,9 +51,7 @@ def load_model(path: str | os.PathLike[str], *, trust_pickle: bool = False) -> A
             "the weights and call `evenhand.audit`, or export it with `torch.onnx.export`."
         )
     if kind == "skops":
-        from evenhand.models.files.skops_files import read_skops
-
-        return read_skops(file)
+        return _read_skops(file)
     if kind == "evenhand":
         return _read_evenhand(file)
     if kind == "onnx":
@@ -77,6 +75,21 @@ def _read_evenhand(file: Path) -> Any:  # noqa: ANN401
     if "evenhand" not in _READERS:
         raise ModelFileError(f"{str(file)!r} was saved by `CECClassifier`: import `evenhand.training` to open it.")
     return _READERS["evenhand"](file)
+
+
+def _read_skops(file: Path) -> Any:  # noqa: ANN401
+    from evenhand.models.files.guarded import opened_apart
+    from evenhand.models.files.same_scores import check_scores
+    from evenhand.models.files.skops_files import checked_content, trusted_model
+
+    content = checked_content(file)
+    opened_apart(file, "skops")
+    try:
+        model = trusted_model(content)
+        check_scores(model)
+    except Exception as error:  # of skops, numpy and scikit-learn
+        raise ModelFileError(f"{str(file)!r} cannot be read as skops: {first_line(error)}.") from error
+    return model
 
 
 def _read_onnx(file: Path) -> Any:  # noqa: ANN401

@@ -12,7 +12,7 @@ from typing import Any
 from evenhand.exceptions import ModelFileError, first_line
 from evenhand.models.files.sound_trees import check_trees
 
-__all__ = ["TRUSTED", "read_skops"]
+__all__ = ["TRUSTED", "checked_content", "trusted_model"]
 
 # Types of ordinary scikit-learn models that skops leaves to its callers, and the one way in which skops may build each.
 # The way matters: skops trusts names, and a hostile file may ask it to call what it was only to fill with attributes.
@@ -35,13 +35,13 @@ TRUSTED: dict[str, str] = {
 _LARGEST = 3 * 2**29  # bytes that a file may become; skops holds them twice for a moment
 
 
-def read_skops(file: Path) -> Any:  # noqa: ANN401 - any model
-    """The model of a skops file.
+def checked_content(file: Path) -> bytes:
+    """The bytes of a skops file whose plan is not too large, and builds only what is trusted, in the way it may be.
 
     Raises
     ------
     ModelFileError
-        If skops is not installed, the file is damaged, holds types that are not trusted, or trees that are damaged.
+        If skops is not installed, or the file is damaged or holds types that are not trusted.
     """
     try:
         from skops import io as skops_io
@@ -50,7 +50,7 @@ def read_skops(file: Path) -> Any:  # noqa: ANN401 - any model
             f"{str(file)!r} needs skops, which is not installed: pip install 'evenhand[skops]'."
         ) from error
     try:
-        content = file.read_bytes()  # once: what is checked is what is loaded
+        content = file.read_bytes()
         schema = _checked_schema(content)
         untrusted = [name for name in skops_io.get_untrusted_types(data=content) if name not in TRUSTED]
         misused = sorted(set(_misused_types(schema)))
@@ -65,11 +65,18 @@ def read_skops(file: Path) -> Any:  # noqa: ANN401 - any model
         raise ModelFileError(
             f"{str(file)!r} was not written by skops, or altered: it builds {', '.join(misused)} in another way."
         )
-    try:
-        model = skops_io.loads(content, trusted=list(TRUSTED))
-        check_trees(model)
-    except Exception as error:
-        raise ModelFileError(f"{str(file)!r} cannot be read as skops: {first_line(error)}.") from error
+    return content
+
+
+def trusted_model(content: bytes) -> Any:  # noqa: ANN401 - any model
+    """The model of a skops file whose plan was checked.
+
+    Whatever skops, numpy or scikit-learn raise comes through; a damaged tree may crash scikit-learn.
+    """
+    from skops import io as skops_io
+
+    model = skops_io.loads(content, trusted=list(TRUSTED))
+    check_trees(model)
     return model
 
 

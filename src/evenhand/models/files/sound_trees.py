@@ -21,7 +21,7 @@ from sklearn.tree._tree import Tree
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.trees.ensemble import levels
 
-__all__ = ["check_trees"]
+__all__ = ["check_trees", "held_by"]
 
 
 def check_trees(model: object) -> None:
@@ -87,10 +87,11 @@ def _parts(model: object) -> Iterator[object]:
             continue
         seen.add(id(part))
         yield part
-        waiting.extend(_held(part))
+        waiting.extend(held_by(part))
 
 
-def _held(part: object) -> Iterable[object]:
+def held_by(part: object) -> Iterable[object]:
+    """What an object holds: entries of containers, or attributes."""
     if isinstance(part, np.ndarray):
         return part.ravel().tolist() if part.dtype == object else ()
     if isinstance(part, dict):

@@ -16,18 +16,19 @@ from numpy.typing import NDArray
 
 from evenhand.system.processes import limit_resources
 
-__all__ = ["catboost_model", "main"]
+__all__ = ["catboost_model", "main", "seconds_for"]
 
 Floats = NDArray[np.float64]
 
 _MISSING = 0.05  # share of values
 _MADE_UP = 512  # people
 _MEMORY, _MEMORY_PER_BYTE = 4 * 2**30, 20  # address space: a damaged length may ask for anything
+_SECONDS, _SECONDS_PER_MB = 30.0, 1.0  # to read a file; a model of honest origin takes far less
 
 
 def main(kind: str, source: str, folder: str) -> None:
     """Read the file `source`; leave arrays and plain values, or the reason why not, in `folder`."""
-    limit_resources(_MEMORY + _MEMORY_PER_BYTE * Path(source).stat().st_size)
+    limit_resources(_MEMORY + _MEMORY_PER_BYTE * Path(source).stat().st_size, seconds_for(Path(source)))
     try:
         arrays, rest = _READERS[kind](source)
         np.savez(Path(folder) / "arrays.npz", **arrays)
@@ -38,6 +39,11 @@ def main(kind: str, source: str, folder: str) -> None:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         answer = {"error": (lines or [type(error).__name__])[0][:300], "type": type(error).__name__}
     (Path(folder) / "answer.json").write_text(json.dumps(answer))
+
+
+def seconds_for(path: Path) -> float:
+    """Computing time that the library of a file may take to read it."""
+    return _SECONDS + _SECONDS_PER_MB * path.stat().st_size / 2**20
 
 
 def _read_xgboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -173,12 +179,20 @@ def _read_pmml(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return {}, {}
 
 
+def _read_skops(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    from evenhand.models.files.skops_files import trusted_model
+
+    trusted_model(Path(source).read_bytes())
+    return {}, {}
+
+
 _READERS = {
     "xgboost": _read_xgboost,
     "lightgbm": _read_lightgbm,
     "catboost": _read_catboost,
     "onnx": _read_onnx,
     "pmml": _read_pmml,
+    "skops": _read_skops,
 }
 
 if __name__ == "__main__":

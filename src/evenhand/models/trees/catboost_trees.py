@@ -48,6 +48,8 @@ def _read_stored(stored: dict[str, Any], name: str, names: list[str]) -> TreeEns
     check_loss(stored["model_info"].get("params", {}).get("loss_function", {}).get("type", "unknown"), name)
     features = stored["features_info"]["float_features"]
     column = {feature["feature_index"]: feature["flat_feature_index"] for feature in features}
+    if len(set(column.values())) < len(features):
+        raise InvalidInputError(f"The file of this {name} was altered: it gives two features the same place or number.")
     # A missing value fails `x > border`, unless the feature's missing values count as larger than any number.
     missing_left = {j: feature["nan_value_treatment"] != "AsTrue" for j, feature in zip(column, features, strict=True)}
     scale, (bias,) = stored["scale_and_bias"]
