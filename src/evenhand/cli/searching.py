@@ -34,8 +34,12 @@ def search(
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
     seeds: Annotated[int, typer.Option(help="Models per candidate and fold.")] = 1,
     family: Annotated[
-        str, typer.Option(help="network, or trees for gradient-boosted trees of scikit-learn.")
-    ] = "network",
+        list[str] | None,
+        typer.Option(
+            help="network, trees (of scikit-learn), xgboost, lightgbm, logistic or scorecard; repeatable. [default: "
+            "network]"
+        ),
+    ] = None,
     confirmation: Annotated[
         float, typer.Option(help="Share of the people kept out of the search, to look at the choice once.")
     ] = 0.0,
@@ -45,11 +49,15 @@ def search(
         float | None,
         typer.Option(help="Stop once one further candidate gains at most this of --minimize, on average."),
     ] = None,
+    n_jobs: Annotated[
+        int | None, typer.Option(help="Candidates trained at once; by default one on each core. Networks take all.")
+    ] = None,
 ) -> None:
     """Search for a model as useful as today's whose reasoning is more alike between groups.
 
     Finished candidates are kept in the folder: run the same command again to go on. The chosen model is saved there
-    too, a network as model/model.safetensors and trees as model/model.skops, for `evenhand audit --model`.
+    too, for `evenhand audit --model`: a network as model/model.safetensors, XGBoost as model/model.json, LightGBM as
+    model/model.txt, all else as model/model.skops.
 
     \b
     Example, after `evenhand data save taiwan --people 3000 --out cards.csv`:
@@ -64,19 +72,19 @@ def search(
     from evenhand.searching.page import left_to_gain
 
     check_given(plan, "label", "group", "financial_features")
-    options = {"keep": keep, "minimize": minimize}
+    options = {"keep": keep, "minimize": minimize, "family": family}
     found, notes = search_table(
         named_table(data, plan),
         plan,
         n_candidates=candidates,
         folds=folds,
         seeds=seeds,
-        family=family,
         confirmation=confirmation,
         checkpoint=out / "store",
         device=device,
         random_state=random_state,
         stop_gain=stop_gain,
+        n_jobs=n_jobs,
         **{name: value for name, value in options.items() if value is not None},
     )
     for note in notes:

@@ -10,6 +10,7 @@ from evenhand.report.formatting import count, decimal, interval, percent
 from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
 from evenhand.report.tables import Column, Record, Table
 from evenhand.searching.charts import gain_chart, plane_chart, stopping_chart
+from evenhand.searching.families import SPECS
 from evenhand.searching.metrics import AXES, DIRECTIONS
 from evenhand.searching.tables import METRIC_WORDS, candidate_table, capital, gain_table, kind_of, stopping_table
 
@@ -115,7 +116,7 @@ def _question(data: Data) -> tuple[tuple[str, str], ...]:
     return (
         ("Constraints", "; ".join(data["keep"]) or "none"),
         ("Minimized", METRIC_WORDS[data["minimize"]]),
-        ("Family", "networks" if data["family"] == "network" else "gradient-boosted trees"),
+        ("Family", "; ".join(SPECS[name].words for name in data["families"])),
         ("People", f"{count(people['searched'])} were searched on{held}. Groups of all: {groups}"),
         ("Matched on", ", ".join(people["financial_features"])),
         (

@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import check_columns
+from evenhand.models.input_columns import input_columns
 from evenhand.searching.choosing import Choice, ChoiceRule, honest_differences, reasons_of
 from evenhand.searching.comparing import Difference, front, mean_interval, paired_difference
 from evenhand.searching.constraints import check_metric
 from evenhand.searching.draws import Stopping
+from evenhand.searching.families import ESTIMATORS, FamilyName
 from evenhand.searching.metrics import AXES, DIRECTIONS
 from evenhand.searching.people import EvaluationSettings, SearchPeople
-from evenhand.searching.space import Candidate, Family, in_a_cell
+from evenhand.searching.space import Candidate, in_a_cell
 from evenhand.system.files import json_ready, write_text
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class SearchResult:
         Why a candidate has no metrics, by its number.
     rule
         Constraints and what is minimized.
-    settings, family, people
+    settings, families, people
         How candidates were judged, what they are, and on whom.
     confirmed
         Metrics of the chosen and of the unconstrained candidate, fitted anew, on people held out of the search; empty
@@ -74,7 +76,7 @@ class SearchResult:
     notes: Mapping[int, str]
     rule: ChoiceRule
     settings: EvaluationSettings
-    family: Family
+    families: tuple[FamilyName, ...]
     people: SearchPeople
     confirmed: Mapping[str, Mapping[str, float]]
     fit: Callable[[Candidate], Any]
@@ -120,6 +122,7 @@ class SearchResult:
         for candidate in self.tried:
             k = candidate.number
             row: dict[str, Any] = {"candidate": k, "status": self._status(k), "is_on_front": k in self.front}
+            row |= {"family": candidate.family} if len(self.families) > 1 else {}
             row |= {name: in_a_cell(value) for name, value in candidate.parameters.items()}
             for name, values in self.metrics.items():
                 found = mean_interval(values[k], self.test_share)
@@ -195,22 +198,21 @@ class SearchResult:
         Parameters
         ----------
         path
-            A folder, in which the file is called ``model.safetensors`` (networks) or ``model.skops`` (trees of
-            scikit-learn); or a file with that ending.
+            A folder, in which the file is called ``model.safetensors`` (networks), ``model.json`` (XGBoost),
+            ``model.txt`` (LightGBM) or ``model.skops`` (all else); or a file with that ending.
 
         Raises
         ------
         InvalidInputError
-            If no candidate meets the constraints, or the chosen trees are of another library than scikit-learn.
+            If no candidate meets the constraints.
         MissingExtraError
-            If trees are to be written and skops is not installed.
+            If a model of scikit-learn is to be written and skops is not installed.
         """
-        if self.family == "network":
+        family = self.tried[self._need_chosen()].family
+        if family == "network":
             saved: Path = self.best_model.save(path)
             return saved
-        from evenhand.searching.trees import save_tree_model
-
-        return save_tree_model(self.best_model, Path(path))
+        return ESTIMATORS[family].save(self.best_model, Path(path))
 
     def audit(self, **options: Any) -> AuditResult:  # noqa: ANN401 - those of `evenhand.audit`
         """Audit the chosen model: on people held out of the search, where there are, else on those it learned from.
@@ -238,6 +240,9 @@ class SearchResult:
             "random_state": evaluation.random_state,
         }
         X, y, groups = audited
+        seen = input_columns(self.best_model)
+        if seen is not None:
+            X, reference = X[seen], None if reference is None else (reference[0][seen], *reference[1:])
         return audit(self.best_model, X, y, sensitive_features=groups, reference=reference, **{**settings, **options})
 
     def to_dict(self) -> dict[str, Any]:
@@ -245,8 +250,8 @@ class SearchResult:
         has_choice = self.chosen is not None
         return {
             "format": "evenhand-search",
-            "version": 2,
-            "family": self.family,
+            "version": 3,
+            "families": list(self.families),
             "chosen": self.chosen,
             "unconstrained": self.unconstrained,
             "front": list(self.front),
@@ -336,6 +341,7 @@ def _record(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
         "status": result._status(k),
         "is_on_front": k in result.front,
         "is_unconstrained": candidate.is_unconstrained,
+        "family": candidate.family,
         "words": candidate.words(result.tried),
         "parameters": dict(candidate.parameters),
         "metrics": {name: asdict(mean_interval(v[k], result.test_share)) for name, v in result.metrics.items()},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,16 +18,19 @@ from evenhand.inputs.fingerprints import fingerprint_plain
 from evenhand.searching.choosing import ChoiceRule
 from evenhand.searching.constraints import check_metric, parse_constraint
 from evenhand.searching.draws import Stopping, StopRule
+from evenhand.searching.estimators import EstimatorRuns, check_seen
+from evenhand.searching.families import FamilyName
+from evenhand.searching.fitting import Fit
 from evenhand.searching.metrics import DIRECTIONS
 from evenhand.searching.networks import NetworkFamily
 from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.searching.removals import proxy_drops
 from evenhand.searching.result import SearchResult
+from evenhand.searching.rounds import Runs, run_rounds
 from evenhand.searching.scoring import score_model
-from evenhand.searching.space import Candidate, Family, Space, candidates_of
+from evenhand.searching.space import Candidate, Space, candidates_of, family_names
 from evenhand.searching.store import BlockStore, Scored
-from evenhand.searching.trees import TreeFamily, make_tree_model
-from evenhand.system.progress import progress as shown_progress
-from evenhand.training.classifier import CECClassifier
+from evenhand.system.threads import n_cores
 from evenhand.training.engine.loop import device_of
 from evenhand.training.folds import ComparedFold
 
@@ -36,27 +39,19 @@ __all__ = ["search"]
 DEFAULT_KEEP = ("auc >= best - 0.01", "eo_gap <= unconstrained", "positive_rate within 0.05 of unconstrained")
 
 
-class _Runs(Protocol):
-    """A family's way to train and score."""
-
-    def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]: ...
-
-    def run(self, block: Sequence[Candidate]) -> list[Scored]: ...
-
-
 def search(
     X: Any,  # noqa: ANN401 - any table
     y: Any,  # noqa: ANN401 - any array-like
     *,
     sensitive_features: Any,  # noqa: ANN401
     financial_features: Sequence[str] | None = None,
-    space: Space | None = None,
+    space: Space | Mapping[str, Space] | None = None,
     n_candidates: int | None = None,
     folds: int = 5,
     seeds: int = 1,
     keep: Sequence[str] = DEFAULT_KEEP,
     minimize: str = "reasoning_gap",
-    family: Family = "network",
+    family: FamilyName | Sequence[FamilyName] = "network",
     confirmation: float = 0.0,
     encoding: Encoding = "onehot",
     decision_threshold: float = 0.5,
@@ -70,6 +65,7 @@ def search(
     stop_gain: float | None = None,
     stop_delta: float = StopRule.delta,
     stop_floor: float | None = None,
+    n_jobs: int | None = None,
 ) -> SearchResult:
     """Search for a model as useful as the unconstrained one whose reasoning is more alike between groups.
 
@@ -82,9 +78,10 @@ def search(
     X, y, sensitive_features, financial_features
         People as in `evenhand.audit`; labels 0 and 1, 1 the favorable one. None for all columns.
     space
-        Values to try by parameter; None for the family's own. Parameters of networks are those of `CECClassifier`;
-        of trees, those of the library, and ``drop`` (tuples of columns to leave out) and ``monotone`` (mappings from
-        columns to 1 or -1).
+        Values to try by parameter; of several families, a space for each by name. None for the family's own. Parameters
+        of networks are those of `CECClassifier`; of the others, those of the library's class, and ``drop`` (tuples of
+        columns to leave out), ``monotone`` (mappings from columns to 1 or -1, for boosted trees) and ``repair``
+        (``"none"`` or ``"reweighing"`` of the training people).
     n_candidates
         How many constrained combinations to draw at random; None for all.
     folds
@@ -98,7 +95,8 @@ def search(
         The metric to minimize. The reasoning gap is one that a few folds can tell apart; the excess of a table without
         much of it is mostly noise.
     family
-        ``"network"``, or ``"trees"`` for gradient-boosted trees.
+        One or more of ``"network"``; ``"trees"``, ``"xgboost"`` and ``"lightgbm"`` for gradient-boosted trees of
+        scikit-learn, XGBoost and LightGBM; ``"logistic"`` for logistic regressions; ``"scorecard"`` for those on bins.
     confirmation
         Share of the people held out of the whole search, to look at the choice once.
     encoding
@@ -123,6 +121,9 @@ def search(
     stop_floor
         The best value of `minimize` that you take for possible; None for 0 (1 where more is better). A floor nearer to
         what is found makes the bound tighter.
+    n_jobs
+        Candidates that are trained at once, each on one core; None for as many as there are cores. Networks are trained
+        in stacks and take all. The result does not depend on it.
 
     Raises
     ------
@@ -151,13 +152,17 @@ def search(
     constraints = tuple(parse_constraint(text) for text in ([keep] if isinstance(keep, str) else keep))
     if DIRECTIONS[check_metric(minimize, "`minimize`")] == 0:
         raise InvalidInputError(f"`minimize` must be a metric of which less or more is better, got {minimize!r}.")
-    candidates = candidates_of(family, space, n_candidates, random_state)
+    if n_jobs is not None and (not isinstance(n_jobs, int) or n_jobs < 1):
+        raise InvalidInputError(f"`n_jobs` must be None or at least 1, got {n_jobs!r}.")
+    families = family_names(family)
     people = SearchPeople.of(X, y, sensitive_features, financial_features, confirmation, random_state)
+    drops = proxy_drops(people) if space is None and set(families) != {"network"} else ()
+    candidates = candidates_of(families, space, n_candidates, random_state, drops=drops)
+    check_seen(candidates, people)
     where = device_of(device)
-    uses_placebo = family == "network" and any(_uses_placebo(candidate) for candidate in candidates)
-    compared = people.compared_folds(settings, has_training_triples=uses_placebo)
-    runs = _family(family, people, compared, settings, where)
-    run = fingerprint_plain([__version__, people.digest, asdict(settings), family, where.type])
+    compared = people.compared_folds(settings, has_training_triples=any(map(_uses_placebo, candidates)))
+    ways = _ways(families, people, compared, settings, where, n_jobs or n_cores())
+    run = fingerprint_plain([__version__, people.digest, asdict(settings), where.type])
     stop = StopRule(stop_gain, stop_delta, stop_floor)
     test_share = 1 / (folds - 1)
     is_plain = np.array([c.is_unconstrained for c in candidates])
@@ -170,65 +175,40 @@ def search(
         rule, metrics, _ = judged(scored, n_tried)
         return Stopping.of(stop, rule, metrics, len(candidates) - n_tried, is_whole_space=n_candidates is None)
 
-    scored, n_tried = _run_rounds(runs, candidates, BlockStore(checkpoint, run), settings, stop, stopping, progress)
+    store = BlockStore(checkpoint, run)
+    scored, n_tried = run_rounds(ways, candidates, store, settings, stop, stopping, is_shown=progress)
     tried = candidates[:n_tried]
     rule, metrics, notes = judged(scored, n_tried)
     if all(k in notes for k in range(n_tried)):
         raise InvalidInputError(f"No candidate could be trained: {next(iter(notes.values()))}.")
-    fit = _Fit(family, people, settings, str(where))
+    fit = Fit(people, settings, str(where))
     confirmed = _confirmed(rule, metrics, tried, people, settings, fit)
     return SearchResult(
-        metrics, tried, notes, rule, settings, family, people, confirmed, fit, stopping(scored, n_tried)
+        metrics, tried, notes, rule, settings, families, people, confirmed, fit, stopping(scored, n_tried)
     )
 
 
 def _uses_placebo(candidate: Candidate) -> bool:
+    if candidate.family != "network":
+        return False
     return bool(candidate.parameters["cec_weight"]) and str(candidate.parameters["objective"]).endswith("excess")
 
 
-def _family(
-    family: Family,
+def _ways(
+    families: Sequence[FamilyName],
     people: SearchPeople,
     compared: Sequence[ComparedFold],
     settings: EvaluationSettings,
     device: torch.device,
-) -> _Runs:
-    if family == "trees":
-        return TreeFamily(people, compared, settings)
-    return NetworkFamily(people, people.encoder(settings.encoding), compared, settings, device)
-
-
-def _run_rounds(
-    runs: _Runs,
-    candidates: Sequence[Candidate],
-    store: BlockStore,
-    settings: EvaluationSettings,
-    stop: StopRule,
-    stopping: Callable[[Sequence[Scored], int], Stopping],
-    is_shown: bool,
-) -> tuple[list[Scored], int]:
-    """Results of every block, those kept and those run now and kept, until the search may stop; candidates tried."""
-    per_candidate = settings.folds * settings.seeds
-    found: list[Scored] = []
-    n_tried, bound = 0, ""
-    with shown_progress("models", len(candidates) * per_candidate, is_shown=is_shown) as advance:
-        for candidates_of_round in stop.rounds(candidates):
-            for block in runs.blocks(candidates_of_round):
-                name = fingerprint_plain([candidate.key for candidate in block])
-                results = store.read(name)
-                if results is None:
-                    results = runs.run(block)
-                    store.write(name, results)
-                found += results
-                for row in results:
-                    advance(f"auc {row.metrics.get('auc', float('nan')):.3f}{bound}")
-            n_tried += len(candidates_of_round)
-            known = stopping(found, n_tried) if stop.gain is not None else None
-            if known is not None and known.bounds:
-                bound = f", a further candidate gains at most {known.bounds[-1].gain():.2g}"
-                if stop.is_reached(known):
-                    break
-    return found, n_tried
+    n_jobs: int,
+) -> list[Runs]:
+    """How the candidates of the families are trained and scored."""
+    ways: list[Runs] = []
+    if "network" in families:
+        ways.append(NetworkFamily(people, people.encoder(settings.encoding), compared, settings, device))
+    if set(families) - {"network"}:
+        ways.append(EstimatorRuns(people, compared, settings, n_jobs))
+    return ways
 
 
 def _collated(
@@ -253,7 +233,7 @@ def _confirmed(
     candidates: Sequence[Candidate],
     people: SearchPeople,
     settings: EvaluationSettings,
-    fit: _Fit,
+    fit: Fit,
 ) -> dict[str, dict[str, float]]:
     """Metrics of the chosen and the unconstrained candidate on people held out of the search."""
     choice = rule.choose(metrics)
@@ -264,34 +244,3 @@ def _confirmed(
         who: score_model(fit(candidates[k]), people, fold, settings)
         for who, k in (("unconstrained", choice.unconstrained), ("chosen", choice.chosen))
     }
-
-
-class _Fit:
-    """Trains a candidate on everyone searched on; remembers what it trained."""
-
-    def __init__(self, family: Family, people: SearchPeople, settings: EvaluationSettings, device: str) -> None:
-        self._family, self._people, self._settings, self._device = family, people, settings, device
-        self._fitted: dict[str, Any] = {}
-
-    def __call__(self, candidate: Candidate) -> Any:  # noqa: ANN401 - a classifier of the family
-        if candidate.key not in self._fitted:
-            self._fitted[candidate.key] = self._fit(candidate)
-        return self._fitted[candidate.key]
-
-    def _fit(self, candidate: Candidate) -> Any:  # noqa: ANN401
-        people, settings = self._people, self._settings
-        X = people.table.iloc[people.searched].reset_index(drop=True)
-        y, group = people.labels[people.searched], people.groups.codes[people.searched]
-        if self._family == "trees":
-            return make_tree_model(candidate, X, settings.random_state).fit(X, y)
-        parameters = {**candidate.parameters, "hidden": tuple(candidate.parameters["hidden"])}
-        model = CECClassifier(
-            **parameters,
-            financial_features=people.financial_features,
-            encoding=settings.encoding,
-            max_distance=settings.max_distance,
-            device=self._device,
-            random_state=settings.random_state,
-        )
-        names = np.asarray(people.groups.names)[group]
-        return model.fit(X, y, sensitive_features=names)
