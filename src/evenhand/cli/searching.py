@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenhand.cli.messages import say
 from evenhand.cli.options import TablePlan, check_given, options_of
 from evenhand.cli.sources import TableArgument, named_table
+
+if TYPE_CHECKING:
+    from evenhand.auditing.result import AuditResult
+    from evenhand.searching import SearchResult
 
 __all__ = ["search"]
 
@@ -37,7 +41,7 @@ def search(
         list[str] | None,
         typer.Option(
             help="network, trees (of scikit-learn), xgboost, lightgbm, logistic or scorecard; repeatable. [default: "
-            "network]"
+            "that of --start, or network]"
         ),
     ] = None,
     confirmation: Annotated[
@@ -52,12 +56,19 @@ def search(
     n_jobs: Annotated[
         int | None, typer.Option(help="Candidates trained at once; by default one on each core. Networks take all.")
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your model, to search around and to compare with: .json or .ubj (XGBoost), .txt (LightGBM), .skops."
+        ),
+    ] = None,
 ) -> None:
     """Search for a model as useful as today's whose reasoning is more alike between groups.
 
     Finished candidates are kept in the folder: run the same command again to go on. The chosen model is saved there
     too, for `evenhand audit --model`: a network as model/model.safetensors, XGBoost as model/model.json, LightGBM as
-    model/model.txt, all else as model/model.skops.
+    model/model.txt, all else as model/model.skops. With --start, your model is audited on the same people, in
+    your-model, and comparison.html has what changes.
 
     \b
     Example, after `evenhand data save taiwan --people 3000 --out cards.csv`:
@@ -85,22 +96,49 @@ def search(
         random_state=random_state,
         stop_gain=stop_gain,
         n_jobs=n_jobs,
+        start=start,
         **{name: value for name, value in options.items() if value is not None},
     )
     for note in notes:
+        say(note)
+    for note in () if found.start is None else found.start.notes:
         say(note)
     say(repr(found))
     if found.stopping.bounds:
         say(left_to_gain(found.to_dict()))
     found.to_json(out / "search.json")
     found.to_excel(out / "search.xlsx")
-    found.to_html(out / "search.html")
+    page = out / "search.html"
     if found.chosen is None:
-        say(f"No candidate meets every constraint.\nWritten: {out / 'search.html'}")
+        found.to_html(page)
+        say(f"No candidate meets every constraint.\nWritten: {page}")
         raise typer.Exit(1)
+    files = {"The search as a workbook": "search.xlsx", "Its numbers": "search.json"}
     try:
-        say(f"Chosen model: {found.save_model(out / 'model')}")
+        saved = found.save_model(out / "model")
+        files["The chosen model"] = saved.relative_to(out).as_posix()
+        say(f"Chosen model: {saved}")
     except MissingExtraError as error:
         say(f"Chosen model: not saved. {error}", err=True)
-    show_and_write(found.audit(), out / "audit")
-    say(f"Search: {out / 'search.html'}")
+    chosen = found.audit()
+    show_and_write(chosen, out / "audit")
+    files["Its audit"] = "audit/report.html"
+    if found.start is not None:
+        files |= _compared(found, chosen, out)
+    found.to_html(page, files)
+    say(f"Search: {page}")
+
+
+def _compared(found: SearchResult, chosen: AuditResult, out: Path) -> dict[str, str]:
+    """Audit the model that the search started from, and compare; the files that are written."""
+    from evenhand.cli.auditing import show_and_write
+    from evenhand.searching.against import compare_models
+
+    yours = found.audit_start()
+    show_and_write(yours, out / "your-model")
+    comparison = compare_models(yours, chosen, ("your model", "alternative"))
+    for sentence in comparison.sentences:
+        say(sentence)
+    comparison.to_html(out / "comparison.html")
+    say(f"Comparison: {out / 'comparison.html'}")
+    return {"The audit of your model": "your-model/report.html", "What changes": "comparison.html"}

@@ -101,8 +101,10 @@ class ChoiceRule:
     def _judged(self, metrics: Metrics, is_among: NDArray[np.bool_]) -> list[Judgement]:
         """What each constraint makes of the candidates, with ``best`` the best of some of them."""
         unconstrained = self.unconstrained(metrics)
+        compared = {name: values[unconstrained] for name, values in metrics.items()}
         references = {
-            "unconstrained": {name: values[unconstrained] for name, values in metrics.items()},
+            "unconstrained": compared,
+            "start": compared,  # where there is one, it is the unconstrained candidate
             "best": {
                 name: values[_best(np.where(is_among, values.mean(1), np.nan), DIRECTIONS[name])]
                 for name, values in metrics.items()

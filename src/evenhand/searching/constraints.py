@@ -23,7 +23,7 @@ References: TypeAlias = Mapping[str, Mapping[str, Floats]]
 """For each reference, every metric by name, of shape (n_folds,)."""
 
 _ROUNDING = 1e-12
-_REFERENCES = ("best", "unconstrained")
+_REFERENCES = ("best", "unconstrained", "start")
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _COMPARES = re.compile(rf"\s*(\w+)\s*(>=|<=|>|<)\s*(?:({_NUMBER})|(\w+)\s*(?:([-+*])\s*({_NUMBER}))?)\s*")
 _WITHIN = re.compile(rf"\s*(\w+)\s+within\s+({_NUMBER})\s+of\s+(?:({_NUMBER})|(\w+))\s*")
@@ -42,7 +42,7 @@ class Constraint:
     comparison
         ``">="``, ``"<="``, ``">"``, ``"<"`` or ``"within"``.
     reference
-        ``"best"``, ``"unconstrained"``, or None for a plain number.
+        ``"best"``, ``"unconstrained"``, ``"start"``, or None for a plain number.
     factor, shift
         The limit is factor times the reference plus shift; the shift alone where there is no reference. For
         ``"within"``, the middle is that and `margin` is how far off a metric may be.
@@ -126,7 +126,7 @@ def parse_constraint(text: str) -> Constraint:
     Three forms: a metric against a number (``air >= 0.8``), against a reference with or without a shift or a factor
     (``auc >= best - 0.01``, ``eo_gap <= unconstrained``, ``reasoning_gap <= unconstrained * 0.5``), or near one
     (``positive_rate within 0.05 of unconstrained``). ``best`` is the best value of any candidate, ``unconstrained`` the
-    value of the model that nothing but accuracy was asked of.
+    value of the model that nothing but accuracy was asked of, ``start`` that of the model that a search starts from.
 
     Raises
     ------

@@ -11,6 +11,7 @@ from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, 
 from evenhand.report.tables import Column, Record, Table
 from evenhand.searching.charts import gain_chart, plane_chart, stopping_chart
 from evenhand.searching.families import SPECS
+from evenhand.searching.links import file_links, rival_words
 from evenhand.searching.metrics import AXES, DIRECTIONS
 from evenhand.searching.tables import METRIC_WORDS, candidate_table, capital, gain_table, kind_of, stopping_table
 
@@ -26,13 +27,15 @@ _READINGS = {
 Data = Mapping[str, Any]
 
 
-def search_page(data: Data) -> str:
+def search_page(data: Data, files: Mapping[str, str] | None = None) -> str:
     """The page as text; every text is escaped, and the browser runs and fetches nothing but what is in it.
 
     Parameters
     ----------
     data
         What `SearchResult.to_dict` returns.
+    files
+        Files beside the page that it links to: their paths from there, by what they are.
     """
     gains = data["cost_and_gain"]
     finding = Finding(_headline(data), [("", sentence) for sentence in _sentences(data)], _key_metrics(data))
@@ -42,6 +45,7 @@ def search_page(data: Data) -> str:
         Section("candidates", "Candidates tried", (_front_words(data),), panels=[_plane(data)]),
         Section("reasons", "Why each was passed over", tables=[candidate_table(data, is_ranked=True)]),
         *_left_to_gain(data),
+        *file_links(files or {}),
         Section("limits", "Limits", data["limits"]),
     ]
     if data["chosen"] not in (None, data["unconstrained"]):
@@ -59,12 +63,11 @@ def _headline(data: Data) -> str:
     if chosen is None:
         return f"None of the {n} candidates meets the constraints."
     if chosen == data["unconstrained"]:
-        return f"The unconstrained candidate is chosen: none of {n} meets the constraints with a better {words}."
+        rival = "The unconstrained candidate" if data["start"] is None else "Your model"
+        return f"{rival} is chosen: none of {n} meets the constraints with a better {words}."
     mine, theirs = (decimal(candidates[k]["metrics"][metric]["value"]) for k in (chosen, data["unconstrained"]))
-    return (
-        f"Candidate {chosen} of {n} meets the constraints with {_article(words)} of {mine}; without constraints "
-        f"it is {theirs}."
-    )
+    without = "without constraints it is" if data["start"] is None else "your model has"
+    return f"Candidate {chosen} of {n} meets the constraints with {_article(words)} of {mine}; {without} {theirs}."
 
 
 def _sentences(data: Data) -> list[str]:
@@ -101,7 +104,7 @@ def _key_metrics(data: Data) -> list[KeyMetric]:
         KeyMetric(
             capital(METRIC_WORDS[name]),
             _value(name, by_name[name]["chosen"]),
-            f"unconstrained {_value(name, by_name[name]['unconstrained'])}",
+            f"{rival_words(data)} {_value(name, by_name[name]['unconstrained'])}",
         )
         for name in dict.fromkeys((data["minimize"], "auc", "eo_gap", "positive_rate"))
         if name in by_name
@@ -243,7 +246,7 @@ def _status(candidate: Record) -> str:
     if candidate["status"] in ("chosen", "failed"):
         return str(candidate["status"])
     if candidate["is_unconstrained"]:
-        return "unconstrained"
+        return "your model" if candidate["is_start"] else "unconstrained"
     return "meets the constraints" if candidate["status"] == "passed over" else str(candidate["status"])
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import check_columns
-from evenhand.models.input_columns import input_columns
+from evenhand.searching.against import audit_model, compare_models
 from evenhand.searching.choosing import Choice, ChoiceRule, honest_differences, reasons_of
 from evenhand.searching.comparing import Difference, front, mean_interval, paired_difference
 from evenhand.searching.constraints import check_metric
@@ -26,9 +26,11 @@ from evenhand.searching.families import ESTIMATORS, FamilyName
 from evenhand.searching.metrics import AXES, DIRECTIONS
 from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.space import Candidate, in_a_cell
+from evenhand.searching.start import Start
 from evenhand.system.files import json_ready, write_text
 
 if TYPE_CHECKING:
+    from evenhand.auditing.history import Comparison
     from evenhand.auditing.result import AuditResult
 
 __all__ = ["SearchResult"]
@@ -59,6 +61,8 @@ class SearchResult:
         Trains a candidate on all people searched on.
     stopping
         How much candidates that were not tried could still gain.
+    start
+        The model that the search started from, which is then the unconstrained candidate.
 
     Examples
     --------
@@ -81,6 +85,7 @@ class SearchResult:
     confirmed: Mapping[str, Mapping[str, float]]
     fit: Callable[[Candidate], Any]
     stopping: Stopping
+    start: Start | None = None
 
     @property
     def test_share(self) -> float:
@@ -222,28 +227,34 @@ class SearchResult:
         options
             Of `evenhand.audit`.
         """
-        from evenhand.auditing.audit import audit
+        return audit_model(self.best_model, self.people, self.settings, options)
 
-        people, evaluation = self.people, self.settings
-        names = np.asarray(people.groups.names)[people.groups.codes]
+    def audit_start(self, **options: Any) -> AuditResult:  # noqa: ANN401
+        """Audit, on the same people as `audit`, the model that the search started from, as it was given.
 
-        def part(rows: NDArray[np.int64]) -> tuple[Any, Any, Any]:
-            return people.table.iloc[rows].reset_index(drop=True), people.labels[rows], names[rows]
+        Without one, the unconstrained model is audited. A model that learned from these people looks better on them
+        than it is.
 
-        searched = part(people.searched)
-        audited, reference = (part(people.confirming), searched) if len(people.confirming) else (searched, None)
-        settings = {
-            "financial_features": list(people.financial_features),
-            "decision_threshold": evaluation.decision_threshold,
-            "consistency_threshold": evaluation.consistency_threshold,
-            "max_distance": evaluation.max_distance,
-            "random_state": evaluation.random_state,
-        }
-        X, y, groups = audited
-        seen = input_columns(self.best_model)
-        if seen is not None:
-            X, reference = X[seen], None if reference is None else (reference[0][seen], *reference[1:])
-        return audit(self.best_model, X, y, sensitive_features=groups, reference=reference, **{**settings, **options})
+        Parameters
+        ----------
+        options
+            Of `evenhand.audit`.
+        """
+        if self.start is None:
+            return audit_model(self.unconstrained_model, self.people, self.settings, options)
+        is_risk = self.start.favorable == "low"
+        return audit_model(self.start.model, self.people, self.settings, options, is_risk=is_risk)
+
+    def compare(self, **options: Any) -> Comparison:  # noqa: ANN401
+        """The audits of both models side by side: what moves from `audit_start` to `audit`.
+
+        Parameters
+        ----------
+        options
+            Of `evenhand.audit`.
+        """
+        names = ("unconstrained" if self.start is None else "your model", "alternative")
+        return compare_models(self.audit_start(**options), self.audit(**options), names)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data from which JSON, page and workbook are made."""
@@ -268,6 +279,7 @@ class SearchResult:
             "cost_and_gain": _records(self.cost_and_gain) if has_choice else [],
             "confirmed": {who: dict(metrics) for who, metrics in self.confirmed.items()},
             "stopping": self.stopping.to_dict(),
+            "start": None if self.start is None else self.start.to_dict(),
             "limits": list(self.limits),
         }
 
@@ -288,6 +300,12 @@ class SearchResult:
             )
         if not len(self.people.confirming):
             said.append("No one was held out of the search to confirm the choice; `confirmation` sets a share aside.")
+        if self.start is not None:
+            said.append(
+                f"Your model ({self.start.kind}) is judged like every candidate: trained anew in each fold, with its "
+                "parameters. The audit of the model itself flatters it where it learned from the same people."
+            )
+            said += self.start.notes
         failed = sorted(self.notes)
         if failed:
             said.append(f"Candidates without metrics: {', '.join(str(name) for name in failed)}.")
@@ -297,11 +315,19 @@ class SearchResult:
         """Write `to_dict` as JSON; NaN as null."""
         return write_text(path, json.dumps(json_ready(self.to_dict()), allow_nan=False, indent=1))
 
-    def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write one self-contained page that documents the search."""
+    def to_html(self, path: str | os.PathLike[str], files: Mapping[str, str] | None = None) -> Path:
+        """Write one self-contained page that documents the search.
+
+        Parameters
+        ----------
+        path
+            Where.
+        files
+            Files that it links to: their paths from the page, by what they are.
+        """
         from evenhand.searching.page import search_page
 
-        return write_text(path, search_page(self.to_dict()))
+        return write_text(path, search_page(self.to_dict(), files))
 
     def to_excel(self, path: str | os.PathLike[str]) -> Path:
         """Write a workbook that documents the search."""
@@ -341,6 +367,7 @@ def _record(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
         "status": result._status(k),
         "is_on_front": k in result.front,
         "is_unconstrained": candidate.is_unconstrained,
+        "is_start": candidate.is_start,
         "family": candidate.family,
         "words": candidate.words(result.tried),
         "parameters": dict(candidate.parameters),

@@ -16,7 +16,7 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import Encoding
 from evenhand.inputs.fingerprints import fingerprint_plain
 from evenhand.searching.choosing import ChoiceRule
-from evenhand.searching.constraints import check_metric, parse_constraint
+from evenhand.searching.constraints import Constraint, check_metric, parse_constraint
 from evenhand.searching.draws import Stopping, StopRule
 from evenhand.searching.estimators import EstimatorRuns, check_seen
 from evenhand.searching.families import FamilyName
@@ -29,6 +29,7 @@ from evenhand.searching.result import SearchResult
 from evenhand.searching.rounds import Runs, run_rounds
 from evenhand.searching.scoring import score_model
 from evenhand.searching.space import Candidate, Space, candidates_of, family_names
+from evenhand.searching.start import Start, read_start
 from evenhand.searching.store import BlockStore, Scored
 from evenhand.system.threads import n_cores
 from evenhand.training.engine.loop import device_of
@@ -51,7 +52,7 @@ def search(
     seeds: int = 1,
     keep: Sequence[str] = DEFAULT_KEEP,
     minimize: str = "reasoning_gap",
-    family: FamilyName | Sequence[FamilyName] = "network",
+    family: FamilyName | Sequence[FamilyName] | None = None,
     confirmation: float = 0.0,
     encoding: Encoding = "onehot",
     decision_threshold: float = 0.5,
@@ -66,6 +67,7 @@ def search(
     stop_delta: float = StopRule.delta,
     stop_floor: float | None = None,
     n_jobs: int | None = None,
+    start: Any = None,  # noqa: ANN401 - a model or the path of one
 ) -> SearchResult:
     """Search for a model as useful as the unconstrained one whose reasoning is more alike between groups.
 
@@ -97,6 +99,7 @@ def search(
     family
         One or more of ``"network"``; ``"trees"``, ``"xgboost"`` and ``"lightgbm"`` for gradient-boosted trees of
         scikit-learn, XGBoost and LightGBM; ``"logistic"`` for logistic regressions; ``"scorecard"`` for those on bins.
+        None for that of `start`, or for networks.
     confirmation
         Share of the people held out of the whole search, to look at the choice once.
     encoding
@@ -124,6 +127,10 @@ def search(
     n_jobs
         Candidates that are trained at once, each on one core; None for as many as there are cores. Networks are trained
         in stacks and take all. The result does not depend on it.
+    start
+        Your model, fitted, or the file of one: of XGBoost, LightGBM or scikit-learn. The search varies its parameters;
+        its columns and monotone constraints stay. It is trained anew in every fold, as candidate 0, and takes the place
+        of the unconstrained candidate: everything is compared with it.
 
     Raises
     ------
@@ -154,10 +161,13 @@ def search(
         raise InvalidInputError(f"`minimize` must be a metric of which less or more is better, got {minimize!r}.")
     if n_jobs is not None and (not isinstance(n_jobs, int) or n_jobs < 1):
         raise InvalidInputError(f"`n_jobs` must be None or at least 1, got {n_jobs!r}.")
-    families = family_names(family)
     people = SearchPeople.of(X, y, sensitive_features, financial_features, confirmation, random_state)
+    begun = _begun(start, people, constraints)
+    families = family_names(family or ("network" if begun is None else begun.point.family))
     drops = proxy_drops(people) if space is None and set(families) != {"network"} else ()
-    candidates = candidates_of(families, space, n_candidates, random_state, drops=drops)
+    point = None if begun is None else begun.point
+    candidates = candidates_of(families, space, n_candidates, random_state, drops=drops, start=point)
+    families = tuple(dict.fromkeys(candidate.family for candidate in candidates))
     check_seen(candidates, people)
     where = device_of(device)
     compared = people.compared_folds(settings, has_training_triples=any(map(_uses_placebo, candidates)))
@@ -184,8 +194,18 @@ def search(
     fit = Fit(people, settings, str(where))
     confirmed = _confirmed(rule, metrics, tried, people, settings, fit)
     return SearchResult(
-        metrics, tried, notes, rule, settings, families, people, confirmed, fit, stopping(scored, n_tried)
+        metrics, tried, notes, rule, settings, families, people, confirmed, fit, stopping(scored, n_tried), begun
     )
+
+
+def _begun(start: Any, people: SearchPeople, constraints: Sequence[Constraint]) -> Start | None:  # noqa: ANN401
+    """The starting point, where there is one; constraints that name it need one."""
+    if start is not None:
+        return read_start(start, people)
+    named = [constraint.text for constraint in constraints if constraint.reference == "start"]
+    if named:
+        raise InvalidInputError(f"The constraints {named} compare with `start`, and no model was given to start from.")
+    return None
 
 
 def _uses_placebo(candidate: Candidate) -> bool:

@@ -223,6 +223,13 @@ def _anchored(spec: FamilySpec, start: StartingPoint | None) -> FamilySpec:
     """The family with the parameters of the starting point as its defaults; of another, with its columns."""
     if start is None:
         return spec
+    if spec.name == "network":
+        if start.parameters["drop"]:
+            raise InvalidInputError(
+                f"Networks see every column, and `start` does not see {list(start.parameters['drop'])}: leave these "
+                "columns out of the table, or networks out of `family`."
+            )
+        return spec
     kept = start.parameters if spec.name == start.family else {"drop": start.parameters["drop"]}
     if spec.name != start.family and "monotone" in spec.defaults:
         kept = {**kept, "monotone": start.parameters.get("monotone", ())}

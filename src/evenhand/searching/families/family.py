@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from evenhand.searching.families.repairs import REPAIRS, Training
+from evenhand.searching.families.starting import Reading
 
 __all__ = ["FAMILY_NAMES", "EstimatorFamily", "FamilyName", "FamilySpec", "Parameters", "class_options"]
 
@@ -78,6 +79,18 @@ class EstimatorFamily(ABC):
         """Names of every parameter that the library's class takes; empty where it is not installed."""
 
     @abstractmethod
+    def read(self, model: Any, text: str = "") -> Reading | None:  # noqa: ANN401 - any model
+        """How a fitted model of this family was trained; None for a model of another.
+
+        Parameters
+        ----------
+        model
+            Fitted, alone or in a pipeline; or the trees of a file.
+        text
+            The file, where the model is from one that is text.
+        """
+
+    @abstractmethod
     def around(self, parameters: Parameters) -> dict[str, list[Any]]:
         """Values to try around those of a model that a search starts from."""
 
@@ -94,6 +107,10 @@ class EstimatorFamily(ABC):
     @abstractmethod
     def save(self, model: Any, path: Path) -> Path:  # noqa: ANN401 - what `fit` returns
         """Write a model as a file that `evenhand.load_model` opens, whole or not at all; a folder gets ``model.*``."""
+
+    def starting_parameters(self, reading: Reading) -> dict[str, Any]:
+        """Every parameter of a candidate that is trained as a model was."""
+        return {**self.spec.plain, **self.usual, **reading.parameters}
 
     def further(self) -> frozenset[str]:
         """Parameters of the class that a space may name besides the defaults."""

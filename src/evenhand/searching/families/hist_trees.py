@@ -11,12 +11,17 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OrdinalEncoder
 
+from evenhand.models.sklearn import is_kind
 from evenhand.searching.families.columns import kept_columns, monotone_signs, numbers_and_words
 from evenhand.searching.families.family import EstimatorFamily, Parameters, class_options
 from evenhand.searching.families.libraries import fitted, save_skops
 from evenhand.searching.families.repairs import Training
+from evenhand.searching.families.starting import Reading, given_parameters, last_step, signs_by_input
 
 __all__ = ["HistTrees"]
+
+
+_EARLY = frozenset({"early_stopping", "validation_fraction", "n_iter_no_change", "tol"})
 
 
 class HistTrees(EstimatorFamily):
@@ -46,6 +51,18 @@ class HistTrees(EstimatorFamily):
     def class_parameters(self) -> frozenset[str]:
         """Those of `HistGradientBoostingClassifier`."""
         return frozenset(HistGradientBoostingClassifier().get_params())
+
+    def read(self, model: Any, text: str = "") -> Reading | None:  # noqa: ANN401
+        """Of a `HistGradientBoostingClassifier`."""
+        model = last_step(model)
+        if not is_kind(model, "HistGradientBoostingClassifier"):
+            return None
+        parameters, notes = given_parameters(model, self.fixed | _EARLY)
+        if model.n_iter_ < model.max_iter:
+            notes += (f"Your model stopped early: its {model.n_iter_} rounds are kept.",)
+        if model.is_categorical_ is not None:
+            notes += ("Your model splits on categories as such; candidates split on their codes.",)
+        return Reading({**parameters, "max_iter": int(model.n_iter_)}, signs_by_input(model.monotonic_cst), notes)
 
     def around(self, parameters: Parameters) -> dict[str, list[Any]]:
         """Half the learning rate, half the trees or leaves, larger leaves, coarser bins."""

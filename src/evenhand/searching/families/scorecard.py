@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer
 
+from evenhand.models.sklearn import is_kind
 from evenhand.searching.families.family import EstimatorFamily, Parameters
 from evenhand.searching.families.libraries import save_skops
-from evenhand.searching.families.logistic import LogisticModels, regression_on
+from evenhand.searching.families.logistic import LogisticModels, bins_of, regression_on, regression_reading
 from evenhand.searching.families.repairs import Training
+from evenhand.searching.families.starting import Reading
 
 __all__ = ["ScorecardModels"]
 
@@ -30,6 +33,19 @@ class ScorecardModels(EstimatorFamily):
     def class_parameters(self) -> frozenset[str]:
         """Those of `LogisticRegression`."""
         return LogisticModels().class_parameters()
+
+    def read(self, model: Any, text: str = "") -> Reading | None:  # noqa: ANN401
+        """Of a regression behind a `KBinsDiscretizer`, or of a scorecard of optbinning."""
+        bins = bins_of(model)
+        reading = regression_reading(model, self.fixed) if bins else None
+        if reading is None:
+            return None
+        told = "The bins of your scorecard are replaced by quantile bins."
+        if is_kind(bins[0], "KBinsDiscretizer"):
+            n_bins = int(np.max(bins[0].n_bins))
+            notes = () if bins[0].strategy == "quantile" else (told,)
+            return Reading({**reading.parameters, "n_bins": n_bins}, {}, (*reading.notes, *notes))
+        return Reading(reading.parameters, {}, (*reading.notes, told))
 
     def around(self, parameters: Parameters) -> dict[str, list[Any]]:
         """Coarser bins, and more shrinkage."""

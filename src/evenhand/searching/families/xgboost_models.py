@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import text_columns
+from evenhand.models.trees import TreeEnsemble
+from evenhand.models.trees.reading import tree_library
+from evenhand.report.formatting import listed
 from evenhand.searching.families.columns import kept_columns, monotone_signs, with_categories
 from evenhand.searching.families.family import EstimatorFamily, Parameters, class_options
 from evenhand.searching.families.libraries import class_parameters, file_in, fitted, library_class
 from evenhand.searching.families.repairs import Training
+from evenhand.searching.families.starting import (
+    Reading,
+    given_parameters,
+    last_step,
+    plain_value,
+    signs_by_input,
+    signs_in_trees,
+)
+from evenhand.searching.families.xgboost_files import learning_of
 from evenhand.system.files import write_atomically
 
 __all__ = ["XgboostModels"]
@@ -58,6 +71,22 @@ class XgboostModels(EstimatorFamily):
         """Those of `XGBClassifier`."""
         return class_parameters("xgboost", "XGBClassifier")
 
+    def read(self, model: Any, text: str = "") -> Reading | None:  # noqa: ANN401
+        """Of an `XGBClassifier`, a `Booster`, or the trees of a file, which does not say how they were grown."""
+        model = last_step(model)
+        if isinstance(model, TreeEnsemble):
+            return _of_trees(model, text) if model.source.startswith("XGBoost") else None
+        if tree_library(model) != "xgboost":
+            return None
+        if not hasattr(model, "get_booster"):
+            return _of_booster(model)
+        parameters, notes = given_parameters(model, self.fixed)
+        signs = signs_by_input(model.get_params()["monotone_constraints"])
+        if model.get_booster().attr("best_iteration") is not None:
+            parameters["n_estimators"] = model.best_iteration + 1
+            notes += (f"Your model stopped early: its {parameters['n_estimators']} rounds are kept.",)
+        return Reading(parameters, signs, notes)
+
     def around(self, parameters: Parameters) -> dict[str, list[Any]]:
         """Half the learning rate or the trees, shallower trees, larger leaves, coarser bins."""
         depth = parameters["max_depth"] or 6
@@ -99,6 +128,43 @@ class XgboostModels(EstimatorFamily):
         with write_atomically(file) as temporary:
             model.save_model(temporary)
         return file
+
+
+def _of_booster(booster: Any) -> Reading:  # noqa: ANN401 - a Booster
+    """What a `Booster` remembers of its training."""
+    usual = {**XgboostModels.usual, "gamma": 0, "reg_alpha": 0, "max_leaves": 0, "grow_policy": "depthwise"}
+    usual |= {"colsample_bylevel": 1, "colsample_bynode": 1, "max_delta_step": 0}
+    learner = json.loads(booster.save_config())["learner"]
+    trained = learner["gradient_booster"]["tree_train_param"]
+    known = {name: plain_value(trained[name]) for name in usual if name in trained}
+    parameters = {name: value for name, value in known.items() if value != usual[name]}
+    parameters["n_estimators"] = booster.num_boosted_rounds()
+    return Reading(parameters, signs_by_input(trained.get("monotone_constraints")))
+
+
+def _of_trees(ensemble: TreeEnsemble, text: str) -> Reading:
+    """What the trees of a file tell: their number and depth, and what can be worked out from their leaves."""
+    signs = signs_in_trees(ensemble)
+    parameters: dict[str, Any] = {"n_estimators": ensemble.n_trees, "max_depth": ensemble.max_depth}
+    found = learning_of(text)
+    if found is not None:
+        parameters["learning_rate"], parameters["reg_lambda"] = found
+    known = (
+        "number and depth of trees"
+        if found is None
+        else f"number and depth of trees, the learning rate of {found[0]:g} and the L2 penalty of {found[1]:g}"
+    )
+    held = f" {listed([_name(ensemble, j) for j in signs])} stay monotone, as in all of its trees." if signs else ""
+    told = (
+        f"A file of XGBoost does not say how it was trained. From its trees, the {known} are kept.{held} All else is "
+        "as XGBoost has it by default: give the model itself, or a `space`, to say otherwise."
+    )
+    return Reading(parameters, signs, (told,))
+
+
+def _name(ensemble: TreeEnsemble, place: str | int) -> str:
+    names = ensemble.feature_names
+    return f"column {place}" if names is None or isinstance(place, str) else names[place]
 
 
 def _version() -> str:
