@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.searching.families import ESTIMATORS, Training, repaired
+from evenhand.searching.families import ESTIMATORS, QUICK_REPAIRS, Training, repaired
+from evenhand.searching.families.columns import kept_columns
 from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.scoring import score_model
 from evenhand.searching.space import Candidate
@@ -18,7 +20,7 @@ from evenhand.searching.store import Scored
 from evenhand.system.threads import on_this_core
 from evenhand.training.folds import ComparedFold
 
-__all__ = ["EstimatorRuns", "check_seen", "fit_estimator"]
+__all__ = ["EstimatorRuns", "check_seen", "fit_estimator", "repaired_people"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +39,8 @@ class EstimatorRuns:
     compared: Sequence[ComparedFold]
     settings: EvaluationSettings
     n_threads: int
+    _repaired: dict[tuple[Any, ...], Training] = field(default_factory=dict, init=False, repr=False)
+    _turn: Lock = field(default_factory=Lock, init=False, repr=False)
 
     def takes(self, candidate: Candidate) -> bool:
         """Whether it is of any family but the networks."""
@@ -57,16 +61,35 @@ class EstimatorRuns:
             ]
 
     def _metrics(self, candidate: Candidate, compared: ComparedFold, seed: int) -> dict[str, float]:
-        model = fit_estimator(candidate, self.people, compared.fold.train, self.settings.random_state + seed)
+        training = self._training(candidate, compared)
+        random_state = self.settings.random_state + seed
+        model = ESTIMATORS[candidate.family].fit(candidate.parameters, training, random_state)
         return score_model(model, self.people, compared, self.settings)
+
+    def _training(self, candidate: Candidate, compared: ComparedFold) -> Training:
+        """The training people of a fold; a repair that takes long is made once for all candidates that share it."""
+        rows, repair = compared.fold.train, candidate.parameters["repair"]
+        if repair in QUICK_REPAIRS:
+            return repaired_people(candidate, self.people, rows)
+        name = (repair, tuple(sorted(candidate.parameters["drop"])), rows.tobytes())
+        with self._turn:
+            if name not in self._repaired:
+                self._repaired[name] = repaired_people(candidate, self.people, rows)
+            return self._repaired[name]
 
 
 def fit_estimator(candidate: Candidate, people: SearchPeople, rows: NDArray[np.int64], random_state: int) -> Any:  # noqa: ANN401 - a classifier of the family
     """A candidate's model, fitted on some of the people."""
+    training = repaired_people(candidate, people, rows)
+    return ESTIMATORS[candidate.family].fit(candidate.parameters, training, random_state)
+
+
+def repaired_people(candidate: Candidate, people: SearchPeople, rows: NDArray[np.int64]) -> Training:
+    """Some of the people, as the candidate is to learn from them."""
     X = people.categorized.iloc[rows].reset_index(drop=True)
-    training = Training(X, people.labels[rows], people.groups.codes[rows])
-    parameters = candidate.parameters
-    return ESTIMATORS[candidate.family].fit(parameters, repaired(parameters["repair"], training), random_state)
+    training = Training(X, people.labels[rows], people.groups.codes[rows], people.financial_features)
+    columns = kept_columns(candidate.parameters, [str(column) for column in X.columns])
+    return repaired(candidate.parameters["repair"], training, columns)
 
 
 def check_seen(candidates: Sequence[Candidate], people: SearchPeople) -> None:

@@ -83,7 +83,7 @@ def search(
         Values to try by parameter; of several families, a space for each by name. None for the family's own. Parameters
         of networks are those of `CECClassifier`; of the others, those of the library's class, and ``drop`` (tuples of
         columns to leave out), ``monotone`` (mappings from columns to 1 or -1, for boosted trees) and ``repair``
-        (``"none"`` or ``"reweighing"`` of the training people).
+        (of the training people: ``"none"``, ``"reweighing"`` or ``"fairshap"``).
     n_candidates
         How many constrained combinations to draw at random; None for all.
     folds

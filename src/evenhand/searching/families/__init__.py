@@ -5,13 +5,14 @@ from evenhand.searching.families.hist_trees import HistTrees
 from evenhand.searching.families.lightgbm_models import LightgbmModels
 from evenhand.searching.families.logistic import LogisticModels
 from evenhand.searching.families.network_models import NETWORK
-from evenhand.searching.families.repairs import REPAIRS, Training, repaired
+from evenhand.searching.families.repairs import QUICK_REPAIRS, REPAIRS, Training, repaired
 from evenhand.searching.families.scorecard import ScorecardModels
 from evenhand.searching.families.xgboost_models import XgboostModels
 
 __all__ = [
     "ESTIMATORS",
     "FAMILY_NAMES",
+    "QUICK_REPAIRS",
     "REPAIRS",
     "SPECS",
     "EstimatorFamily",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
-from evenhand.searching.families.repairs import REPAIRS, Training
+from evenhand.searching.families.repairs import QUICK_REPAIRS, Training
 from evenhand.searching.families.starting import Reading
 
 __all__ = ["FAMILY_NAMES", "EstimatorFamily", "FamilyName", "FamilySpec", "Parameters", "class_options"]
@@ -71,7 +71,7 @@ class EstimatorFamily(ABC):
     def spec(self) -> FamilySpec:
         """What a search knows of it."""
         own: dict[str, Any] = {"drop": (), **({"monotone": ()} if self.takes_monotone else {}), "repair": "none"}
-        space = {**self.space, "repair": REPAIRS}
+        space = {**self.space, "repair": QUICK_REPAIRS}
         return FamilySpec(self.name, self.words, {**self.usual, **self.tuned, **own}, space, own, own)
 
     @abstractmethod
