@@ -1,7 +1,7 @@
 r"""Training rows repaired by the inputs that set them apart from their matches (FairSHAP; Zhu, Bian & You, 2025).
 
 Everyone is matched with the nearest person of another group and the same label. The Shapley values of a model's score
-of a person, played against the row of the match, say which inputs make the two scores differ:
+of a person x, played against the match r with the person's own finances, say which inputs make the two scores differ:
 
 .. math:: \sum_j \phi_j(x; r) = f(x) - f(r).
 
@@ -156,9 +156,10 @@ def repaired(
         raise InvalidInputError(f"`shares` must begin with 0 and ascend to at most 1, got {list(shares)}.")
     names, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if len(names) < 2 or reference not in (None, *names):
+        wanted = "" if reference is None else f", the reference group {reference} among them"
         raise InvalidInputError(
-            f"The repair needs people of at least two groups, the reference group {reference!r} among them; the "
-            f"{len(groups)} training rows are of the groups {names.tolist()}."
+            f"The repair needs people of at least two groups{wanted}, got {len(groups)} training rows of the groups "
+            f"{names.tolist()}; leave the repair out, or give it more people."
         )
     against = int(sizes.argmax() if reference is None else np.searchsorted(names, reference))
     columns = np.eye(features.shape[1]) if join is None else np.asarray(join, dtype=np.float64)
