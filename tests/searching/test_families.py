@@ -19,6 +19,7 @@ from evenhand.searching import search
 from evenhand.searching.estimators import repaired_people
 from evenhand.searching.families import ESTIMATORS, QUICK_REPAIRS, SPECS, Training, repaired
 from evenhand.searching.families.columns import kept_columns
+from evenhand.searching.families.libraries import held_to_one_thread
 from evenhand.searching.people import SearchPeople
 from evenhand.searching.removals import proxy_drops
 from evenhand.searching.space import candidates_of
@@ -45,7 +46,8 @@ BOOSTED = ("trees", "xgboost", "lightgbm")
 def fit(family, people, **parameters):
     full = {**SPECS[family].defaults, **FEW[family], **parameters}
     columns = kept_columns(full, list(people.X.columns))
-    return ESTIMATORS[family].fit(full, repaired(full["repair"], people, columns), random_state=0)
+    with held_to_one_thread():
+        return ESTIMATORS[family].fit(full, repaired(full["repair"], people, columns), random_state=0)
 
 
 def margin(model, table):

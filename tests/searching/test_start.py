@@ -214,9 +214,12 @@ def test_what_is_not_a_start_is_refused(people, numbers):
     other = numbers.rename(columns={"age": "years"})
     with pytest.raises(InvalidInputError, match=r"`start` takes columns that the people do not have: \['years'\]"):
         read_start(LogisticRegression().fit(other, people.labels), people)
-    chance = np.random.default_rng(0).integers(0, 2, len(numbers))
+    with pytest.raises(InvalidInputError, match=r"`start` does not take \['debt'\], on which people are matched"):
+        read_start(LogisticRegression().fit(numbers[["income", "age"]], people.labels), people)
+    chance = LogisticRegression().fit(numbers, people.labels)
+    chance.coef_[:] = [[0.0, 0.0, 1.0]]  # age says nothing
     with pytest.raises(InvalidInputError, match=r"`start` has an AUC of 0\.\d+ on these people, which does not tell"):
-        read_start(LogisticRegression().fit(numbers[["age"]], chance), people)
+        read_start(chance, people)
 
 
 @pytest.fixture(scope="module")

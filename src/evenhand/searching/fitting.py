@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from evenhand.searching.estimators import fit_estimator
+from evenhand.searching.families.libraries import held_to_one_thread
 from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.space import Candidate
-from evenhand.system.threads import one_blas_thread
 from evenhand.training.classifier import CECClassifier
 
 __all__ = ["Fit"]
@@ -39,7 +39,7 @@ class Fit:
     def _fit(self, candidate: Candidate) -> Any:  # noqa: ANN401
         people, settings = self._people, self._settings
         if candidate.family != "network":
-            with one_blas_thread():
+            with held_to_one_thread():
                 return fit_estimator(candidate, people, people.searched, settings.random_state)
         X = people.table.iloc[people.searched].reset_index(drop=True)
         y, group = people.labels[people.searched], people.groups.codes[people.searched]

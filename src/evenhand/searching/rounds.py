@@ -7,12 +7,12 @@ from typing import Protocol
 
 from evenhand.inputs.fingerprints import fingerprint_plain
 from evenhand.searching.draws import Stopping, StopRule
+from evenhand.searching.families.libraries import held_to_one_thread
 from evenhand.searching.people import EvaluationSettings
 from evenhand.searching.space import Candidate
 from evenhand.searching.store import BlockStore, Scored
 from evenhand.system.parallel import in_order
 from evenhand.system.progress import progress
-from evenhand.system.threads import one_blas_thread, one_torch_thread
 
 __all__ = ["Runs", "run_rounds"]
 
@@ -85,6 +85,5 @@ def _results(ways: Sequence[Runs], candidates: Sequence[Candidate], store: Block
         if way.n_threads is None:
             yield from map(kept, blocks)
         elif blocks:
-            # How a product is shared out among threads decides its last digits.
-            with one_blas_thread(), one_torch_thread():
+            with held_to_one_thread():
                 yield from in_order(kept, blocks, way.n_threads)

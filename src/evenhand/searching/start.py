@@ -87,6 +87,12 @@ def read_start(given: Any, people: SearchPeople) -> Start:  # noqa: ANN401 - a m
     absent = [name for name in seen if name not in columns]
     if absent:
         raise InvalidInputError(f"`start` takes columns that the people do not have: {absent}.")
+    unseen = [name for name in people.financial_features if name not in seen]
+    if unseen:
+        raise InvalidInputError(
+            f"`start` does not take {unseen}, on which people are matched: an audit needs a model that does. Match on "
+            "others."
+        )
     audited = as_audited_model(model, table=people.table[seen])
     favorable = _favorable(audited, people.table[seen], people.labels)
     signs = _by_column(reading, audited, seen)

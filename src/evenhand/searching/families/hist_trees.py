@@ -72,7 +72,7 @@ class HistTrees(EstimatorFamily):
             "max_iter": [parameters["max_iter"], max(1, parameters["max_iter"] // 2)],
             "max_leaf_nodes": [parameters["max_leaf_nodes"], max(2, leaves // 2)],
             "min_samples_leaf": [parameters["min_samples_leaf"], 5 * parameters["min_samples_leaf"]],
-            "max_bins": [parameters["max_bins"], 16],
+            "max_bins": [parameters["max_bins"], min(16, parameters["max_bins"])],
         }
 
     def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:  # noqa: ANN401
@@ -87,7 +87,7 @@ class HistTrees(EstimatorFamily):
             **{"early_stopping": False, **options}, monotonic_cst=signs or None, random_state=random_state
         )
         model = Pipeline([("encode", encode), ("trees", trees)])
-        return fitted(model, training.X, training, sample_weight="trees__sample_weight")
+        return fitted(model, training.X, training, "trees__sample_weight")
 
     def save(self, model: Any, path: Path) -> Path:  # noqa: ANN401
         """Write a skops file."""

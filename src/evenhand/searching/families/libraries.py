@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.searching.families.repairs import Training
 from evenhand.system.files import write_atomically
 from evenhand.system.optional import optional_module
+from evenhand.system.threads import one_blas_thread, one_torch_thread
 
-__all__ = ["class_parameters", "file_in", "fitted", "library_class", "save_skops"]
+__all__ = ["class_parameters", "file_in", "fitted", "held_to_one_thread", "library_class", "save_skops"]
 
 
 def library_class(module: str, name: str) -> Any:  # noqa: ANN401 - a class
@@ -43,8 +46,20 @@ def class_parameters(module: str, name: str) -> frozenset[str]:
         return frozenset()
 
 
-def fitted(model: Any, X: pd.DataFrame, training: Training, **weights: str) -> Any:  # noqa: ANN401 - an estimator
-    """A model fitted on people, on one thread of OpenMP; BLAS is limited by whoever starts threads.
+@contextmanager
+def held_to_one_thread() -> Iterator[None]:
+    """Keep BLAS and torch on one thread, and scikit-learn from saying that a column has fewer bins than were asked for.
+
+    Whoever starts threads that fit models holds this around them: all of it is of the whole process. How a product is
+    shared out among threads decides its last digits.
+    """
+    with one_blas_thread(), one_torch_thread(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Bins whose width are too small", category=UserWarning)
+        yield
+
+
+def fitted(model: Any, X: pd.DataFrame, training: Training, weight_name: str = "sample_weight") -> Any:  # noqa: ANN401
+    """A model fitted on people, on one thread of OpenMP; see `held_to_one_thread` for the rest.
 
     Parameters
     ----------
@@ -52,19 +67,17 @@ def fitted(model: Any, X: pd.DataFrame, training: Training, **weights: str) -> A
         Unfitted.
     X, training
         The table that the model sees; labels and weights.
-    weights
-        ``sample_weight``: what `fit` calls the weights, where it is not that.
+    weight_name
+        What `fit` calls the weights.
 
     Raises
     ------
     InvalidInputError
         If the library refuses parameters or people.
     """
-    name = weights.get("sample_weight", "sample_weight")
-    given = {} if training.weight is None else {name: training.weight}
+    given = {} if training.weight is None else {weight_name: training.weight}
     try:
-        with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Bins whose width are too small", category=UserWarning)
+        with threadpool_limits(1, user_api="openmp"):
             return model.fit(X, training.y, **given)
     except (ValueError, TypeError, RuntimeError) as error:
         last = getattr(model, "steps", [("", model)])[-1][1]

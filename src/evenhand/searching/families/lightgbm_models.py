@@ -102,7 +102,7 @@ class LightgbmModels(EstimatorFamily):
             "n_estimators": [parameters["n_estimators"], max(1, parameters["n_estimators"] // 2)],
             "num_leaves": [parameters["num_leaves"], max(2, parameters["num_leaves"] // 2)],
             "min_child_samples": [parameters["min_child_samples"], 5 * parameters["min_child_samples"]],
-            "max_bin": [parameters["max_bin"], 16],
+            "max_bin": [parameters["max_bin"], min(16, parameters["max_bin"])],
         }
 
     def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:  # noqa: ANN401

@@ -66,7 +66,7 @@ def regression_on(numbers_step: Any, parameters: Parameters, training: Training,
     # Newton's method converges on any of these tables within a few steps.
     regression = LogisticRegression(**{"solver": "newton-cholesky", **options}, random_state=random_state)
     model = Pipeline([("encode", encode), ("regression", regression)])
-    return fitted(model, training.X, training, sample_weight="regression__sample_weight")
+    return fitted(model, training.X, training, "regression__sample_weight")
 
 
 def bins_of(model: Any) -> list[Any]:  # noqa: ANN401 - any model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -82,6 +83,8 @@ class XgboostModels(EstimatorFamily):
             return _of_booster(model)
         parameters, notes = given_parameters(model, self.fixed)
         signs = signs_by_input(model.get_params()["monotone_constraints"])
+        if model.missing is not None and not math.isnan(model.missing):
+            notes += (f"Your model takes {model.missing:g} for a missing value; candidates do not.",)
         if model.get_booster().attr("best_iteration") is not None:
             parameters["n_estimators"] = model.best_iteration + 1
             notes += (f"Your model stopped early: its {parameters['n_estimators']} rounds are kept.",)
@@ -95,7 +98,7 @@ class XgboostModels(EstimatorFamily):
             "n_estimators": [parameters["n_estimators"], max(1, parameters["n_estimators"] // 2)],
             "max_depth": [parameters["max_depth"], max(1, depth - 2)],
             "min_child_weight": [parameters["min_child_weight"], 10 * max(1.0, parameters["min_child_weight"])],
-            "max_bin": [parameters["max_bin"], 16],
+            "max_bin": [parameters["max_bin"], min(16, parameters["max_bin"])],
         }
 
     def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:  # noqa: ANN401
