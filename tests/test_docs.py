@@ -133,6 +133,30 @@ def test_the_shell_of_the_readme_runs(tmp_path):
     assert all((tmp_path / name).is_file() for name in written)
 
 
+@pytest.mark.slow
+def test_the_tutorial_of_an_alternative_runs(tmp_path, monkeypatch, capsys):
+    page = TUTORIALS / "an-alternative-to-my-xgboost-model.md"
+    check_code_of_page(page, tmp_path, monkeypatch, capsys)
+    commands = "\n".join(blocks(page, "sh")).replace("--candidates 40", "--candidates 3")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-e", "-c", commands], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (
+        "the learning rate of 0.08 and the L2 penalty of 1 are kept. PAY_0 and LIMIT_BAL stay monotone" in done.stdout
+    )
+    assert "numbers are the same within 1e-06" in done.stdout
+    written = (
+        "search/search.html",
+        "search/comparison.html",
+        "mine/report.html",
+        "alternative/memo.docx",
+        "change.html",
+    )
+    assert all((tmp_path / name).is_file() for name in written)
+
+
 def runs_with(script, command, tmp_path):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(

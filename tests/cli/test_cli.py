@@ -563,9 +563,33 @@ def test_trees_that_a_search_chose_are_saved_and_audited_with_the_same_figures(e
     model.unlink()
     code, out, err = evenhand(*words)  # its candidates are kept
     assert code == 0, err
-    assert "Chosen model: not saved. Saving trees needs skops, which is not installed: pip install 'evenhand[sk" in err
+    assert "Chosen model: not saved. Saving a model of scikit-learn needs skops, which is not installed: " in err
     assert not model.exists()
     assert "Search:" in out
+
+
+@pytest.mark.filterwarnings("ignore:.*too short to have a direction")
+def test_a_search_starts_from_a_model_and_compares_with_it(evenhand, loans, tmp_path):
+    xgboost = pytest.importorskip("xgboost")
+    table = pd.read_csv(loans)
+    approved = (table["outcome"].astype(str).str.strip() == "Approved").astype(int)
+    model = xgboost.XGBClassifier(n_estimators=10, max_depth=2, n_jobs=1).fit(table[["income", "debt"]], approved)
+    model.save_model(tmp_path / "mine.json")
+    out_folder = tmp_path / "search"
+    code, out, err = evenhand(
+        "search", loans, *BASICS, "--start", tmp_path / "mine.json", "--candidates", "2", "--folds", "2",
+        "--keep", "auc >= start - 0.3", "--out", out_folder,
+    )  # fmt: skip
+    assert code == 0, err
+    assert "A file of XGBoost does not say how it was trained" in out
+    assert "alternative against your model" in out
+    page = (out_folder / "search.html").read_text("utf-8")
+    for name in ("search.xlsx", "model/model.json", "audit/report.html", "your-model/report.html", "comparison.html"):
+        assert (out_folder / name).is_file(), name
+        assert f'<a href="{name}">' in page
+    code, out, err = evenhand("search", loans, *BASICS, "--start", tmp_path / "none.json", "--out", out_folder)
+    assert code == 2
+    assert "There is no model file" in err
 
 
 def test_a_search_without_an_admissible_model_says_so(evenhand, loans, tmp_path):

@@ -19,8 +19,8 @@ def test_fewer_approvals_of_the_group_with_the_fewest_are_told():
     assert least_approved(found, 0) == "b"
     (told,) = approval_warnings(found, 1, 0, test_share=0.5)
     assert told == (
-        "Candidate 1 approves fewer people of b, the group with the fewest approvals: 55.0 % instead of 60.0 % "
-        "(−5.0 points, 95 % interval −5.0 to −5.0)."
+        "Candidate 1 approves fewer people of b, the group with the fewest approvals: 55.0% instead of 60.0% "
+        "(−5.0 points, 95% interval −5.0 to −5.0)."
     )
     assert approval_warnings(found, 2, 0, test_share=0.5) == ()
     assert approval_warnings(found, 0, 0, test_share=0.5) == ()
@@ -36,10 +36,10 @@ def test_a_difference_within_noise_says_so():
 @pytest.mark.parametrize(
     ("rate", "start", "words"),
     [
-        (1.0, 0.7, "approves everyone (100.0 % of the people; the unconstrained one 70.0 %)"),
-        (0.96, 0.7, "approves nearly everyone (96.0 %"),
-        (0.0, 0.2, "approves no one (0.0 %"),
-        (0.02, 0.2, "approves nearly no one (2.0 %"),
+        (1.0, 0.7, "approves everyone (100.0% of the people; the unconstrained one 70.0%)"),
+        (0.96, 0.7, "approves nearly everyone (96.0%"),
+        (0.0, 0.2, "approves no one (0.0%"),
+        (0.02, 0.2, "approves nearly no one (2.0%"),
         (0.95, 0.94, ""),
         (0.995, 0.995, ""),
         (0.6, 0.7, ""),

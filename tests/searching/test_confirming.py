@@ -172,7 +172,7 @@ def test_intervals_of_several_candidates_allow_for_their_number():
     assert of_three.ci_high - of_three.ci_low > 1.1 * (one.ci_high - one.ci_low)
     assert of_three.p_adjusted == pytest.approx(min(1, 3 * one.p_adjusted))
     assert three.confidence == pytest.approx(1 - 0.05 / 3)
-    assert "98.3 % interval" in confirmation_sentences(three, "auc")[0]
+    assert "98.3% interval" in confirmation_sentences(three, "auc")[0]
     assert "which allows for 3 candidates" in confirmation_sentences(three, "auc")[0]
 
 

@@ -42,8 +42,17 @@ def test_words_tell_what_differs():
 @pytest.mark.parametrize(
     ("family", "space", "n", "message"),
     [
-        ("forest", None, None, '`family` must be "network" or "trees", got \'forest\''),
-        ("network", {"cec_wight": [1]}, None, r"no parameter of a search over network. Did you mean 'cec_weight'\?"),
+        ("forest", None, None, r"`family` must be one or more of \['network', .*\], each once, got 'forest'"),
+        (("trees", "trees"), None, None, "each once, got"),
+        (("trees", "logistic"), {"C": [1.0]}, None, "`space` of several families must map each to a space of its own"),
+        (
+            "trees",
+            {"logistic": {"C": [1.0]}},
+            None,
+            r"`space` names the families \['logistic'\], and the search is over",
+        ),
+        ("xgboost", {"random_state": [1]}, None, "'random_state', which is not a parameter of a search over xgboost"),
+        ("network", {"cec_wight": [1]}, None, r"not a parameter of a search over network. Did you mean 'cec_weight'\?"),
         ("network", {"cec_weight": 1.0}, None, r"`space\['cec_weight'\]` must be a list of values to try, got 1.0"),
         ("network", {"objective": "excess"}, None, "must be a list of values"),
         ("network", {}, None, "`space` must map parameters to the values to try"),
@@ -54,6 +63,19 @@ def test_words_tell_what_differs():
 def test_a_space_that_cannot_be_searched_is_refused(family, space, n, message):
     with pytest.raises(InvalidInputError, match=message):
         candidates_of(family, space, n, 0)
+
+
+def test_several_families_share_the_draws_and_keep_their_spaces():
+    found = candidates_of(("trees", "logistic"), {"trees": {"max_iter": [5, 10], "drop": [(), ("a",), ("b",)]}}, 5, 0)
+    assert [c.family for c in found if not c.is_unconstrained].count("logistic") <= 2
+    assert all(c.parameters["max_iter"] in (5, 10) for c in found if c.family == "trees")
+    assert [c.is_unconstrained for c in found] == sorted([c.is_unconstrained for c in found], reverse=True)
+    assert {c.words(found).split(", ")[1] for c in found if c.is_unconstrained} == {"trees", "logistic"}
+
+
+def test_any_parameter_of_the_class_may_be_searched():
+    found = candidates_of("logistic", {"class_weight": [None, "balanced"]}, None, 0)
+    assert {c.parameters["class_weight"] for c in found} == {None, "balanced"}
 
 
 def test_both_families_have_a_space_of_their_own():

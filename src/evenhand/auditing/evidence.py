@@ -182,7 +182,7 @@ class Evidence:
 
     @property
     def depends_on(self) -> tuple[str, ...]:
-        """Choices of the audit under which the excess differs by more than chance allows (5 %, Holm).
+        """Choices of the audit under which the excess differs by more than chance allows (5%, Holm).
 
         Each variant uses a part of the triples, so its difference from the whole varies less than the variant itself;
         the standard error of the variant is taken, which errs on the side of no warning.

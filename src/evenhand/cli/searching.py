@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +12,8 @@ from evenhand.cli.options import TablePlan, check_given, options_of
 from evenhand.cli.sources import TableArgument, named_table
 
 if TYPE_CHECKING:
-    from evenhand.searching.space import Family
+    from evenhand.auditing.result import AuditResult
+    from evenhand.searching import SearchResult
 
 __all__ = ["search"]
 
@@ -41,8 +42,12 @@ def search(
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
     seeds: Annotated[int, typer.Option(help="Models per candidate and fold.")] = 1,
     family: Annotated[
-        str, typer.Option(help="network, or trees for gradient-boosted trees of scikit-learn.")
-    ] = "network",
+        list[str] | None,
+        typer.Option(
+            help="network, trees (of scikit-learn), xgboost, lightgbm, logistic or scorecard; repeatable. [default: "
+            "that of --start, or network]"
+        ),
+    ] = None,
     confirmation: Annotated[
         float, typer.Option(help="Share of the people kept out of training and choosing, to confirm the choice.")
     ] = 0.2,
@@ -64,11 +69,22 @@ def search(
     seed_search: Annotated[
         int | None, typer.Option(help="Search over this many seeds, too: each candidate and seed is a draw.")
     ] = None,
+    n_jobs: Annotated[
+        int | None, typer.Option(help="Candidates trained at once; by default one on each core. Networks take all.")
+    ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your model, to search around and to compare with: .json or .ubj (XGBoost), .txt (LightGBM), .skops."
+        ),
+    ] = None,
 ) -> None:
     """Search for a model as accurate as today's whose reasoning is more alike between groups.
 
     Finished candidates are kept in the folder: run the same command again to go on. The chosen model is saved there
-    too, a network as model/model.safetensors and trees as model/model.skops, for `evenhand audit --model`.
+    too, for `evenhand audit --model`: a network as model/model.safetensors, XGBoost as model/model.json, LightGBM as
+    model/model.txt, all else as model/model.skops. With --start, your model is audited on the same people, in
+    your-model, and comparison.html has what changes.
 
     \b
     Example, after `evenhand data save taiwan --people 3000 --out cards.csv`:
@@ -84,51 +100,81 @@ def search(
     from evenhand.system.files import written_together
 
     check_given(plan, "label", "group", "financial_features")
-    options = {"keep": keep, "minimize": minimize, "payoff": payoff, "space": _with_seeds(family, seed_search)}
+    space = None if seed_search is None else _with_seeds(family, seed_search, has_start=start is not None)
+    options = {"keep": keep, "minimize": minimize, "payoff": payoff, "space": space, "family": family}
     found, notes = search_table(
         named_table(data, plan),
         plan,
         n_candidates=candidates,
         folds=folds,
         seeds=seeds,
-        family=family,
         confirmation=confirmation,
         checkpoint=out / "store",
         device=device,
         random_state=random_state,
         stop_gain=stop_gain,
         alternatives=alternatives,
+        n_jobs=n_jobs,
+        start=start,
         **{name: value for name, value in options.items() if value is not None},
     )
     for note in notes:
+        say(note)
+    for note in () if found.start is None else found.start.notes:
         say(note)
     say(repr(found))
     for sentence in (*found.sentences, *found.warnings):
         say(sentence)
     if found.stopping.bounds:
         say(left_to_gain(found.to_dict()))
+    page = out / "search.html"
     with written_together(out) as stage:
         found.to_json(stage / "search.json")
         found.to_excel(stage / "search.xlsx")
         found.to_html(stage / "search.html")
     if found.chosen is None:
-        say(f"No candidate meets every constraint.\nWritten: {out / 'search.html'}")
+        say(f"No candidate meets every constraint.\nWritten: {page}")
         raise typer.Exit(1)
+    files = {"The search as a workbook": "search.xlsx", "Its numbers": "search.json"}
     try:
-        say(f"Chosen model: {found.save_model(out / 'model')}")
+        saved = found.save_model(out / "model")
+        files["The chosen model"] = saved.relative_to(out).as_posix()
+        say(f"Chosen model: {saved}")
     except MissingExtraError as error:
         say(f"Chosen model: not saved. {error}", err=True)
-    show_and_write(found.audit(), out / "audit")
-    say(f"Search: {out / 'search.html'}")
+    chosen = found.audit()
+    show_and_write(chosen, out / "audit")
+    files["Its audit"] = "audit/report.html"
+    if found.start is not None:
+        files |= _compared(found, chosen, out)
+    found.to_html(page, files)  # once more, with links to what is there now
+    say(f"Search: {page}")
 
 
-def _with_seeds(family: str, n_seeds: int | None) -> dict[str, Any] | None:
-    """The family's own space with seeds to search over; None for the space as it is."""
+def _with_seeds(family: list[str] | None, n_seeds: int, *, has_start: bool) -> dict[str, Any]:
+    """The families' own spaces with seeds to search over; of a starting point, seeds alone."""
     from evenhand.exceptions import InvalidInputError
-    from evenhand.searching import default_space
+    from evenhand.searching.space import default_space, family_names
 
-    if n_seeds is None:
-        return None
     if n_seeds < 2:
         raise InvalidInputError(f"--seed-search must be at least 2, got {n_seeds}.")
-    return {**default_space(cast("Family", family)), "seed": list(range(n_seeds))}
+    seeds = list(range(n_seeds))
+    if has_start and not family:
+        return {"seed": seeds}
+    names = family_names(family or "network")  # type: ignore[arg-type]
+    return {name: {**default_space(name), "seed": seeds} for name in names}
+
+
+def _compared(found: SearchResult, chosen: AuditResult, out: Path) -> dict[str, str]:
+    """Audit the model that the search started from, and compare; the files that are written."""
+    from evenhand.cli.auditing import show_and_write
+    from evenhand.searching.against import compare_models
+
+    yours = found.audit_start()
+    show_and_write(yours, out / "your-model")
+    comparison = compare_models(yours, chosen, ("your model", "alternative"))
+    for sentence in comparison.sentences:
+        say(sentence)
+    comparison.to_html(out / "comparison.html")
+    say(f"Comparison: {out / 'comparison.html'}")
+    return {"The audit of your model": "your-model/report.html", "What changes": "comparison.html"}

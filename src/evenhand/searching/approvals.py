@@ -53,7 +53,7 @@ def _fewer(metrics: Metrics, k: int, unconstrained: int, test_share: float) -> s
     noise = "" if change.is_beyond_noise else "; this is within noise"
     points = f"{decimal(100 * change.value, 1)} points"
     known = np.isfinite(change.ci_low)
-    around = f", 95 % interval {interval(100 * change.ci_low, 100 * change.ci_high, 1)}{noise}" if known else ""
+    around = f", 95% interval {interval(100 * change.ci_low, 100 * change.ci_high, 1)}{noise}" if known else ""
     return (
         f"Candidate {k} approves fewer people of {group}, the group with the fewest approvals: "
         f"{percent(float(rates[k].mean()))} instead of {percent(float(rates[unconstrained].mean()))} "

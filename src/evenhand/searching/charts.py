@@ -20,6 +20,7 @@ _STATUSES = (
     ("failed", VARIABLES.muted, "cross", 50),
     ("meets the constraints", VARIABLES.regimes[2], "circle", 70),
     ("unconstrained", VARIABLES.floor, "square", 90),
+    ("your model", VARIABLES.floor, "square", 90),
     ("chosen", VARIABLES.regimes[1], "diamond", 260),
 )
 _READINGS = {

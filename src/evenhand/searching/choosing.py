@@ -114,8 +114,10 @@ class ChoiceRule:
     def _judged(self, metrics: Metrics, is_among: NDArray[np.bool_]) -> list[Judgement]:
         """What each constraint makes of the candidates, with ``best`` the best of some of them."""
         unconstrained = self.unconstrained(metrics)
+        compared = {name: values[unconstrained] for name, values in metrics.items()}
         references = {
-            "unconstrained": {name: values[unconstrained] for name, values in metrics.items()},
+            "unconstrained": compared,
+            "start": compared,  # where there is one, it is the unconstrained candidate
             "best": {
                 name: values[_best(np.where(is_among, values.mean(1), np.nan), direction_of(name))]
                 for name, values in metrics.items()
@@ -158,7 +160,7 @@ def _passed_over(metric: str, more: Difference, metrics: Metrics, k: int, chosen
     told = f"its {metric} differs from the chosen one's by {more.value:+.4f}"
     if not np.isfinite(more.ci_low):
         return told
-    interval = f"{told} (95 % interval {more.ci_low:+.4f} to {more.ci_high:+.4f})"
+    interval = f"{told} (95% interval {more.ci_low:+.4f} to {more.ci_high:+.4f})"
     if more.is_beyond_noise:
         return interval
     higher = "a lower" if metrics["auc"][k].mean() < metrics["auc"][chosen].mean() else "a higher"

@@ -5,7 +5,7 @@ to new applicants, who are compared with the people searched on. People held out
 (the Bayesian bootstrap: independent exponential weights, one for all rows of a person), and every metric of every model
 is taken under each weighting. The spread of a difference over weightings is its standard error. Student's t with the
 people of the smallest group, less one, for degrees of freedom makes the interval, and each of k reported candidates has
-an interval of level :math:`1 - 0.05 / k`, so that all hold at once with at least 95 %.
+an interval of level :math:`1 - 0.05 / k`, so that all hold at once with at least 95%.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Answer = Literal["confirmed", "not confirmed", "too few people to say"]
 
-_WEIGHTINGS = 300  # the standard error is off by about 4 %
+_WEIGHTINGS = 300  # the standard error is off by about 4%
 _FEW_PEOPLE = 10  # of a group; with fewer, nothing is said
 _ROUNDING = 1e-9
 
@@ -204,7 +204,7 @@ def confirm(
     def base(constraint: Constraint, values: Floats) -> Floats:
         if constraint.reference is None:
             return np.zeros_like(values)
-        whose = unconstrained if constraint.reference == "unconstrained" else best[constraint.metric]
+        whose = best[constraint.metric] if constraint.reference == "best" else unconstrained
         return found[whose][constraint.metric]
 
     def of(number: int, gain: float) -> Confirmed:

@@ -25,7 +25,7 @@ References: TypeAlias = Mapping[str, Mapping[str, Floats]]
 """For each reference, every metric by name, of shape (n_folds,)."""
 
 _ROUNDING = 1e-12
-_REFERENCES = ("best", "unconstrained")
+_REFERENCES = ("best", "unconstrained", "start")
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _METRIC = r"\w+(?:\[[^\[\]]+\])?"
 _COMPARES = re.compile(rf"\s*({_METRIC})\s*(>=|<=|>|<)\s*(?:({_NUMBER})|(\w+)\s*(?:([-+*])\s*({_NUMBER})\s*(%?))?)\s*")
@@ -53,7 +53,7 @@ class Constraint:
     comparison
         ``">="``, ``"<="``, ``">"``, ``"<"`` or ``"within"``.
     reference
-        ``"best"``, ``"unconstrained"``, or None for a plain number.
+        ``"best"``, ``"unconstrained"``, ``"start"``, or None for a plain number.
     factor, shift
         The limit is factor times the reference plus shift; the shift alone where there is no reference. For
         ``"within"``, the middle is that and `margin` is how far off a metric may be.
@@ -159,9 +159,9 @@ def parse_constraint(text: str) -> Constraint:
     A metric against a number (``air >= 0.8``), against a reference with or without a shift, a share or a factor (``auc
     >= best - 0.01``, ``profit >= unconstrained - 1%``, ``reasoning_gap <= unconstrained * 0.5``), or near one
     (``positive_rate within 0.05 of unconstrained``). ``best`` is the best value of any candidate, ``unconstrained`` the
-    value of the model that nothing but accuracy was asked of. Or what a column must do to the score: ``income
-    increasing``, ``debt decreasing`` (at every step, or at all but a share of them: ``income increasing within 0.02``),
-    ``income positive`` and ``debt negative`` (on average).
+    value of the model that nothing but accuracy was asked of, ``start`` that of the model that a search starts from. Or
+    what a column must do to the score: ``income increasing``, ``debt decreasing`` (at every step, or at all but a share
+    of them: ``income increasing within 0.02``), ``income positive`` and ``debt negative`` (on average).
 
     Raises
     ------

@@ -48,6 +48,15 @@ class NetworkFamily:
     settings: EvaluationSettings
     device: torch.device
 
+    @property
+    def n_threads(self) -> None:
+        """A stack is trained on all cores, or on a GPU: blocks come one after the other."""
+        return
+
+    def takes(self, candidate: Candidate) -> bool:
+        """Whether it is a network."""
+        return candidate.family == "network"
+
     def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
         """Candidates that are trained together; the same for the same candidates, whatever was done before."""
         groups: dict[str, dict[Trained, list[Candidate]]] = defaultdict(lambda: defaultdict(list))

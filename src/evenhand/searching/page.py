@@ -10,6 +10,8 @@ from evenhand.report.formatting import count, decimal, interval, listed, percent
 from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
 from evenhand.report.tables import Column, Record, Table, estimate
 from evenhand.searching.charts import frontier_chart, gain_chart, stopping_chart
+from evenhand.searching.families import SPECS
+from evenhand.searching.links import file_links, rival_words
 from evenhand.searching.metrics import AXES, direction_of
 from evenhand.searching.tables import (
     candidate_table,
@@ -33,13 +35,15 @@ _READINGS = {
 Data = Mapping[str, Any]
 
 
-def search_page(data: Data) -> str:
+def search_page(data: Data, files: Mapping[str, str] | None = None) -> str:
     """The page as text; every text is escaped, and the browser runs and fetches nothing but what is in it.
 
     Parameters
     ----------
     data
         What `SearchResult.to_dict` returns.
+    files
+        Files beside the page that it links to: their paths from there, by what they are.
     """
     finding = Finding(
         _headline(data), [("", sentence) for sentence in _sentences(data)], _key_metrics(data), data["warnings"]
@@ -52,6 +56,7 @@ def search_page(data: Data) -> str:
         Section("candidates", "Candidates tried", (_front_words(data),), panels=[_frontier(data)]),
         Section("reasons", "Why each was passed over", tables=[candidate_table(data, is_ranked=True)]),
         *_left_to_gain(data),
+        *file_links(files or {}),
         Section("limits", "Limits", data["limits"]),
     ]
     title = f"{count(len(data['candidates']))} candidates, {data['settings']['folds']} folds"
@@ -85,17 +90,17 @@ def _headline(data: Data) -> str:
     if chosen is None:
         return f"None of the {n} candidates meets the constraints."
     if chosen == data["unconstrained"]:
-        return f"The unconstrained candidate is chosen: none of {n} meets the constraints with a better {words}."
+        rival = "The unconstrained candidate" if data["start"] is None else "Your model"
+        return f"{rival} is chosen: none of {n} meets the constraints with a better {words}."
     mine, theirs = (decimal(candidates[k]["metrics"][metric]["value"]) for k in (chosen, data["unconstrained"]))
-    told = (
-        f"Candidate {chosen} of {n} meets the constraints with {_article(words)} of {mine}; without constraints it is"
-    )
+    without = "without constraints it is" if data["start"] is None else "your model has"
+    told = f"Candidate {chosen} of {n} meets the constraints with {_article(words)} of {mine}; {without} {theirs}."
     if data["confirmation"] is None:
-        return f"{told} {theirs}."
+        return told
     of = data["confirmation"]["candidates"][0]
     missed = [limit["about"] for limit in of["limits"] if limit["answer"] == "not confirmed"]
     but = f", and misses {listed(missed)}" if missed else ""
-    return f"{told} {theirs}. On people held out: {of['objective']['answer']}{but}."
+    return f"{told} On people held out: {of['objective']['answer']}{but}."
 
 
 def _sentences(data: Data) -> list[str]:
@@ -116,7 +121,7 @@ def _sentences(data: Data) -> list[str]:
         )
         told.append(
             f"{capital(words)}: from {decimal(row['unconstrained'])} to {decimal(row['chosen'])}; difference "
-            f"{decimal(value)}, 95 % interval {interval(low, high)}: {_READINGS.get(reading, reading)}."
+            f"{decimal(value)}, 95% interval {interval(low, high)}: {_READINGS.get(reading, reading)}."
         )
     told.append(
         "Differences are honest ones: each fold is judged by a choice made without it."
@@ -132,7 +137,7 @@ def _key_metrics(data: Data) -> list[KeyMetric]:
         KeyMetric(
             capital(metric_words(name)),
             _value(name, by_name[name]["chosen"]),
-            f"unconstrained {_value(name, by_name[name]['unconstrained'])}",
+            f"{rival_words(data)} {_value(name, by_name[name]['unconstrained'])}",
         )
         for name in dict.fromkeys((data["minimize"], data["frontier"]["utility"], "auc", "eo_gap", "positive_rate"))
         if name in by_name
@@ -148,7 +153,7 @@ def _question(data: Data) -> tuple[tuple[str, str], ...]:
         ("Constraints", "; ".join(data["keep"]) or "none"),
         ("Minimized" if direction_of(data["minimize"]) < 0 else "Maximized", metric_words(data["minimize"])),
         *_payoff(data["settings"]["payoff"]),
-        ("Family", "networks" if data["family"] == "network" else "gradient-boosted trees"),
+        ("Family", "; ".join(SPECS[name].words for name in data["families"])),
         ("People", f"{count(people['searched'])} were searched on{held}. Groups of all: {groups}"),
         ("Matched on", ", ".join(people["financial_features"])),
         (
@@ -209,7 +214,7 @@ def _gain_panel(gains: list[Record], axis: str) -> Panel:
                 "interval": interval(row["honest_ci_low"], row["honest_ci_high"]),
             }
         )
-    caption = "Right of the line the chosen candidate is better, left of it worse; bars are honest 95 % intervals."
+    caption = "Right of the line the chosen candidate is better, left of it worse; bars are honest 95% intervals."
     chart = gain_chart(rows, axis) if rows else "There are too few folds for honest differences."
     return panel_of(f"gains-{axis}", capital(axis), caption, chart, gain_table(gains, axis))
 
@@ -236,7 +241,7 @@ def _frontier(data: Data) -> Panel:
     table = Table("Frontier", "Candidates", columns, shown)
     known = [row for row in records if math.isfinite(row["utility"]) and math.isfinite(row["metric"])]
     caption = (
-        "Means over folds and seeds. The line joins those that are best by their means; bars are 95 % intervals over "
+        "Means over folds and seeds. The line joins those that are best by their means; bars are 95% intervals over "
         "folds. A full point is on the front, an empty one is dominated beyond noise."
     )
     chart = frontier_chart(known, words) if known else "No candidate has metrics."
@@ -315,7 +320,7 @@ def _status(candidate: Record) -> str:
     if candidate["status"] in ("chosen", "failed"):
         return str(candidate["status"])
     if candidate["is_unconstrained"]:
-        return "unconstrained"
+        return "your model" if candidate["is_start"] else "unconstrained"
     return "meets the constraints" if candidate["status"] == "passed over" else str(candidate["status"])
 
 

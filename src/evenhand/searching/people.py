@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.splitting import split_people, stratified_folds, units_of
 from evenhand.inputs.validation import Groups, as_clusters, as_groups, as_labels, as_table, check_columns
+from evenhand.searching.families.columns import with_categories
 from evenhand.searching.utility import Payoff
 from evenhand.training.folds import ComparedFold, compare_fold, match_fold
 
@@ -134,6 +136,11 @@ class SearchPeople:
         return fingerprint_numbers(np.frombuffer((fingerprint_table(self.table) + numbers).encode() + words, np.uint8))[
             :16
         ]
+
+    @cached_property
+    def categorized(self) -> pd.DataFrame:
+        """The table with text as categories of everyone's values, so that a fold knows those that none of it has."""
+        return with_categories(self.table)
 
     def encoder(self, encoding: Encoding) -> TableEncoder:
         """Encoding of the people searched on, the same in every fold: no label or group plays a part in it."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import check_columns
+from evenhand.searching.against import audit_model, compare_models
 from evenhand.searching.approvals import approval_warnings
 from evenhand.searching.choosing import Choice, ChoiceRule, honest_differences, reasons_of
 from evenhand.searching.collating import Collated
@@ -24,15 +25,18 @@ from evenhand.searching.comparing import Difference, front, mean_interval, paire
 from evenhand.searching.confirming import Confirmation
 from evenhand.searching.constraints import check_metric
 from evenhand.searching.draws import Stopping
+from evenhand.searching.families import ESTIMATORS, FamilyName
 from evenhand.searching.fold_gaps import GAPS, gap_name
 from evenhand.searching.frontier import Frontier
 from evenhand.searching.metrics import AXES, DIRECTIONS, asked_of, axis_of, direction_of
 from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.sentences import confirmation_sentences
-from evenhand.searching.space import Candidate, Family, in_a_cell
+from evenhand.searching.space import Candidate, in_a_cell
+from evenhand.searching.start import Start
 from evenhand.system.files import json_ready, write_text
 
 if TYPE_CHECKING:
+    from evenhand.auditing.history import Comparison
     from evenhand.auditing.result import AuditResult
 
 __all__ = ["SearchResult"]
@@ -52,7 +56,7 @@ class SearchResult:
         The candidates, in the order of the rows.
     rule
         Constraints and what is minimized.
-    settings, family, people
+    settings, families, people
         How candidates were judged, what they are, and on whom.
     confirmation
         The best candidates, fitted anew, on people held out of the search; None where no one was, or where no candidate
@@ -61,6 +65,8 @@ class SearchResult:
         Trains a candidate on all people searched on.
     stopping
         How much candidates that were not tried could still gain.
+    start
+        The model that the search started from, which is then the unconstrained candidate.
 
     Examples
     --------
@@ -77,11 +83,12 @@ class SearchResult:
     tried: tuple[Candidate, ...]
     rule: ChoiceRule
     settings: EvaluationSettings
-    family: Family
+    families: tuple[FamilyName, ...]
     people: SearchPeople
     confirmation: Confirmation | None
     fit: Callable[[Candidate], Any]
     stopping: Stopping
+    start: Start | None = None
 
     @property
     def metrics(self) -> Mapping[str, Floats]:
@@ -176,11 +183,12 @@ class SearchResult:
 
     @cached_property
     def candidates(self) -> pd.DataFrame:
-        """A row for each candidate: parameters, metrics with 95 % intervals, whether on the front, and the reason."""
+        """A row for each candidate: parameters, metrics with 95% intervals, whether on the front, and the reason."""
         rows = []
         for candidate in self.tried:
             k = candidate.number
             row: dict[str, Any] = {"candidate": k, "status": self._status(k), "is_on_front": k in self.front}
+            row |= {"family": candidate.family} if len(self.families) > 1 else {}
             row |= {name: in_a_cell(value) for name, value in candidate.parameters.items()}
             for name, values in self.told.items():
                 found = mean_interval(values[k], self.test_share)
@@ -265,22 +273,21 @@ class SearchResult:
         Parameters
         ----------
         path
-            A folder, in which the file is called ``model.safetensors`` (networks) or ``model.skops`` (trees of
-            scikit-learn); or a file with that ending.
+            A folder, in which the file is called ``model.safetensors`` (networks), ``model.json`` (XGBoost),
+            ``model.txt`` (LightGBM) or ``model.skops`` (all else); or a file with that ending.
 
         Raises
         ------
         InvalidInputError
-            If no candidate meets the constraints, or the chosen trees are of another library than scikit-learn.
+            If no candidate meets the constraints.
         MissingExtraError
-            If trees are to be written and skops is not installed.
+            If a model of scikit-learn is to be written and skops is not installed.
         """
-        if self.family == "network":
+        family = self.tried[self._need_chosen()].family
+        if family == "network":
             saved: Path = self.best_model.save(path)
             return saved
-        from evenhand.searching.trees import save_tree_model
-
-        return save_tree_model(self.best_model, Path(path))
+        return ESTIMATORS[family].save(self.best_model, Path(path))
 
     def audit(self, **options: Any) -> AuditResult:  # noqa: ANN401 - those of `evenhand.audit`
         """Audit the chosen model: on people held out of the search, where there are, else on those it learned from.
@@ -290,25 +297,34 @@ class SearchResult:
         options
             Of `evenhand.audit`.
         """
-        from evenhand.auditing.audit import audit
+        return audit_model(self.best_model, self.people, self.settings, options)
 
-        people, evaluation = self.people, self.settings
-        names = np.asarray(people.groups.names)[people.groups.codes]
+    def audit_start(self, **options: Any) -> AuditResult:  # noqa: ANN401
+        """Audit, on the same people as `audit`, the model that the search started from, as it was given.
 
-        def part(rows: NDArray[np.int64]) -> tuple[Any, Any, Any]:
-            return people.table.iloc[rows].reset_index(drop=True), people.labels[rows], names[rows]
+        Without one, the unconstrained model is audited. A model that learned from these people looks better on them
+        than it is.
 
-        searched = part(people.searched)
-        audited, reference = (part(people.confirming), searched) if len(people.confirming) else (searched, None)
-        settings = {
-            "financial_features": list(people.financial_features),
-            "decision_threshold": evaluation.decision_threshold,
-            "consistency_threshold": evaluation.consistency_threshold,
-            "max_distance": evaluation.max_distance,
-            "random_state": evaluation.random_state,
-        }
-        X, y, groups = audited
-        return audit(self.best_model, X, y, sensitive_features=groups, reference=reference, **{**settings, **options})
+        Parameters
+        ----------
+        options
+            Of `evenhand.audit`.
+        """
+        if self.start is None:
+            return audit_model(self.unconstrained_model, self.people, self.settings, options)
+        is_risk = self.start.favorable == "low"
+        return audit_model(self.start.model, self.people, self.settings, options, is_risk=is_risk)
+
+    def compare(self, **options: Any) -> Comparison:  # noqa: ANN401
+        """The audits of both models side by side: what moves from `audit_start` to `audit`.
+
+        Parameters
+        ----------
+        options
+            Of `evenhand.audit`.
+        """
+        names = ("unconstrained" if self.start is None else "your model", "alternative")
+        return compare_models(self.audit_start(**options), self.audit(**options), names)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data from which JSON, page and workbook are made."""
@@ -316,7 +332,7 @@ class SearchResult:
         return {
             "format": "evenhand-search",
             "version": 3,
-            "family": self.family,
+            "families": list(self.families),
             "chosen": self.chosen,
             "unconstrained": self.unconstrained,
             "front": list(self.front),
@@ -338,6 +354,7 @@ class SearchResult:
             "sentences": list(self.sentences),
             "warnings": list(self.warnings),
             "stopping": self.stopping.to_dict(),
+            "start": None if self.start is None else self.start.to_dict(),
             "limits": list(self.limits),
         }
 
@@ -365,6 +382,12 @@ class SearchResult:
             )
         if not len(self.people.confirming):
             said.append("No one was held out of the search to confirm the choice; `confirmation` sets a share aside.")
+        if self.start is not None:
+            said.append(
+                f"Your model ({self.start.kind}) is judged like every candidate: trained anew in each fold, with its "
+                "parameters. The audit of the model itself flatters it where it learned from the same people."
+            )
+            said += self.start.notes
         failed = sorted(self.notes)
         if failed:
             said.append(f"Candidates without metrics: {', '.join(str(name) for name in failed)}.")
@@ -374,11 +397,19 @@ class SearchResult:
         """Write `to_dict` as JSON; NaN as null."""
         return write_text(path, json.dumps(json_ready(self.to_dict()), allow_nan=False, indent=1))
 
-    def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write one self-contained page that documents the search."""
+    def to_html(self, path: str | os.PathLike[str], files: Mapping[str, str] | None = None) -> Path:
+        """Write one self-contained page that documents the search.
+
+        Parameters
+        ----------
+        path
+            Where.
+        files
+            Files that it links to: their paths from the page, by what they are.
+        """
         from evenhand.searching.page import search_page
 
-        return write_text(path, search_page(self.to_dict()))
+        return write_text(path, search_page(self.to_dict(), files))
 
     def to_excel(self, path: str | os.PathLike[str]) -> Path:
         """Write a workbook that documents the search."""
@@ -418,6 +449,8 @@ def _record(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
         "status": result._status(k),
         "is_on_front": k in result.front,
         "is_unconstrained": candidate.is_unconstrained,
+        "is_start": candidate.is_start,
+        "family": candidate.family,
         "words": candidate.words(result.tried),
         "parameters": dict(candidate.parameters),
         "metrics": {name: asdict(mean_interval(v[k], result.test_share)) for name, v in result.told.items()},

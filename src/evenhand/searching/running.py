@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,18 +17,22 @@ from evenhand.inputs.fingerprints import fingerprint_plain
 from evenhand.searching.choosing import ChoiceRule
 from evenhand.searching.collating import Collated, collate
 from evenhand.searching.confirming import Confirmation, confirm
-from evenhand.searching.constraints import asked_effects, check_asked, check_metric, parse_constraint
+from evenhand.searching.constraints import Constraint, asked_effects, check_asked, check_metric, parse_constraint
 from evenhand.searching.draws import Stopping, StopRule
+from evenhand.searching.estimators import EstimatorRuns, check_seen
+from evenhand.searching.families import FamilyName
+from evenhand.searching.fitting import Fit
 from evenhand.searching.metrics import direction_of
 from evenhand.searching.networks import NetworkFamily
 from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.searching.removals import proxy_drops
 from evenhand.searching.result import SearchResult
-from evenhand.searching.space import Candidate, Family, Space, candidates_of
+from evenhand.searching.rounds import Runs, run_rounds
+from evenhand.searching.space import Candidate, Space, candidates_of, family_names
+from evenhand.searching.start import Start, read_start
 from evenhand.searching.store import BlockStore, Scored
-from evenhand.searching.trees import TreeFamily, make_tree_model
 from evenhand.searching.utility import Payoff
-from evenhand.system.progress import progress as shown_progress
-from evenhand.training.classifier import CECClassifier
+from evenhand.system.threads import n_cores
 from evenhand.training.engine.loop import device_of
 from evenhand.training.folds import ComparedFold
 
@@ -40,27 +44,19 @@ DEFAULT_KEEP = ("auc >= best - 0.01", "eo_gap <= unconstrained", "positive_rate 
 DEFAULT_CONFIRMATION = 0.2
 
 
-class _Runs(Protocol):
-    """A family's way to train and score."""
-
-    def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]: ...
-
-    def run(self, block: Sequence[Candidate]) -> list[Scored]: ...
-
-
 def search(
     X: Any,  # noqa: ANN401 - any table
     y: Any,  # noqa: ANN401 - any array-like
     *,
     sensitive_features: Any,  # noqa: ANN401
     financial_features: Sequence[str] | None = None,
-    space: Space | None = None,
+    space: Space | Mapping[str, Space] | None = None,
     n_candidates: int | None = None,
     folds: int = 5,
     seeds: int = 1,
     keep: Sequence[str] = DEFAULT_KEEP,
     minimize: str = "reasoning_gap",
-    family: Family = "network",
+    family: FamilyName | Sequence[FamilyName] | None = None,
     confirmation: float = DEFAULT_CONFIRMATION,
     encoding: Encoding = "onehot",
     decision_threshold: float = 0.5,
@@ -77,6 +73,8 @@ def search(
     payoff: Mapping[str, float] | str | None = None,
     alternatives: int = 1,
     clusters: Any = None,  # noqa: ANN401
+    n_jobs: int | None = None,
+    start: Any = None,  # noqa: ANN401 - a model or the path of one
 ) -> SearchResult:
     """Search for a model as useful as the unconstrained one whose reasoning is more alike between groups.
 
@@ -91,9 +89,11 @@ def search(
     X, y, sensitive_features, financial_features
         People as in `evenhand.audit`; labels 0 and 1, 1 the favorable one. None for all columns.
     space
-        Values to try by parameter; None for the family's own. Parameters of networks are those of `CECClassifier`; of
-        trees, those of the library, and ``drop`` (tuples of columns to leave out) and ``monotone`` (mappings from
-        columns to 1 or -1). With ``seed``, every candidate and seed is a draw.
+        Values to try by parameter; of several families, a space for each by name. None for the family's own. Parameters
+        of networks are those of `CECClassifier`; of the others, those of the library's class, and ``drop`` (tuples of
+        columns to leave out), ``monotone`` (mappings from columns to 1 or -1, for boosted trees) and ``repair``
+        (of the training people: ``"none"``, ``"reweighing"`` or ``"fairshap"``). With ``seed``, every candidate and
+        seed is a draw.
     n_candidates
         How many constrained combinations to draw at random; None for all.
     folds
@@ -107,7 +107,9 @@ def search(
         The metric to minimize. The reasoning gap is one that a few folds can tell apart; the excess of a table without
         much of it is mostly noise.
     family
-        ``"network"``, or ``"trees"`` for gradient-boosted trees.
+        One or more of ``"network"``; ``"trees"``, ``"xgboost"`` and ``"lightgbm"`` for gradient-boosted trees of
+        scikit-learn, XGBoost and LightGBM; ``"logistic"`` for logistic regressions; ``"scorecard"`` for those on bins.
+        None for that of `start`, or for networks.
     confirmation
         Share of the people held out of training and choosing, on whom the choice is confirmed or not; 0 for no one.
     encoding
@@ -140,6 +142,13 @@ def search(
         allow for their number.
     clusters
         Which rows are the same applicant or household: they stay in one fold, and on one side of the confirmation.
+    n_jobs
+        Candidates that are trained at once, each on one core; None for as many as there are cores. Networks are trained
+        in stacks and take all. The result does not depend on it.
+    start
+        Your model, fitted, or the file of one: of XGBoost, LightGBM or scikit-learn. The search varies its parameters;
+        its columns and monotone constraints stay. It is trained anew in every fold, as candidate 0, and takes the place
+        of the unconstrained candidate: everything is compared with it.
 
     Raises
     ------
@@ -174,18 +183,25 @@ def search(
     )
     if not isinstance(alternatives, int) or alternatives < 1:
         raise InvalidInputError(f"`alternatives` must be a whole number of at least 1, got {alternatives!r}.")
-    if seeds > 1 and space is not None and "seed" in space:
+    if n_jobs is not None and (not isinstance(n_jobs, int) or n_jobs < 1):
+        raise InvalidInputError(f"`n_jobs` must be None or at least 1, got {n_jobs!r}.")
+    people = SearchPeople.of(X, y, sensitive_features, financial_features, confirmation, random_state, clusters)
+    check_asked(asked, people, has_payoff=payoff is not None)
+    begun = _begun(start, people, constraints)
+    families = family_names(family or ("network" if begun is None else begun.point.family))
+    drops = proxy_drops(people) if space is None and set(families) != {"network"} else ()
+    point = None if begun is None else begun.point
+    candidates = candidates_of(families, space, n_candidates, random_state, drops=drops, start=point)
+    if seeds > 1 and len({candidate.seed for candidate in candidates}) > 1:
         raise InvalidInputError(
             f"`seeds` averages over {seeds} seeds and `space['seed']` searches over seeds: leave one of them out."
         )
-    candidates = candidates_of(family, space, n_candidates, random_state)
-    people = SearchPeople.of(X, y, sensitive_features, financial_features, confirmation, random_state, clusters)
-    check_asked(asked, people, has_payoff=payoff is not None)
+    families = tuple(dict.fromkeys(candidate.family for candidate in candidates))
+    check_seen(candidates, people)
     where = device_of(device)
-    uses_placebo = family == "network" and any(_uses_placebo(candidate) for candidate in candidates)
-    compared = people.compared_folds(settings, has_training_triples=uses_placebo)
-    runs = _family(family, people, compared, settings, where)
-    run = fingerprint_plain([__version__, people.digest, asdict(settings), family, where.type])
+    compared = people.compared_folds(settings, has_training_triples=any(map(_uses_placebo, candidates)))
+    ways = _ways(families, people, compared, settings, where, n_jobs or n_cores())
+    run = fingerprint_plain([__version__, people.digest, asdict(settings), where.type])
     if minimize == "profit" and stop_floor is None and settings.payoff is not None:
         stop_floor = max(settings.payoff.to_dict().values())
     stop = StopRule(stop_gain, stop_delta, stop_floor)
@@ -200,63 +216,49 @@ def search(
         rule, found = judged(scored, n_tried)
         return Stopping.of(stop, rule, found.metrics, len(candidates) - n_tried, is_whole_space=n_candidates is None)
 
-    scored, n_tried = _run_rounds(runs, candidates, BlockStore(checkpoint, run), settings, stop, stopping, progress)
+    store = BlockStore(checkpoint, run)
+    scored, n_tried = run_rounds(ways, candidates, store, settings, stop, stopping, is_shown=progress)
     tried = candidates[:n_tried]
     rule, found = judged(scored, n_tried)
     if all(k in found.notes for k in range(n_tried)):
         raise InvalidInputError(f"No candidate could be trained: {next(iter(found.notes.values()))}.")
-    fit = _Fit(family, people, settings, str(where))
+    fit = Fit(people, settings, str(where))
     confirmed = _confirmed(rule, found, tried, people, settings, fit, alternatives)
-    return SearchResult(found, tried, rule, settings, family, people, confirmed, fit, stopping(scored, n_tried))
+    bound = stopping(scored, n_tried)
+    return SearchResult(found, tried, rule, settings, families, people, confirmed, fit, bound, begun)
+
+
+def _begun(start: Any, people: SearchPeople, constraints: Sequence[Constraint]) -> Start | None:  # noqa: ANN401
+    """The starting point, where there is one; constraints that name it need one."""
+    if start is not None:
+        return read_start(start, people)
+    named = [constraint.text for constraint in constraints if constraint.reference == "start"]
+    if named:
+        raise InvalidInputError(f"The constraints {named} compare with `start`, and no model was given to start from.")
+    return None
 
 
 def _uses_placebo(candidate: Candidate) -> bool:
+    if candidate.family != "network":
+        return False
     return bool(candidate.parameters["cec_weight"]) and str(candidate.parameters["objective"]).endswith("excess")
 
 
-def _family(
-    family: Family,
+def _ways(
+    families: Sequence[FamilyName],
     people: SearchPeople,
     compared: Sequence[ComparedFold],
     settings: EvaluationSettings,
     device: torch.device,
-) -> _Runs:
-    if family == "trees":
-        return TreeFamily(people, compared, settings)
-    return NetworkFamily(people, people.encoder(settings.encoding), compared, settings, device)
-
-
-def _run_rounds(
-    runs: _Runs,
-    candidates: Sequence[Candidate],
-    store: BlockStore,
-    settings: EvaluationSettings,
-    stop: StopRule,
-    stopping: Callable[[Sequence[Scored], int], Stopping],
-    is_shown: bool,
-) -> tuple[list[Scored], int]:
-    """Results of every block, those kept and those run now and kept, until the search may stop; candidates tried."""
-    per_candidate = settings.folds * settings.seeds
-    found: list[Scored] = []
-    n_tried, bound = 0, ""
-    with shown_progress("models", len(candidates) * per_candidate, is_shown=is_shown) as advance:
-        for candidates_of_round in stop.rounds(candidates):
-            for block in runs.blocks(candidates_of_round):
-                name = fingerprint_plain([candidate.key for candidate in block])
-                results = store.read(name)
-                if results is None:
-                    results = runs.run(block)
-                    store.write(name, results)
-                found += results
-                for row in results:
-                    advance(f"auc {row.metrics.get('auc', float('nan')):.3f}{bound}")
-            n_tried += len(candidates_of_round)
-            known = stopping(found, n_tried) if stop.gain is not None else None
-            if known is not None and known.bounds:
-                bound = f", a further candidate gains at most {known.bounds[-1].gain():.2g}"
-                if stop.is_reached(known):
-                    break
-    return found, n_tried
+    n_jobs: int,
+) -> list[Runs]:
+    """How the candidates of the families are trained and scored."""
+    ways: list[Runs] = []
+    if "network" in families:
+        ways.append(NetworkFamily(people, people.encoder(settings.encoding), compared, settings, device))
+    if set(families) - {"network"}:
+        ways.append(EstimatorRuns(people, compared, settings, n_jobs))
+    return ways
 
 
 def _confirmed(
@@ -265,7 +267,7 @@ def _confirmed(
     candidates: Sequence[Candidate],
     people: SearchPeople,
     settings: EvaluationSettings,
-    fit: _Fit,
+    fit: Fit,
     n_alternatives: int,
 ) -> Confirmation | None:
     """The best candidates on the people held out; None where no one is, or nothing is better than the unconstrained."""
@@ -286,36 +288,3 @@ def _confirmed(
         minimize=rule.minimize,
         constraints=rule.constraints,
     )
-
-
-class _Fit:
-    """Trains a candidate on everyone searched on; remembers what it trained."""
-
-    def __init__(self, family: Family, people: SearchPeople, settings: EvaluationSettings, device: str) -> None:
-        self._family, self._people, self._settings, self._device = family, people, settings, device
-        self._fitted: dict[str, Any] = {}
-
-    def __call__(self, candidate: Candidate) -> Any:  # noqa: ANN401 - a classifier of the family
-        if candidate.key not in self._fitted:
-            self._fitted[candidate.key] = self._fit(candidate)
-        return self._fitted[candidate.key]
-
-    def _fit(self, candidate: Candidate) -> Any:  # noqa: ANN401
-        people, settings = self._people, self._settings
-        X = people.table.iloc[people.searched].reset_index(drop=True)
-        y, group = people.labels[people.searched], people.groups.codes[people.searched]
-        random_state = settings.random_state + candidate.seed
-        if self._family == "trees":
-            return make_tree_model(candidate, X, random_state).fit(X, y)
-        parameters = {**candidate.parameters, "hidden": tuple(candidate.parameters["hidden"])}
-        del parameters["seed"]
-        model = CECClassifier(
-            **parameters,
-            financial_features=people.financial_features,
-            encoding=settings.encoding,
-            max_distance=settings.max_distance,
-            device=self._device,
-            random_state=random_state,
-        )
-        names = np.asarray(people.groups.names)[group]
-        return model.fit(X, y, sensitive_features=names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from evenhand.models.explaining import Explainer
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel, EncodesTables
 from evenhand.searching.effects import column_effects
+from evenhand.searching.families.columns import spelled_as
 from evenhand.searching.metrics import fold_outcome
 from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.procedure import fold_procedure
@@ -118,6 +120,7 @@ def _scored(
     explainer = Explainer.of(model, x_train, fold.y_train, fold.group_train, settings.n_steps)
     own = explainer.explain(x_test, fold.cells_test)
     columns = [str(column) for column in people.table.columns]
+    seen = columns if model.encoder is None else spelled_as(columns, model.encoder.names)
     is_financial = model.is_financial(columns, list(people.financial_features))
     found = fold_procedure(
         explainer,
@@ -129,18 +132,25 @@ def _scored(
         decision_threshold=settings.decision_threshold,
         consistency_threshold=settings.consistency_threshold,
         reference_group=people.reference_group,
-        features=columns,
+        features=seen,
         weights=weights,
     )
     train, test = (people.table.iloc[rows] for rows in (fold.train, fold.test))
     for column in settings.effects:
         found |= column_effects(model, train, test, column, weights)
+    found |= _absent_inputs(found, [column for column in columns if column not in seen])
     by_model = {name: values.reshape(-1, len(weights)).cpu().numpy() for name, values in found.items()}
     scores = model.probability(own.logit).cpu().numpy().reshape(-1, len(x_test))
     return [
         {**_outcomes(score, people, fold, settings, weights), **{name: values[k] for name, values in by_model.items()}}
         for k, score in enumerate(scores)
     ]
+
+
+def _absent_inputs(found: Mapping[str, Tensor], absent: Sequence[str]) -> dict[str, Tensor]:
+    """Score gaps through inputs that a model does not have: none."""
+    totals = {name: values for name, values in found.items() if name.startswith("score_gap|") and name.count("|") == 1}
+    return {f"{name}|{column}": torch.zeros_like(values) for name, values in totals.items() for column in absent}
 
 
 def _outcomes(

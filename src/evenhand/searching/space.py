@@ -6,73 +6,48 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_plain
 from evenhand.inputs.validation import did_you_mean
+from evenhand.searching.families import ESTIMATORS, FAMILY_NAMES, SPECS, FamilyName, FamilySpec, Parameters
 from evenhand.system.files import json_ready
 
-__all__ = ["Candidate", "Family", "Space", "candidates_of", "default_space", "in_a_cell", "shown"]
+__all__ = [
+    "Candidate",
+    "Drops",
+    "Space",
+    "StartingPoint",
+    "candidates_of",
+    "default_space",
+    "family_names",
+    "in_a_cell",
+    "shown",
+]
 
-Family = Literal["network", "trees"]
 Space: TypeAlias = Mapping[str, Sequence[Any]]
+Drops: TypeAlias = Sequence[tuple[str, ...]]
+"""Sets of columns to leave out."""
 
 _MOST_COMBINATIONS = 5_000
-_MOST_PLAIN = 24  # unconstrained candidates
+_MOST_PLAIN = 24  # unconstrained candidates of a family
 
-_DEFAULTS: dict[Family, dict[str, Any]] = {
-    "network": {
-        "objective": "reasoning_gap",
-        "cec_weight": 0.0,
-        "equalized_odds_weight": 0.0,
-        "learning_rate": 3e-4,
-        "epochs": 30,
-        "hidden": (128, 64),
-        "dropout": 0.2,
-        "batch_size": 64,
-        "n_steps": 1,
-        "method": "segments",
-        "cec_every": 1,
-        "least_explained": 0.0,
-        "seed": 0,
-    },
-    "trees": {
-        "learning_rate": 0.1,
-        "max_iter": 100,
-        "max_leaf_nodes": 31,
-        "max_depth": None,
-        "min_samples_leaf": 20,
-        "l2_regularization": 0.0,
-        "drop": (),
-        "monotone": (),
-        "library": "sklearn",
-        "seed": 0,
-    },
-}
-_SPACES: dict[Family, dict[str, Sequence[Any]]] = {
-    "network": {
-        "objective": ("reasoning_gap", "excess", "reasoning_excess"),
-        "cec_weight": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
-        "equalized_odds_weight": (0.0, 0.1, 0.3, 1.0),
-        "learning_rate": (3e-4, 1e-3),
-        "epochs": (10, 20, 30),
-    },
-    "trees": {
-        "learning_rate": (0.03, 0.1),
-        "max_iter": (50, 100, 200),
-        "max_leaf_nodes": (4, 8, 16, 31),
-        "min_samples_leaf": (20, 50, 100),
-        "l2_regularization": (0.0, 1.0, 10.0),
-    },
-}
-# What makes a candidate more than plain training; all at these values is the unconstrained model.
-_CONSTRAINTS: dict[Family, dict[str, Any]] = {
-    "network": {"cec_weight": 0.0, "equalized_odds_weight": 0.0},
-    "trees": {"drop": (), "monotone": ()},
-}
+
+@dataclass(frozen=True)
+class StartingPoint:
+    """The family and the parameters of a model that a search starts from.
+
+    Attributes
+    ----------
+    family, parameters
+        All of its parameters, ``drop`` among them: the columns of the table that it does not see.
+    """
+
+    family: FamilyName
+    parameters: Parameters
 
 
 @dataclass(frozen=True)
@@ -86,17 +61,23 @@ class Candidate:
     parameters
         Every parameter of its family.
     is_unconstrained
-        Whether nothing but accuracy is asked of it.
+        Whether nothing but accuracy is asked of it; in a search with a starting point, whether it is that.
+    family
+        What is trained.
+    is_start
+        Whether the search starts from it.
     """
 
     number: int
     parameters: Mapping[str, Any]
     is_unconstrained: bool
+    family: FamilyName = "network"
+    is_start: bool = False
 
     @property
     def key(self) -> str:
-        """Sixteen hexadecimal digits that differ when a parameter does."""
-        return fingerprint_plain(dict(self.parameters))
+        """Sixteen hexadecimal digits that differ when the family or a parameter does."""
+        return fingerprint_plain([self.family, dict(self.parameters)])
 
     @property
     def seed(self) -> int:
@@ -105,14 +86,18 @@ class Candidate:
 
     def words(self, among: Sequence[Candidate] = ()) -> str:
         """The parameters that differ among the candidates, or all."""
-        names = [n for n in self.parameters if not among or len({repr(c.parameters[n]) for c in among}) > 1]
-        if self.is_unconstrained:
-            names = [n for n in names if n not in ("objective", "cec_weight", "equalized_odds_weight")]
-        told = ", ".join(f"{name} {shown(self.parameters[name])}" for name in names)
-        return ", ".join(part for part in ("unconstrained" if self.is_unconstrained else "", told) if part)
+        alike = [candidate for candidate in among if candidate.family == self.family]
+        names = [n for n in self.parameters if not alike or len({repr(c.parameters.get(n)) for c in alike}) > 1]
+        kind = "your model" if self.is_start else "unconstrained" if self.is_unconstrained else ""
+        if self.is_unconstrained and not self.is_start:
+            hidden = SPECS[self.family].unused if self.family == "network" else ()
+            names = [name for name in names if name not in hidden]
+        told = [f"{name} {shown(self.parameters[name])}" for name in names]
+        family = self.family if len(alike) < len(among) else ""
+        return ", ".join(part for part in (kind, family, *told) if part)
 
 
-def default_space(family: Family) -> dict[str, Sequence[Any]]:
+def default_space(family: FamilyName) -> dict[str, Sequence[Any]]:
     """The space searched when none is given.
 
     Examples
@@ -120,28 +105,63 @@ def default_space(family: Family) -> dict[str, Sequence[Any]]:
     >>> sorted(default_space("network"))
     ['cec_weight', 'epochs', 'equalized_odds_weight', 'learning_rate', 'objective']
     """
-    _check_family(family)
-    return dict(_SPACES[family])
+    (name,) = family_names(family)
+    return dict(SPECS[name].space)
+
+
+def family_names(family: FamilyName | Sequence[FamilyName]) -> tuple[FamilyName, ...]:
+    """One family, or several, checked.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none, one is named twice, or one is unknown.
+
+    Examples
+    --------
+    >>> family_names("trees"), family_names(["xgboost", "logistic"])
+    (('trees',), ('xgboost', 'logistic'))
+    """
+    given = (family,) if isinstance(family, str) else tuple(family)
+    unknown = [name for name in given if name not in FAMILY_NAMES]
+    if unknown or not given or len(set(given)) < len(given):
+        raise InvalidInputError(
+            f"`family` must be one or more of {list(FAMILY_NAMES)}, each once, got {family!r}."
+            f"{did_you_mean(str(unknown[0]), FAMILY_NAMES) if unknown else ''}"
+        )
+    return given
 
 
 def candidates_of(
-    family: Family, space: Space | None, n_candidates: int | None, random_state: int
+    family: FamilyName | Sequence[FamilyName],
+    space: Space | Mapping[str, Space] | None,
+    n_candidates: int | None,
+    random_state: int,
+    *,
+    drops: Drops = (),
+    start: StartingPoint | None = None,
 ) -> tuple[Candidate, ...]:
     """The candidates of a search, the unconstrained ones first, the others in random order.
 
     Unconstrained candidates are always tried, with every value that the space gives to the other parameters: a model
-    that is compared with an untuned one gains from tuning alone.
+    that is compared with an untuned one gains from tuning alone. In a search with a starting point that alone stands
+    first, and everything is compared with it.
 
     Parameters
     ----------
     family
-        ``"network"`` or ``"trees"``.
+        One or more families.
     space
-        Values to try by parameter; None for the default.
+        Values to try by parameter; of several families, a space for each, by name. None for the default.
     n_candidates
-        How many constrained combinations to draw, without repetition; None for all.
+        How many constrained combinations to draw, without repetition, as many of each family; None for all.
     random_state
         Seed of the draw.
+    drops
+        Columns to leave out, tried where no space is given.
+    start
+        The model that the search starts from: what it is varied around where no space is given, and what stays as it
+        is where one is.
 
     Raises
     ------
@@ -155,58 +175,116 @@ def candidates_of(
     'unconstrained, learning_rate 0.0003, epochs 10, hidden 128-64, dropout 0.2, batch_size 64, n_steps 1, method \
 segments, cec_every 1, seed 0'
     """
-    _check_family(family)
-    values = _checked(family, default_space(family) if space is None else space)
+    names = family_names(family)
     if n_candidates is not None and (not isinstance(n_candidates, int) or n_candidates < 1):
         raise InvalidInputError(f"`n_candidates` must be None or at least 1, got {n_candidates!r}.")
     rng = np.random.default_rng(random_state)
-    plain = _CONSTRAINTS[family]
-    others = {name: options for name, options in values.items() if name not in plain}
-    unconstrained = _drawn({**others, **_unused_of(family, plain)}, _MOST_PLAIN, rng)
-    constrained = [p for p in _drawn(values, n_candidates, rng) if not _is_plain(family, p)]
+    first: list[tuple[FamilySpec, Parameters]] = []
+    others: list[tuple[FamilySpec, Parameters]] = []
+    if start is not None:
+        first.append((SPECS[start.family], start.parameters))
+    for k, (name, given) in enumerate(_by_family(names, space)):
+        spec = _anchored(SPECS[name], start)
+        values = _checked(spec, _tried(spec, drops, start) if given is None else _with_absent(given, start))
+        if start is None:
+            unused: dict[str, Sequence[Any]] = {parameter: (value,) for parameter, value in spec.unused.items()}
+            rest = {parameter: options for parameter, options in values.items() if parameter not in spec.plain}
+            first += [(spec, p) for p in _drawn({**rest, **unused}, _MOST_PLAIN, rng)]
+        n = None if n_candidates is None else len(range(k, n_candidates, len(names)))
+        others += [(spec, p) for p in _drawn(values, n, rng) if start is not None or not _is_plain(spec, p)]
     # Those tried first are a random draw from all, on which the bound on further gains relies.
-    constrained = [constrained[k] for k in rng.permutation(len(constrained))]
+    others = [others[k] for k in rng.permutation(len(others))]
     chosen: dict[str, Candidate] = {}
-    for parameters in [*unconstrained, *constrained]:
-        full = _canonical({**_DEFAULTS[family], **parameters})
-        candidate = Candidate(len(chosen), full, _is_plain(family, full))
+    for k, (spec, parameters) in enumerate([*first, *others]):
+        full = _canonical(spec, {**spec.defaults, **parameters})
+        is_start = start is not None and k == 0
+        is_plain = is_start or (start is None and _is_plain(spec, full))
+        candidate = Candidate(len(chosen), full, is_plain, spec.name, is_start)
         chosen.setdefault(candidate.key, candidate)
     return tuple(chosen.values())
 
 
-def _check_family(family: str) -> None:
-    if family not in _CONSTRAINTS:
-        raise InvalidInputError(f'`family` must be "network" or "trees", got {family!r}.')
+def _by_family(
+    names: Sequence[FamilyName], space: Space | Mapping[str, Space] | None
+) -> list[tuple[FamilyName, Space | None]]:
+    """Each family with its space; None for the default."""
+    if space is None:
+        return [(name, None) for name in names]
+    if not isinstance(space, Mapping) or not space:
+        raise InvalidInputError(f"`space` must map parameters to the values to try, got {space!r}.")
+    if set(space) <= set(FAMILY_NAMES) and all(isinstance(options, Mapping) for options in space.values()):
+        unknown = [name for name in space if name not in names]
+        if unknown:
+            raise InvalidInputError(f"`space` names the families {unknown}, and the search is over {list(names)}.")
+        return [(name, space.get(name)) for name in names]  # type: ignore[misc]
+    if len(names) > 1:
+        raise InvalidInputError(
+            f"`space` of several families must map each to a space of its own, such as {{{names[0]!r}: "
+            f"{{...}}}}, got the names {list(space)}."
+        )
+    return [(names[0], space)]  # type: ignore[list-item]
 
 
-def _unused_of(family: Family, plain: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
-    """One value each for what plays no part in an unconstrained candidate."""
-    unused: dict[str, Sequence[Any]] = {name: (value,) for name, value in plain.items()}
-    return {**unused, "objective": ("reasoning_gap",)} if family == "network" else unused
+def _anchored(spec: FamilySpec, start: StartingPoint | None) -> FamilySpec:
+    """The family with the parameters of the starting point as its defaults; of another, with its columns."""
+    if start is None:
+        return spec
+    if spec.name == "network":
+        if start.parameters["drop"]:
+            raise InvalidInputError(
+                f"Networks see every column, and `start` does not see {list(start.parameters['drop'])}: leave these "
+                "columns out of the table, or networks out of `family`."
+            )
+        return spec
+    kept = start.parameters if spec.name == start.family else {"drop": start.parameters["drop"]}
+    if spec.name != start.family and "monotone" in spec.defaults:
+        kept = {**kept, "monotone": start.parameters.get("monotone", ())}
+    return FamilySpec(spec.name, spec.words, {**spec.defaults, **kept}, spec.space, spec.plain, spec.unused)
 
 
-def _is_plain(family: Family, parameters: Mapping[str, Any]) -> bool:
-    defaults = _DEFAULTS[family]
+def _tried(spec: FamilySpec, drops: Drops, start: StartingPoint | None) -> Space:
+    """The space of a family where none is given."""
+    if spec.name == "network":
+        return spec.space
+    absent = tuple(spec.defaults["drop"])
+    space = {**spec.space, "drop": [absent, *(tuple(dict.fromkeys((*absent, *more))) for more in drops)]}
+    if start is not None and spec.name == start.family:
+        around = ESTIMATORS[spec.name].around(start.parameters)
+        return {"repair": space["repair"], "drop": space["drop"], **around}
+    return space
+
+
+def _with_absent(space: Space, start: StartingPoint | None) -> Space:
+    """A space that someone gave, with the columns that the starting point does not see left out of every candidate."""
+    if start is None or "drop" not in space:
+        return space
+    absent = tuple(start.parameters["drop"])
+    return {**space, "drop": [tuple(dict.fromkeys((*absent, *more))) for more in space["drop"]]}
+
+
+def _is_plain(spec: FamilySpec, parameters: Parameters) -> bool:
+    full = {**spec.defaults, **parameters}
     return all(
-        _canonical({name: parameters.get(name, defaults[name])}) == _canonical({name: value})
-        for name, value in _CONSTRAINTS[family].items()
+        _canonical(spec, {name: full[name]}) == _canonical(spec, {name: value}) for name, value in spec.plain.items()
     )
 
 
-def _checked(family: Family, space: Space) -> dict[str, list[Any]]:
-    defaults = _DEFAULTS[family]
-    if not isinstance(space, Mapping) or not space:
-        raise InvalidInputError(f"`space` must map parameters to the values to try, got {space!r}.")
-    checked = {}
+def _checked(spec: FamilySpec, space: Space) -> dict[str, list[Any]]:
+    known = list(spec.defaults)
+    further = ESTIMATORS[spec.name].further() if spec.name in ESTIMATORS else frozenset()
+    checked: dict[str, list[Any]] = {}
     for name, options in space.items():
-        if name not in defaults:
+        if name not in known and name not in further:
             raise InvalidInputError(
-                f"`space` names {name!r}, which is no parameter of a search over {family}."
-                f"{did_you_mean(str(name), list(defaults))}"
+                f"`space` names {name!r}, which is not a parameter of a search over {spec.name}."
+                f"{did_you_mean(str(name), [*known, *sorted(further)])}"
             )
         if isinstance(options, str) or not isinstance(options, Sequence) or not len(options):
             raise InvalidInputError(f"`space[{name!r}]` must be a list of values to try, got {options!r}.")
-        checked[name] = list(options)
+        unlike = {fingerprint_plain(json_ready(value)): value for value in options}
+        checked[name] = list(unlike.values())
+    if not checked:
+        raise InvalidInputError(f"`space` of {spec.name} must map parameters to the values to try, got {space!r}.")
     return checked
 
 
@@ -229,10 +307,12 @@ def _drawn(values: Mapping[str, Sequence[Any]], n: int | None, rng: np.random.Ge
     return drawn
 
 
-def _canonical(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _canonical(spec: FamilySpec, parameters: Parameters) -> dict[str, Any]:
     """Plain JSON values, so that the same parameters are the same candidate however they were written."""
-    weights = ("cec_weight", "equalized_odds_weight", "learning_rate", "dropout", "l2_regularization")
-    return {name: float(value) if name in weights else json_ready(value) for name, value in parameters.items()}
+    return {
+        name: float(value) if isinstance(spec.defaults.get(name), float) and value is not None else json_ready(value)
+        for name, value in parameters.items()
+    }
 
 
 def shown(value: Any) -> str:  # noqa: ANN401 - a parameter's value

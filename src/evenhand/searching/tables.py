@@ -177,7 +177,7 @@ def setting_table(data: Mapping[str, Any]) -> Table:
     """How the search was made."""
     people = data["people"]
     settings = {
-        "family": data["family"],
+        "family": ", ".join(data["families"]),
         **{f"keep {k}": text for k, text in enumerate(data["keep"], start=1)},
         "minimize": data["minimize"],
         "people searched on": people["searched"],

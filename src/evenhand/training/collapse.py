@@ -8,12 +8,12 @@ from scipy.special import entr
 
 __all__ = ["explained_share", "is_about_to_collapse", "label_entropy", "term_gain"]
 
-# On German Credit the paper's weights leave less than 4 % of the labels' entropy explained at half-time; a third of
-# them leaves 8 %, and none 22 %.
+# On German Credit the paper's weights leave less than 4% of the labels' entropy explained at half-time; a third of
+# them leaves 8%, and none 22%.
 _LEAST_EXPLAINED = 0.05
 
-# Decisions that are rarer than this share of the rarer labels are on their way to none. On HMDA, where 88 % of labels
-# are favorable, the paper's weights leave less than 8 % at half-time, and none 46 %.
+# Decisions that are rarer than this share of the rarer labels are on their way to none. On HMDA, where 88% of labels
+# are favorable, the paper's weights leave less than 8% at half-time, and none 46%.
 _LEAST_OF_RARER = 0.1
 
 # Adam moves a weight by about the learning rate in a step. Networks whose weights could not have come this far have not

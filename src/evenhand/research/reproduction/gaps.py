@@ -177,7 +177,7 @@ def audited_metrics(method: Method, data: Dataset, fold: Fold) -> dict[str, floa
 
 
 def table_gaps(rows: Sequence[ResultRow], settings: ProtocolSettings) -> PaperTable:
-    """Mean over folds of each metric with a 95 % interval, and what the method adds to the unconstrained network's."""
+    """Mean over folds of each metric with a 95% interval, and what the method adds to the unconstrained network's."""
     cells = by_method(rows, settings)
     records, body = [], []
     for (dataset, method), found in cells.items():
@@ -211,7 +211,7 @@ def table_gaps(rows: Sequence[ResultRow], settings: ProtocolSettings) -> PaperTa
         tuple(body),
         tuple(records),
         (
-            "Mean over folds of all cross-validations and 95 % interval: Student's with the variance raised for "
+            "Mean over folds of all cross-validations and 95% interval: Student's with the variance raised for "
             "training folds that overlap (Nadeau and Bengio). Differences are paired over folds. Gaps are those of the "
             "group whose name comes first less the other's, at equal finances and label; weighing is the excess of "
             "the reasoning gap over placebo pairs. AUC, score gap and weighing are of the score that is explained, "

@@ -1,0 +1,148 @@
+"""The model that a search starts from: the lender's own, judged beside every alternative to it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.metrics.roc import auc
+from evenhand.models.dispatch import as_audited_model
+from evenhand.models.files import load_model
+from evenhand.models.input_columns import input_columns
+from evenhand.models.protocol import AuditedModel
+from evenhand.searching.against import spelled_columns
+from evenhand.searching.families import ESTIMATORS, EstimatorFamily
+from evenhand.searching.families.starting import Reading
+from evenhand.searching.people import SearchPeople
+from evenhand.searching.space import StartingPoint
+
+__all__ = ["Start", "read_start"]
+
+_ASKED = 5_000  # people whose scores tell which way a model points
+_LEAST_AUC = 0.02  # beyond 0.5, to tell
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A model that a search starts from.
+
+    Attributes
+    ----------
+    model
+        As it was given, or read from its file.
+    point
+        Its family and parameters: with them it is trained again in every fold, as a candidate.
+    kind
+        What it is, in words.
+    favorable
+        ``"low"`` where its score is a risk: candidates score the favorable outcome all the same.
+    notes
+        What could not be read, or is done otherwise.
+    """
+
+    model: Any
+    point: StartingPoint
+    kind: str
+    favorable: Literal["high", "low"]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "kind": self.kind,
+            "family": self.point.family,
+            "favorable": self.favorable,
+            "monotone": dict(self.point.parameters.get("monotone") or {}),
+            "not_seen": list(self.point.parameters["drop"]),
+            "notes": list(self.notes),
+        }
+
+
+def read_start(given: Any, people: SearchPeople) -> Start:  # noqa: ANN401 - a model or a path
+    """A fitted model, or the file of one, as a starting point.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is of no family that is searched.
+    InvalidInputError
+        If the people lack columns that it takes, or its scores do not tell which way they point.
+    ModelFileError
+        If its file cannot be read.
+    """
+    model, text = given, ""
+    if isinstance(given, (str, os.PathLike)):
+        model = load_model(given)
+        text = Path(given).read_text(encoding="utf-8") if Path(given).suffix in (".txt", ".json") else ""
+    family, reading = _read(model, text)
+    columns = [str(column) for column in people.table.columns]
+    seen = _seen(model, people)
+    absent = [name for name in seen if name not in columns]
+    if absent:
+        raise InvalidInputError(f"`start` takes columns that the people do not have: {absent}.")
+    unseen = [name for name in people.financial_features if name not in seen]
+    if unseen:
+        raise InvalidInputError(
+            f"`start` does not take {unseen}, on which people are matched: an audit needs a model that does. Match on "
+            "others."
+        )
+    audited = as_audited_model(model, table=people.table[seen])
+    favorable = _favorable(audited, people.table[seen], people.labels)
+    signs = _by_column(reading, audited, seen)
+    parameters = family.starting_parameters(reading)
+    notes = reading.notes
+    if favorable == "low":
+        signs = {name: -sign for name, sign in signs.items()}
+        if "scale_pos_weight" in parameters:
+            parameters["scale_pos_weight"] = 1 / parameters["scale_pos_weight"]
+        notes += ("Your model scores the unfavorable outcome; candidates score the favorable one.",)
+    own = {"monotone": signs} if family.takes_monotone else {}
+    parameters |= {"drop": tuple(name for name in columns if name not in seen), **own}
+    return Start(model, StartingPoint(family.name, parameters), audited.kind, favorable, notes)
+
+
+def _read(model: Any, text: str) -> tuple[EstimatorFamily, Reading]:  # noqa: ANN401
+    for family in ESTIMATORS.values():
+        reading = family.read(model, text)
+        if reading is not None:
+            return family, reading
+    raise InvalidTypeError(
+        "`start` must be a fitted model of XGBoost, LightGBM, HistGradientBoostingClassifier or LogisticRegression, "
+        f"alone or in a pipeline, a scorecard, or a file of one; got {type(model).__name__}."
+    )
+
+
+def _seen(model: Any, people: SearchPeople) -> list[str]:  # noqa: ANN401
+    """Columns that a model takes."""
+    if input_columns(model) is not None:
+        return spelled_columns(model, people)
+    encoder = as_audited_model(model, table=people.table).encoder  # a Booster names them in a way of its own
+    return [str(column) for column in people.table.columns] if encoder is None else encoder.names
+
+
+def _favorable(audited: AuditedModel, table: pd.DataFrame, labels: NDArray[np.int64]) -> Literal["high", "low"]:
+    """Which scores are good, by whom they rank first."""
+    rows = np.random.default_rng(0).permutation(len(table))[:_ASKED]
+    scores = audited.margin(audited.encode(table.iloc[rows].reset_index(drop=True))).double().cpu().numpy()
+    area = auc(labels[rows], scores)
+    if not abs(area - 0.5) > _LEAST_AUC:
+        raise InvalidInputError(
+            f"`start` has an AUC of {area:.3f} on these people, which does not tell whether its high scores are good "
+            "or bad: is it a model of this outcome?"
+        )
+    return "high" if area > 0.5 else "low"
+
+
+def _by_column(reading: Reading, audited: AuditedModel, seen: list[str]) -> dict[str, int]:
+    """Monotone constraints by the table's columns, from names or places of the model's inputs."""
+    if not reading.signs:
+        return {}
+    source = range(len(seen)) if audited.encoder is None else audited.encoder.join_matrix.argmax(axis=1)
+    return {seen[source[name]] if isinstance(name, int) else name: sign for name, sign in reading.signs.items()}
