@@ -52,6 +52,7 @@ from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.protocol import AuditedModel
 from evenhand.system.progress import PATIENCE
 from evenhand.system.progress import progress as shown_progress
+from evenhand.system.threads import MOST_THREADS
 
 __all__ = ["assembled", "audit", "checked_people", "sensitivity"]
 
@@ -383,7 +384,7 @@ def assembled(
     people, pool = found.people, reference.pool
     screened = screened_people(np.arange(len(people)), reference.settings.random_state)
     output = BatchOutput.of(found, screened=screened)
-    batches = OneBatch(output, n_threads=torch.get_num_threads())
+    batches = OneBatch(output, n_threads=min(torch.get_num_threads(), MOST_THREADS))
     merged = merge_batches(batches)
     assert merged is not None
     assert output.pairs is not None

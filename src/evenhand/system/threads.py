@@ -12,7 +12,18 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
-__all__ = ["device_turn", "n_cores", "on_this_core", "one_blas_thread", "one_thread_each", "one_torch_thread"]
+__all__ = [
+    "MOST_THREADS",
+    "device_turn",
+    "n_cores",
+    "on_this_core",
+    "one_blas_thread",
+    "one_thread_each",
+    "one_torch_thread",
+]
+
+MOST_THREADS = 4
+"""Cores that the threads of one process keep busy: they share an interpreter."""
 
 _IS_ALONE: ContextVar[bool] = ContextVar("is_alone", default=False)
 _DEVICE_TURNS = BoundedSemaphore(2)

@@ -56,7 +56,7 @@ from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.input_columns import input_columns
 from evenhand.system.memory import return_freed_memory
 from evenhand.system.progress import progress as shown_progress
-from evenhand.system.threads import one_thread_each
+from evenhand.system.threads import MOST_THREADS, one_thread_each
 
 __all__ = ["audit_stream"]
 
@@ -394,7 +394,8 @@ def _finished(
     """The result of finished batches; `left_out` says what a reader must know about the columns."""
     context, n = plan.context, len(people.batches)
     pool = context.reference.pool
-    batches = StoredBatches(store.folder, [batch.number for batch in people.batches], n_workers(how))
+    numbers = [batch.number for batch in people.batches]
+    batches = StoredBatches(store.folder, numbers, min(n_workers(how), MOST_THREADS))
     with (
         one_thread_each(),
         writing(store.folder, f"all {n} batches are kept: free some space and continue with `resume=True` (--resume)"),

@@ -11,11 +11,11 @@ from evenhand.auditing.streaming.engines.processes import computes_here
 from evenhand.auditing.streaming.engines.threads import begin_in_threads, run_on_threads, thread_pool
 from evenhand.auditing.streaming.engines.work import BatchWork, collect
 from evenhand.auditing.streaming.source import Batch
+from evenhand.system.threads import MOST_THREADS
 from evenhand.system.workers import Workers
 
 __all__ = ["run_locally"]
 
-_CARRIED = 4  # cores that the threads of one process can use: they share an interpreter
 _START_SECONDS = 8.0  # until processes have imported what they need
 
 
@@ -24,12 +24,12 @@ def run_locally(work: BatchWork, batches: Sequence[Batch], advance: Callable[[],
 
     A `BatchEngine`, except for the number of workers. A model that cannot be sent to other processes stays here.
     """
-    if n_workers <= _CARRIED or len(batches) <= _CARRIED or not computes_here(work):
+    if n_workers <= MOST_THREADS or len(batches) <= MOST_THREADS or not computes_here(work):
         return run_on_threads(work, batches, advance, n_workers)
-    rest, note = batches[_CARRIED:], ""
+    rest, note = batches[MOST_THREADS:], ""
     with thread_pool(n_workers) as pool:
         start = time.perf_counter()
-        begun = begin_in_threads(pool, work, batches[:_CARRIED])
+        begun = begin_in_threads(pool, work, batches[:MOST_THREADS])
         wait(begun, return_when=FIRST_COMPLETED)
         if _repays(time.perf_counter() - start, len(rest), n_workers):
             try:
@@ -54,4 +54,4 @@ def _repays(seconds: float, n_batches: int, n_workers: int) -> bool:
     (False, True)
     """
     work = seconds * n_batches
-    return work / _CARRIED > _START_SECONDS + work / n_workers
+    return work / MOST_THREADS > _START_SECONDS + work / n_workers
