@@ -75,6 +75,7 @@ def triples(rng, n_people, n_inside, n_reference=30, n_columns=10):
 @pytest.mark.parametrize("budget", [1 << 25, 40])
 def test_parts_and_ranges_give_the_errors_of_all_at_once(rng, monkeypatch, n_inside, budget):
     monkeypatch.setattr(clustering, "_MOST_SUMS", budget)
+    monkeypatch.setattr(clustering, "_ESTIMATES_AT_ONCE", 1)
     whole = triples(rng, 30 if n_inside == 30 else 60, n_inside)
     nodes = np.column_stack(
         [np.where(whole.person_row >= 0, whole.person_row, 30 + whole.person), whole.other, whole.own]

@@ -47,7 +47,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 _COLUMNS_AT_ONCE = {"cpu": 16, "cuda": 256}  # bounds memory
-_MOST_SUMS = 1 << 23  # of the reference's people times estimates held at once: 64 MB
+_MOST_SUMS = 1 << 24  # of the reference's people times estimates held at once: 128 MB
+_ESTIMATES_AT_ONCE = 64  # at least, so that the number of passes does not grow with the reference
 
 
 class Part(Protocol):
@@ -281,7 +282,8 @@ def _passes(pieces: Sequence[_Piece[P]], n_reference: int, device: torch.device)
     """Blocks of pieces that are added up together, in passes that keep their sums over the reference bounded."""
     width = _COLUMNS_AT_ONCE.get(device.type, _COLUMNS_AT_ONCE["cpu"])
     blocks = _filled(pieces, lambda piece: piece.n_columns, width)
-    return _filled(blocks, lambda block: n_reference * sum(piece.n_columns + 1 for piece in block), _MOST_SUMS)
+    most = max(_MOST_SUMS, _ESTIMATES_AT_ONCE * n_reference)
+    return _filled(blocks, lambda block: n_reference * sum(piece.n_columns + 1 for piece in block), most)
 
 
 def _filled(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:

@@ -94,6 +94,7 @@ def test_processes_find_the_same_to_the_last_bit_from_any_folder(audited, expect
 def test_any_number_of_workers_finishes_to_the_same_bits(audited, expected, monkeypatch, n_jobs):
     monkeypatch.setattr("evenhand.auditing.streaming.stored_batches._FEWEST_IN_RANGE", 100)
     monkeypatch.setattr("evenhand.metrics.clustering._MOST_SUMS", 10_000)
+    monkeypatch.setattr("evenhand.metrics.clustering._ESTIMATES_AT_ONCE", 1)
     folders = [audited("workers", engine="threads", n_jobs=n) / "audit" for n in (1, n_jobs)]
     first, second = map(_written, folders)
     assert first == second
