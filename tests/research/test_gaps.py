@@ -123,4 +123,4 @@ def test_the_command_writes_the_table(tmp_path):
         "table_gaps.md",
         "table_gaps.tex",
     ]
-    assert "not to be quoted" in (tmp_path / "table_gaps.md").read_text("utf-8")
+    assert "do not quote it" in (tmp_path / "table_gaps.md").read_text("utf-8")

@@ -89,7 +89,7 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:  # noqa: ANN401 - wh
             {**_audit_options(plan), "regressions": plan.regressions},
             by,
             people.ids,
-            people.clusters,
+            _clusters(people),
             people.outcomes,
             people.sample_weight,
         )
@@ -106,7 +106,7 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:  # noqa: ANN401 - wh
             decisions=people.decisions,
             ids=people.ids,
             by=by,
-            clusters=people.clusters,
+            clusters=_clusters(people),
             regressions=plan.regressions,
             outcomes=people.outcomes,
             sample_weight=people.sample_weight,
@@ -180,7 +180,7 @@ def _audit_given_table(path: Any, plan: AuditPlan) -> AuditResult:  # noqa: ANN4
         decisions=people.decisions,
         ids=people.ids,
         by=pd.DataFrame(people.by) if people.by else None,
-        clusters=people.clusters,
+        clusters=_clusters(people),
         unit=settings.unit,
         output=settings.output,
         n_reasons=settings.n_reasons,
@@ -259,11 +259,9 @@ def search_table(
     return found, [*notes, *_left_out(people)]
 
 
-def _clusters(people: Rows) -> pd.Series[Any] | None:
-    """Who each row is, None for a row that is alone."""
-    if people.clusters is None:
-        return None
-    return pd.Series(people.clusters, dtype=object).where(people.clusters != 0, None)
+def _clusters(people: Rows) -> np.ndarray[Any, Any] | None:
+    """Which applicant or household each row belongs to; None for a row whose value is missing, which is alone."""
+    return None if people.clusters is None else np.where(people.clusters == 0, None, people.clusters.astype(object))
 
 
 def train_table(
@@ -350,7 +348,7 @@ def _as_reference(pool: Rows, plan: AuditPlan) -> dict[str, Any]:
         "sensitive_features": _sensitive(pool, plan),
         "decisions": pool.decisions,
         "ids": pool.ids,
-        "clusters": pool.clusters,
+        "clusters": _clusters(pool),
         "by": pd.DataFrame(pool.by) if pool.by else None,
         "sample_weight": pool.sample_weight,
     }
