@@ -35,7 +35,8 @@ def test_every_public_name_is_in_the_reference():
 @pytest.mark.parametrize("name", documented())
 def test_a_name_in_the_reference_can_be_imported(name):
     path, _, last = name.rpartition(".")
-    assert getattr(importlib.import_module(path), last).__doc__
+    found = getattr(importlib.import_module(path), last)
+    assert found.__doc__ or not callable(found)  # the text below a constant is not kept with it
 
 
 def test_no_name_is_in_the_reference_twice():

@@ -294,7 +294,7 @@ def resaved(path, change):
     [
         (lambda h, c, t: h.update(version="99"), "has version '99' of the format; this evenhand reads 1"),
         (lambda h, c, t: c.pop("encoder"), "does not hold what a model needs"),
-        (lambda h, c, t: c.update(classes=[0, 1, 2]), "do not fit together"),
+        (lambda h, c, t: c.update(classes=[0, 1, 2]), "classes has 3 entries"),
         (lambda h, c, t: c.update(widths=[3, 2, 1]), "does not hold what a model needs"),
         (lambda h, c, t: t.pop("0.weight"), "does not hold what a model needs"),
         (lambda h, c, t: c["parameters"].update(unknown=1), "does not hold what a model needs"),

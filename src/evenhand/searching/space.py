@@ -173,7 +173,7 @@ def candidates_of(
     >>> space = {"objective": ["reasoning_gap"], "cec_weight": [1.0, 3.0], "epochs": [10]}
     >>> [c.words() for c in candidates_of("network", space, None, 0)][0]
     'unconstrained, learning_rate 0.0003, epochs 10, hidden 128-64, dropout 0.2, batch_size 64, n_steps 1, method \
-segments, cec_every 1, seed 0'
+segments, cec_every 1, least_explained 0, seed 0'
     """
     names = family_names(family)
     if n_candidates is not None and (not isinstance(n_candidates, int) or n_candidates < 1):
