@@ -261,7 +261,11 @@ def search_table(
 
 def _clusters(people: Rows) -> np.ndarray[Any, Any] | None:
     """Which applicant or household each row belongs to; None for a row whose value is missing, which is alone."""
-    return None if people.clusters is None else np.where(people.clusters == 0, None, people.clusters.astype(object))
+    if people.clusters is None:
+        return None
+    clusters = people.clusters.astype(object)
+    clusters[people.clusters == 0] = None
+    return clusters
 
 
 def train_table(
