@@ -105,7 +105,7 @@ def test_any_number_of_workers_finishes_to_the_same_bits(audited, expected, monk
 @pytest.fixture
 def eager(monkeypatch):
     """Processes repay at once, from two batches on."""
-    monkeypatch.setattr(local, "_CARRIED", 1)
+    monkeypatch.setattr(local, "MOST_THREADS", 1)
     monkeypatch.setattr(local, "_START_SECONDS", 0.0)
 
 
@@ -116,7 +116,7 @@ def test_the_default_takes_processes_once_they_repay(audited, expected, eager):
 
 
 def test_the_default_starts_no_process_for_a_small_audit(audited, expected, monkeypatch):
-    monkeypatch.setattr(local, "_CARRIED", 1)
+    monkeypatch.setattr(local, "MOST_THREADS", 1)
     folder = audited("small", n_jobs=2)
     assert _who(folder) == "2 threads"
     assert _written(folder / "audit") == expected
