@@ -455,8 +455,3 @@ def _other_trends(monitoring: Record) -> list[Section]:
 
 def _capital(words: str) -> str:
     return words[:1].upper() + words[1:]
-
-
-def _lower(sentence: str) -> str:
-    """A sentence that continues after a colon; names in capitals keep them."""
-    return sentence if sentence[:2].isupper() else sentence[:1].lower() + sentence[1:]

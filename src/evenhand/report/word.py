@@ -139,10 +139,6 @@ class WordDocument:
         added.add_run(plain_text(text))
         return added
 
-    def page_break(self) -> None:
-        """Start a new page."""
-        self.word.add_page_break()
-
     def caption(self, kind: str, number: int, text: str, *, bookmark: str = "", refers_to: str = "") -> Any:  # noqa: ANN401
         """A caption that Word numbers; `refers_to` is the bookmark of a table, whose number ends the caption."""
         added = self.word.add_paragraph(style=CAPTION)

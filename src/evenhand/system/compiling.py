@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-__all__ = ["Array", "Scalar", "compiled"]
+__all__ = ["Array", "Function", "Scalar", "compiled", "compiled_in_order"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Array = np.ndarray[Any, Any]
@@ -21,8 +21,16 @@ def compiled(function: Function) -> Function:
     Sums may be taken in any order and fused with products, in the same way in every call on a machine; NaN and infinity
     are preserved.
     """
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}
+    return _cached(function, fastmath={"contract", "reassoc", "nsz"})
+
+
+def compiled_in_order(function: Function) -> Function:
+    """Compile `function` with every operation in the order in which it is written, and cache it on disk if possible."""
+    return _cached(function)
+
+
+def _cached(function: Function, **options: Any) -> Function:  # noqa: ANN401 - options of numba
     try:
-        return cast(Function, numba.njit(function, cache=True, **options))
+        return cast(Function, numba.njit(function, nogil=True, error_model="numpy", cache=True, **options))
     except RuntimeError:  # neither the package's folder nor the user's cache can be written to
-        return cast(Function, numba.njit(function, **options))
+        return cast(Function, numba.njit(function, nogil=True, error_model="numpy", **options))

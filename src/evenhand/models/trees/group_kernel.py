@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from evenhand.models.trees.kernel import BASELINE, CONTEXT, EITHER, INPUT, Array, Records, Scalar, compiled, inlined
+from evenhand.models.trees.kernel import BASELINE, CONTEXT, EITHER, INPUT, Records, inlined
+from evenhand.system.compiling import Array, Scalar, compiled_in_order
 
 __all__ = [
     "add_margin",
@@ -36,7 +37,7 @@ NODE, FEATURE, ROWS, LAST = range(4)  # columns of the path
 VISIT = np.dtype([(name, np.int32) for name in ("node", "start", "end", "length", "feature", "rows")])
 
 
-@compiled
+@compiled_in_order
 def code_rows(cuts: Array, cut_start: Array, x: Array, codes: Array) -> None:
     """Write the codes of the rows of `x`, rounded as the library compares them, to the columns of `codes`."""
     for j in range(x.shape[1]):
@@ -56,7 +57,7 @@ def code_rows(cuts: Array, cut_start: Array, x: Array, codes: Array) -> None:
             codes[j, i] = 1 + start - cut_start[j]
 
 
-@compiled
+@compiled_in_order
 def distinct_rows(x: Array) -> tuple[Array, Array]:
     """First places of the distinct rows of words, of shape (n, d), and for each row the number of its distinct row."""
     n, d = x.shape
@@ -97,7 +98,7 @@ def goes_left(nodes: Records, answers: Array, node: Scalar, code: Scalar) -> Sca
     return answers[here.answers + code]
 
 
-@compiled
+@compiled_in_order
 def runs_of_codes(
     nodes: Records, answers: Array, parent: Array, code_start: Array, first_code: Scalar
 ) -> tuple[Array, Array]:
@@ -173,7 +174,7 @@ def add_all(out: Array, row: Scalar, who: Array, start: Scalar, end: Scalar, amo
         out[row, who[k]] += amount
 
 
-@compiled
+@compiled_in_order
 def add_margin(
     nodes: Records, answers: Array, roots: Array, max_depth: Scalar, unit: Scalar, codes: Array, out: Array
 ) -> None:
@@ -196,7 +197,7 @@ def add_margin(
                 out[who[k]] += value
 
 
-@compiled
+@compiled_in_order
 def add_shapley_values(
     nodes: Records,
     answers: Array,
@@ -297,7 +298,7 @@ def add_leaf(
             add_runs(out, runs, way[k, NODE], who, start, end, amount)
 
 
-@compiled
+@compiled_in_order
 def add_steps(
     nodes: Records,
     answers: Array,
@@ -370,7 +371,7 @@ def add_steps(
             rows[way[k, FEATURE]], last[way[k, FEATURE]] = EITHER, -1
 
 
-@compiled
+@compiled_in_order
 def look_up(
     steps: Array, code_start: Array, base: Array, z_codes: Array, asked: Array, context: Array, unit: Scalar, out: Array
 ) -> None:

@@ -6,20 +6,17 @@ lock while they run): numba's thread pools may not be entered twice at a time, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numba
 import numpy as np
 
 from evenhand.models.trees.ensemble import THRESHOLD, THRESHOLD_BUT_ZERO_IS_MISSING, ZERO_REACH
+from evenhand.system.compiling import Array, Function, Scalar, compiled_in_order
 
 __all__ = ["add_contributions", "add_input_contributions", "add_margin", "add_mixtures"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-Array = np.ndarray[Any, Any]
 Records = Any  # an array of `NODE`
-Scalar = Any  # a number of the compiled code
 
 # The rows that satisfy everything a path has tested of one feature so far, as bits.
 INPUT, CONTEXT, BASELINE = 1, 2, 4
@@ -38,26 +35,18 @@ for _place in range(64):
     BIT_PLACE[((1 << _place) * int(DE_BRUIJN) % 2**64) >> 58] = _place
 
 
-def compiled(function: Function) -> Function:
-    """Compile `function`, and cache it on disk if possible."""
-    try:
-        return cast(Function, numba.njit(function, nogil=True, cache=True, error_model="numpy"))
-    except RuntimeError:  # neither the package's folder nor the user's cache can be written to
-        return cast(Function, numba.njit(function, nogil=True, error_model="numpy"))
-
-
 def inlined(function: Function) -> Function:
     """Mark `function` as a part of the compiled functions that call it."""
     return cast(Function, numba.njit(function, inline="always", error_model="numpy"))
 
 
-@compiled
+@compiled_in_order
 def bit_place(bit: Scalar) -> Scalar:
     """The place of the only bit of a word."""
     return BIT_PLACE[(bit * DE_BRUIJN) >> np.uint64(58)]
 
 
-@compiled
+@compiled_in_order
 def goes_left(nodes: Records, in_set: Array, node: Scalar, x: Scalar) -> Scalar:
     """Whether the value `x` takes the left branch of `node`."""
     here = nodes[node]
@@ -72,7 +61,7 @@ def goes_left(nodes: Records, in_set: Array, node: Scalar, x: Scalar) -> Scalar:
     return here.other_left != 0
 
 
-@compiled
+@compiled_in_order
 def answers(nodes: Records, in_set: Array, node: Scalar, x: Array) -> Array:
     """Whether each value takes the left branch of `node`."""
     out = np.empty(x.shape[0], np.bool_)
@@ -114,7 +103,7 @@ def share(rows: Scalar, either: Scalar, gain: Scalar, loss: Scalar) -> Scalar:
     return 0.0
 
 
-@compiled
+@compiled_in_order
 def add_margin(nodes: Records, in_set: Array, roots: Array, x: Array, out: Array) -> None:
     """Add to `out`, of shape (n,), the leaves that the rows of `x` reach."""
     for tree in range(roots.shape[0]):
@@ -128,7 +117,7 @@ def add_margin(nodes: Records, in_set: Array, roots: Array, x: Array, out: Array
             out[i] += nodes[node].value
 
 
-@compiled
+@compiled_in_order
 def add_mixtures(
     nodes: Records,
     in_set: Array,
@@ -198,7 +187,7 @@ def add_mixtures(
                     here[k] = waiting[n_waiting, k]
 
 
-@compiled
+@compiled_in_order
 def add_contributions(
     nodes: Records, in_set: Array, roots: Array, shares: Array, x: Array, b: Array, out: Array
 ) -> None:
@@ -259,7 +248,7 @@ def add_contributions(
                     break
 
 
-@compiled
+@compiled_in_order
 def add_input_contributions(
     nodes: Records, in_set: Array, roots: Array, shares: Array, z: Array, w: Array, b: Array, out: Array
 ) -> None:

@@ -16,7 +16,7 @@ from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.searching.families.repairs import Training
 from evenhand.system.files import write_atomically
 from evenhand.system.optional import optional_module
-from evenhand.system.threads import one_blas_thread, one_torch_thread
+from evenhand.system.threads import one_thread_each
 
 __all__ = ["class_parameters", "file_in", "fitted", "held_to_one_thread", "library_class", "save_skops"]
 
@@ -53,7 +53,7 @@ def held_to_one_thread() -> Iterator[None]:
     Whoever starts threads that fit models holds this around them: all of it is of the whole process. How a product is
     shared out among threads decides its last digits.
     """
-    with one_blas_thread(), one_torch_thread(), warnings.catch_warnings():
+    with one_thread_each(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Bins whose width are too small", category=UserWarning)
         yield
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from evenhand.exceptions import EvenhandError, InvalidInputError
-from evenhand.system.threads import one_blas_thread, one_torch_thread
+from evenhand.system.threads import one_thread_each
 from evenhand.training.collapse import label_entropy, term_gain
 from evenhand.training.data import TrainingData
 from evenhand.training.engine.compiled import CompiledSteps, is_compiled
@@ -125,8 +125,7 @@ class Trainer:
         try:
             with ExitStack() as limits:
                 if self._device.type == "cpu":
-                    limits.enter_context(one_torch_thread())
-                    limits.enter_context(one_blas_thread())
+                    limits.enter_context(one_thread_each())
                 while self._state.epoch < self.settings.epochs and not self._state.is_stopped.all():
                     self._state = self._next_state()
                     if on_epoch is not None:

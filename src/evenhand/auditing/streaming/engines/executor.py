@@ -15,7 +15,7 @@ from evenhand.auditing.streaming.source import Batch
 from evenhand.auditing.streaming.store import writing
 from evenhand.exceptions import StreamError, first_line
 from evenhand.system.parcels import Parcel, parcel
-from evenhand.system.threads import one_blas_thread, one_torch_thread
+from evenhand.system.threads import one_thread_each
 
 __all__ = ["ShippingError", "begin_in_processes", "opened", "run_on_executor", "shipped"]
 
@@ -41,8 +41,7 @@ def run_on_executor(work: BatchWork, batches: Sequence[Batch], advance: Callable
     """
     with ExitStack() as stack:
         if isinstance(executor, ThreadPoolExecutor):
-            stack.enter_context(one_torch_thread())
-            stack.enter_context(one_blas_thread())
+            stack.enter_context(one_thread_each())
             futures = begin_in_threads(executor, work, batches)
         else:
             futures = begin_in_processes(executor, stack.enter_context(shipped(work)), batches)
