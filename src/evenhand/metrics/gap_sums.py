@@ -17,7 +17,7 @@ from torch import Tensor
 from evenhand.metrics.influence import N_BUCKETS, bucket_sums
 from evenhand.metrics.sharing import Gathered, distinct_codes, numbered, placed
 from evenhand.system.parallel import in_order
-from evenhand.system.threads import device_turn
+from evenhand.system.threads import device_turn, one_thread_each
 
 __all__ = ["FinanceControls", "GapFit", "GapMoments", "GapPart", "InfluenceSums", "gap_coefficients"]
 
@@ -404,6 +404,7 @@ class InfluenceSums:
         )
 
 
+@one_thread_each()  # for operations this small, waking the threads of many cores takes longer than the work
 def gap_coefficients(
     part: GapPart, controls: FinanceControls, group: int, reference_group: int, weights: Floats
 ) -> Tensor:

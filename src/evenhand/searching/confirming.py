@@ -25,6 +25,7 @@ from evenhand.searching.fold_gaps import is_signed_gap, oriented_gaps
 from evenhand.searching.metrics import direction_of
 from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.scoring import score_weighted
+from evenhand.system.threads import one_thread_each
 
 __all__ = ["Answer", "Confirmation", "Confirmed", "ConfirmedDifference", "Verdict", "confirm"]
 
@@ -162,6 +163,7 @@ class _Judge:
         return Verdict(constraint.text, answer, found)
 
 
+@one_thread_each()
 def confirm(
     models: Mapping[int, Any],
     people: SearchPeople,

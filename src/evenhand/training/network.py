@@ -144,9 +144,11 @@ class StackedNetwork(nn.Module):
 def empty_network(widths: Sequence[int], dropout: float) -> nn.Sequential:
     """A chain of linear layers with ReLU and dropout between them, its parameters not yet set.
 
-    No numbers are drawn: making a copy must not move the caller's random state.
+    The caller's random state stays as it was. `torch.nn.utils.skip_init` would draw nothing, but imports sympy, which
+    takes seconds.
     """
     layers: list[nn.Module] = []
-    for n_in, n_out in pairwise(widths):
-        layers += [nn.utils.skip_init(nn.Linear, n_in, n_out), nn.ReLU(), nn.Dropout(dropout)]
+    with torch.random.fork_rng(devices=[]):
+        for n_in, n_out in pairwise(widths):
+            layers += [nn.Linear(n_in, n_out), nn.ReLU(), nn.Dropout(dropout)]
     return nn.Sequential(*layers[:-2]).eval()
