@@ -9,7 +9,7 @@ from torch import nn
 
 import evenhand as eh
 from evenhand.attribution import attribute, feed_forward
-from evenhand.attribution.paths import path_gradients
+from evenhand.attribution.paths import integrate_paths
 
 SIZES = (10_000, 30_000, 100_000, 300_000)
 
@@ -56,7 +56,7 @@ def explanations(n: int = 4096) -> dict:
 
     def plain():
         for _ in range(PLAIN_EXPLANATIONS):  # every pass over all segments of all people, and the two logits apart
-            path_gradients(network, x, start, PLAIN_SEGMENTS, "segments")
+            integrate_paths(network, x, start, PLAIN_SEGMENTS, "segments")
             network(x)
             network(start)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.report import charts, drawing
+from evenhand.report import charts, drawing, outcome_charts
 from evenhand.report.plots import Plots
 from evenhand.report.registry import CHARTS
 from evenhand.report.theme import DARK, LIGHT, VARIABLES, css_variables, theme
@@ -110,7 +110,7 @@ def test_metrics_that_were_not_estimated_are_left_out(data):
     part["outcome"]["approvals"]["groups"][0]["approval_rate"] |= {"low": None, "high": None}
     shown = rows_of(charts.excess_by(part), "value")
     assert len(shown) == len(part["evidence"]["splits"])  # and everyone
-    first = rows_of(charts.approvals(part), "value")[0]
+    first = rows_of(outcome_charts.approvals(part), "value")[0]
     assert first["low"] == first["value"] == first["high"]
 
 

@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch.nn import functional
 
-from evenhand.attribution.paths import path_gradients
+from evenhand.attribution.paths import integrate_paths
 from evenhand.exceptions import InvalidInputError, ModelFileError
 from evenhand.training import (
     StackedNetwork,
@@ -90,7 +90,7 @@ def test_training_follows_algorithm_2_step_by_step():
             logits = stack(X[rows].unsqueeze(0))[0]
             b = data.baselines[0][y[rows], group[rows]].unsqueeze(0)
             ends = X[rows].unsqueeze(0), X[match[rows].clamp_min(0)].unsqueeze(0)
-            ig, ig_match = ((z - b) * path_gradients(net, z, b, 2, "segments") @ data.join for z in ends)
+            ig, ig_match = ((z - b) * integrate_paths(net, z, b, 2, "segments").gradients @ data.join for z in ends)
             cec = cec_term(ig[0], ig_match[0], weight * (match[rows] >= 0))[0]
             odds = equalized_odds_loss(logits, y[rows], group[rows], 2, weight)[0]
             bce = bce_loss(logits, y[rows], weight)

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from evenhand.attribution.feed_forward import RELU, FeedForward
-from evenhand.attribution.paths import path_gradients
+from evenhand.attribution.paths import integrate_paths
 from evenhand.training.engine.consistency import Pairs
 from evenhand.training.engine.optimizer import AdamState
 from evenhand.training.engine.step import Batch, Objective, Stepper
@@ -83,7 +83,7 @@ def plain_objective(flat, layout, batch, parts, n_groups, n_steps, method, uses_
     signed = parts["pair_weight"].flatten(1)
     shape = (1 + parts["pair_weight"].shape[1], -1)
     offset = (parts["ends"] - parts["own"]).unflatten(1, shape)
-    gradients = path_gradients(net, parts["ends"], parts["own"], n_steps, method).unflatten(1, shape)
+    gradients = integrate_paths(net, parts["ends"], parts["own"], n_steps, method).gradients.unflatten(1, shape)
     if uses_reasoning:
         theirs = offset[:, 1:]
         if (signed < 0).any():

@@ -22,7 +22,7 @@ from evenhand.attribution.feed_forward import Activation, FeedForward
 from evenhand.attribution.scratch import Scratch, room
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["Integrated", "Method", "integrate_paths", "path_gradients"]
+__all__ = ["Integrated", "Method", "integrate_paths"]
 
 Method = Literal["segments", "midpoint", "exact"]
 
@@ -34,11 +34,6 @@ class Integrated:
     gradients: Tensor
     start_logit: Tensor
     end_logit: Tensor
-
-
-def path_gradients(net: FeedForward, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Tensor:
-    """Gradients of the logit averaged over the paths from `baseline` to `x`, of shape (..., n, d), unchunked."""
-    return integrate_paths(net, x, baseline, n_steps, method).gradients
 
 
 def integrate_paths(

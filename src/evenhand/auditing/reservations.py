@@ -31,6 +31,7 @@ __all__ = ["reservations_of", "reservations_on_reasons"]
 _LOW_COVERAGE = 0.9
 _LARGE_GAP = 0.05  # completeness gap, as a share of the logit's distance from the baseline's
 _LARGE_ERROR = 0.2  # standard error of sampled attributions, as a share of their size
+_MANY_NEGLIGIBLE = 0.05  # share of pairs with an attribution too short to have a direction
 _SURE, _MANY_SURE = 1e-15, 0.25
 _IMBALANCE = 0.25  # standardized mean difference after matching beyond which groups are not comparable (Rubin 2001)
 _GRAVE_SIGNS = ("saved index", "id", "date", "free text", "text number", "leaks the label")
@@ -40,21 +41,62 @@ _PROTECTED_WORDS = frozenset(
 )
 
 
+def reservations_of(
+    sums: AuditSums,
+    provenance: Provenance,
+    reference: AuditReference,
+    diagnostics: MatchDiagnostics,
+    metrics: Mapping[str, Metric],
+    evidence: Evidence | None,
+    *,
+    stacklevel: int = 3,
+) -> list[str]:
+    """What a careful reader must know before using the metrics; the serious ones are also Python warnings."""
+    pool, scope = reference.pool, reference.scope
+    grave_of_inputs, other_of_inputs = _on_inputs(pool)
+    grave_of_attributions, other_of_attributions = _on_attributions(sums, provenance, scope)
+    grave = [
+        *_on_scores(sums, provenance, reference, metrics),
+        *grave_of_inputs,
+        *_on_coverage(diagnostics),
+        *grave_of_attributions,
+    ]
+    other = [
+        *_on_repeated_rows(sums, provenance, pool),
+        *other_of_attributions,
+        *_on_groups(provenance),
+        *_on_financial_features(reference.settings.financial_features),
+        *_on_actual_decisions(pool, scope),
+        *_on_balance(diagnostics),
+        *other_of_inputs,
+    ]
+    if evidence is not None:
+        other += _on_evidence(evidence) if scope.attributions else _on_support(evidence, "the score gap")
+    for message in grave:
+        warnings.warn(message, EvenhandWarning, stacklevel=stacklevel)
+    return grave + other
+
+
+def _on_scores(
+    sums: AuditSums, provenance: Provenance, reference: AuditReference, metrics: Mapping[str, Metric]
+) -> Iterator[str]:
+    """Warnings if scores rank people against their labels, or do not distinguish between them."""
+    yield from _on_direction(sums, reference.scope)
+    if reference.scope.decisions and metrics["positive_rate"].note:
+        yield f"The model's {metrics['positive_rate'].note}."
+    n_sure = _n_beyond_logits(sums)
+    if reference.model.output == "log-odds" and n_sure > _MANY_SURE * provenance.n_people:
+        yield (
+            f"The probability of {n_sure:,} of {provenance.n_people:,} people is 0 or 1 to the last digit, so their "
+            "log-odds are equal and decisions and AUC say little. If the score is in points, convert it to "
+            "log-odds first."
+        )
+
+
 def _n_beyond_logits(sums: AuditSums) -> int:
     """Number of people whose probability is 0 or 1 up to rounding."""
     rows = sums.scores
     return int(rows.count[np.minimum(rows.score, 1 - rows.score) < _SURE].sum())
-
-
-def _on_inputs(pool: People) -> tuple[list[str], list[str]]:
-    """What is suspicious about the inputs: first the serious, then the rest."""
-    labels = pd.Series(pool.labels.astype(float), index=pool.table.index)
-    checks, _ = with_associations(check_table(pool.table), pool.table, labels, None, set())
-    remarks = [(c.name, sign.kind, f"The input {sign.sentence(c.name)}") for c in checks for sign in c.signs]
-    return (
-        few_sentences(remark for remark in remarks if remark[1] in _GRAVE_SIGNS),
-        few_sentences(remark for remark in remarks if remark[1] in _OTHER_SIGNS),
-    )
 
 
 def _on_direction(sums: AuditSums, scope: Scope) -> Iterator[str]:
@@ -69,8 +111,89 @@ def _on_direction(sums: AuditSums, scope: Scope) -> Iterator[str]:
         )
 
 
+def _on_inputs(pool: People) -> tuple[list[str], list[str]]:
+    """What is suspicious about the inputs: first the serious, then the rest."""
+    labels = pd.Series(pool.labels.astype(float), index=pool.table.index)
+    checks, _ = with_associations(check_table(pool.table), pool.table, labels, None, set())
+    remarks = [(c.name, sign.kind, f"The input {sign.sentence(c.name)}") for c in checks for sign in c.signs]
+    return (
+        few_sentences(remark for remark in remarks if remark[1] in _GRAVE_SIGNS),
+        few_sentences(remark for remark in remarks if remark[1] in _OTHER_SIGNS),
+    )
+
+
+def _on_repeated_rows(sums: AuditSums, provenance: Provenance, pool: People) -> Iterator[str]:
+    """Rows that are the same applicant as a different row."""
+    n_repeated = 0 if sums.evidence is None else sums.evidence.n_repeated
+    if n_repeated:
+        is_given = pool.clusters is not None
+        yield (
+            f"{n_repeated:,} of {provenance.n_people:,} rows ({n_repeated / provenance.n_people:.1%}) "
+            + ("belong to an applicant with several rows" if is_given else "have the same inputs as a different row")
+            + ". They are not compared with each other, and count as one applicant in every standard error."
+            + ("" if is_given else " Pass `clusters` (--clusters) to say which rows are the same applicant.")
+        )
+
+
+def _on_coverage(diagnostics: MatchDiagnostics) -> Iterator[str]:
+    """A warning if many people have no match."""
+    if diagnostics.coverage < _LOW_COVERAGE:
+        yield f"Only {diagnostics.coverage:.1%} of people have a match in a different group."
+
+
+def _on_attributions(sums: AuditSums, provenance: Provenance, scope: Scope) -> tuple[list[str], list[str]]:
+    """How exact attributions are: first what is serious, then the rest."""
+    grave: list[str] = []
+    other: list[str] = []
+    if provenance.completeness_gap > _LARGE_GAP:
+        grave.append(
+            f"Attributions miss {provenance.completeness_gap:.1%} of the change in the logit that they should sum to; "
+            "raise `n_steps`."
+        )
+    if provenance.attribution_error is not None:
+        message = (
+            "Attributions are sampled, with a standard error of "
+            f"{provenance.attribution_error:.1%} of their size; raise `n_permutations` (--n-permutations) to reduce it."
+        )
+        (grave if provenance.attribution_error > _LARGE_ERROR else other).append(message)
+    if sums.n_negligible and scope.attributions:
+        share = sums.n_negligible / max(1, int(sums.n_scored.sum()))
+        message = f"{sums.n_negligible} pairs ({share:.1%}) have an attribution too short to have a direction."
+        (grave if share > _MANY_NEGLIGIBLE else other).append(message)
+    return grave, other
+
+
+def _on_groups(provenance: Provenance) -> Iterator[str]:
+    """People without a baseline of their label and group, and groups of few people."""
+    if provenance.n_without_baseline:
+        yield f"{provenance.n_without_baseline} people are left out: the reference has no one of their label and group."
+    small = {name: n for name, n in provenance.groups.items() if n < SMALL_GROUP}
+    if small:
+        shown = ", ".join(f"{name} ({n})" for name, n in small.items())
+        yield f"Groups with fewer than {SMALL_GROUP} people have unstable metrics: {shown}."
+
+
+def _on_financial_features(names: Sequence[str]) -> Iterator[str]:
+    """Financial features that should perhaps not be held equal."""
+    protected = [name for name in names if _may_be_protected(name)]
+    if protected:
+        yield f"Financial features that may themselves be protected characteristics: {', '.join(protected)}."
+
+
+def _on_actual_decisions(pool: People, scope: Scope) -> Iterator[str]:
+    """What actual decisions do not say, beside a score."""
+    if pool.decisions is not None and scope.outcome == "score":
+        yield (
+            "The decisions are the actual ones; approvals at different cutoffs follow from the score. The score gap in "
+            "decisions holds finances equal by regression alone: no one decided about a person with a match's finances."
+        )
+
+
 def _on_balance(diagnostics: MatchDiagnostics) -> Iterator[str]:
-    """Financial features in which matched people of large enough groups still differ."""
+    """Financial features that are constant, and those in which matched people of large enough groups still differ."""
+    if diagnostics.constant_features:
+        constant = list(diagnostics.constant_features)
+        yield f"Financial features that are constant, and so do not affect matching: {', '.join(constant)}."
     n_matched = {(row.group, row.other_group): row.n_matched for row in diagnostics.coverage_by_group}
     uneven = [
         row
@@ -86,107 +209,6 @@ def _on_balance(diagnostics: MatchDiagnostics) -> Iterator[str]:
             f"{worst.feature!r} by {abs(worst.after):.2f} standard deviations{others}. More than {_IMBALANCE} is too "
             "much to call them comparable: set `max_distance`, or choose different financial features."
         )
-
-
-def reservations_of(
-    sums: AuditSums,
-    provenance: Provenance,
-    reference: AuditReference,
-    diagnostics: MatchDiagnostics,
-    metrics: Mapping[str, Metric],
-    evidence: Evidence | None,
-    *,
-    stacklevel: int = 3,
-) -> list[str]:
-    """What a careful reader must know before using the metrics; the serious ones are also Python warnings."""
-    settings = reference.settings
-    grave: list[str] = []
-    other: list[str] = []
-    scope = reference.scope
-    grave += _on_direction(sums, scope)
-    if scope.decisions and metrics["positive_rate"].note:
-        grave.append(f"The model's {metrics['positive_rate'].note}.")
-    n_sure = _n_beyond_logits(sums)
-    if reference.model.output == "log-odds" and n_sure > _MANY_SURE * provenance.n_people:
-        grave.append(
-            f"The probability of {n_sure:,} of {provenance.n_people:,} people is 0 or 1 to the last digit, so their "
-            "log-odds are equal and decisions and AUC say little. If the score is in points, convert it to "
-            "log-odds first."
-        )
-    about_inputs, more_about_inputs = _on_inputs(reference.pool)
-    grave += about_inputs
-    n_repeated = 0 if sums.evidence is None else sums.evidence.n_repeated
-    if n_repeated:
-        is_given = reference.pool.clusters is not None
-        other.append(
-            f"{n_repeated:,} of {provenance.n_people:,} rows ({n_repeated / provenance.n_people:.1%}) "
-            + ("belong to an applicant with several rows" if is_given else "have the same inputs as a different row")
-            + ". They are not compared with each other, and count as one applicant in every standard error."
-            + ("" if is_given else " Pass `clusters` (--clusters) to say which rows are the same applicant.")
-        )
-    if diagnostics.coverage < _LOW_COVERAGE:
-        grave.append(f"Only {diagnostics.coverage:.1%} of people have a match in a different group.")
-    if provenance.completeness_gap > _LARGE_GAP:
-        grave.append(
-            f"Attributions miss {provenance.completeness_gap:.1%} of the change in the logit that they should sum to; "
-            "raise `n_steps`."
-        )
-    if provenance.attribution_error is not None:
-        message = (
-            "Attributions are sampled, with a standard error of "
-            f"{provenance.attribution_error:.1%} of their size; raise `n_permutations` (--n-permutations) to reduce it."
-        )
-        (grave if provenance.attribution_error > _LARGE_ERROR else other).append(message)
-    if sums.n_negligible and scope.attributions:
-        share = sums.n_negligible / max(1, int(sums.n_scored.sum()))
-        message = f"{sums.n_negligible} pairs ({share:.1%}) have an attribution too short to have a direction."
-        (grave if share > 0.05 else other).append(message)
-    if provenance.n_without_baseline:
-        other.append(
-            f"{provenance.n_without_baseline} people are left out: the reference has no one of their label and group."
-        )
-    small = {name: n for name, n in provenance.groups.items() if n < SMALL_GROUP}
-    if small:
-        shown = ", ".join(f"{name} ({n})" for name, n in small.items())
-        other.append(f"Groups with fewer than {SMALL_GROUP} people have unstable metrics: {shown}.")
-    protected = [feature for feature in settings.financial_features if _may_be_protected(feature)]
-    if protected:
-        other.append(f"Financial features that may themselves be protected characteristics: {', '.join(protected)}.")
-    if reference.pool.decisions is not None and scope.outcome == "score":
-        other.append(
-            "The decisions are the actual ones; approvals at different cutoffs follow from the score. The score gap in "
-            "decisions holds finances equal by regression alone: no one decided about a person with a match's finances."
-        )
-    if diagnostics.constant_features:
-        constant = list(diagnostics.constant_features)
-        other.append(f"Financial features that are constant, and so do not affect matching: {', '.join(constant)}.")
-    other += [*_on_balance(diagnostics), *more_about_inputs]
-    if evidence is not None:
-        other += _on_evidence(evidence) if scope.attributions else _on_support(evidence, "the score gap")
-    for message in grave:
-        warnings.warn(message, EvenhandWarning, stacklevel=stacklevel)
-    return grave + other
-
-
-def _may_be_protected(name: str) -> bool:
-    return bool(_PROTECTED_WORDS & set(name.lower().replace("-", "_").split("_")))
-
-
-def reservations_on_reasons(reasons: Reasons, reason_map: ReasonMap, group_columns: Sequence[str]) -> list[str]:
-    """Reasons of declined people that depend on what must not be a reason."""
-    given = dict.fromkeys(row.reason for row in reasons.rates if row.place == "any")
-    found = [
-        f"{feature!r}" if feature == reason else f"{feature!r} ({reason})"
-        for reason in given
-        for feature in reason_map.members(reason)
-        if feature in group_columns or _may_be_protected(feature)
-    ]
-    if not found:
-        return []
-    return [
-        "Reasons of declined people depend on columns that reveal the group or may themselves be protected "
-        f"characteristics: {', '.join(found)}."
-    ]
 
 
 def _on_evidence(evidence: Evidence) -> Iterator[str]:
@@ -206,3 +228,24 @@ def _on_support(evidence: Evidence, described: str) -> Iterator[str]:
             f"Overlap is small: only {evidence.common_support:.1%} of people have a match and a placebo at the same "
             f"distance; {described} describes only these people."
         )
+
+
+def reservations_on_reasons(reasons: Reasons, reason_map: ReasonMap, group_columns: Sequence[str]) -> list[str]:
+    """Reasons of declined people that depend on what must not be a reason."""
+    given = dict.fromkeys(row.reason for row in reasons.rates if row.place == "any")
+    found = [
+        f"{feature!r}" if feature == reason else f"{feature!r} ({reason})"
+        for reason in given
+        for feature in reason_map.members(reason)
+        if feature in group_columns or _may_be_protected(feature)
+    ]
+    if not found:
+        return []
+    return [
+        "Reasons of declined people depend on columns that reveal the group or may themselves be protected "
+        f"characteristics: {', '.join(found)}."
+    ]
+
+
+def _may_be_protected(name: str) -> bool:
+    return bool(_PROTECTED_WORDS & set(name.lower().replace("-", "_").split("_")))

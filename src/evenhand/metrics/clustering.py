@@ -301,7 +301,7 @@ def _filled(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator
 
 
 def _add_people(sums: Sequence[_ClusterSums[P]], parts: Parts[P], n_threads: int) -> None:
-    device = sums[0].leverage.device
+    device = sums[0].of_piece.device
 
     def of_part(part: P) -> tuple[Tensor, list[_PeopleSums]]:
         with device_turn(device.type):
@@ -311,11 +311,11 @@ def _add_people(sums: Sequence[_ClusterSums[P]], parts: Parts[P], n_threads: int
 
     for rows, of_blocks in in_order(of_part, parts.parts(), n_threads):
         for total, more in zip(sums, of_blocks, strict=True):
-            total.add(rows, more)
+            total.people.add(rows, more)
 
 
 def _add_couples(sums: Sequence[_ClusterSums[P]], parts: Parts[P], n_threads: int) -> None:
-    device = sums[0].leverage.device
+    device = sums[0].of_piece.device
 
     def of_range(item: tuple[P, int, int]) -> list[Tensor]:
         part, low, high = item
@@ -325,7 +325,7 @@ def _add_couples(sums: Sequence[_ClusterSums[P]], parts: Parts[P], n_threads: in
 
     for of_blocks in in_order(of_range, parts.ranges(), n_threads):
         for total, more in zip(sums, of_blocks, strict=True):
-            total.shared_squares += more
+            total.people.shared_squares.add_(more)
 
 
 def _residuals(block: Sequence[_Piece[P]], part: P, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -351,38 +351,10 @@ def _people(part: Part, device: torch.device) -> People:
 
 @dataclass(frozen=True, eq=False)
 class _PeopleSums:
-    """What the triples of a part add to the sums of a block of columns; the fields are those of `_ClusterSums`."""
-
-    leverage: Tensor
-    over_reference: Tensor
-    outside_squares: Tensor
-    person_squares: Tensor
-    shared_squares: Tensor
-    outside_leverage: Tensor
-
-    @classmethod
-    def of(cls, people: PeopleOfPart, residual: Tensor, weight: Tensor, of_piece: Tensor) -> _PeopleSums:
-        """Sums of residuals and of weights; `of_piece` is the place of each column's piece."""
-        outside, sums = people.is_outside_person, people.person.sums(residual)
-        share = people.person.sums(weight)[outside]
-        return cls(
-            leverage=people.reference.sums(weight),
-            over_reference=people.reference.sums(residual),
-            outside_squares=deleted_squares(sums[outside], share[:, of_piece]),
-            person_squares=sums.square().sum(0),
-            shared_squares=squared_sums(people.shared, residual),
-            outside_leverage=torch.stack([share.pow(2).sum(0), share.pow(4).sum(0)]),
-        )
-
-
-@dataclass(eq=False)
-class _ClusterSums(Generic[P]):
-    """Sums that the variances of a block of columns are made of.
+    """Sums over the people in triples, for a block of columns.
 
     Attributes
     ----------
-    block, of_piece
-        The pieces of questions whose columns they are, and the place of each column's piece.
     leverage
         Weight of the triples of each person of the reference, of shape (n_reference, n_pieces).
     over_reference
@@ -395,8 +367,6 @@ class _ClusterSums(Generic[P]):
         What is counted more than once.
     """
 
-    block: Sequence[_Piece[P]]
-    of_piece: Tensor
     leverage: Tensor
     over_reference: Tensor
     outside_squares: Tensor
@@ -405,29 +375,73 @@ class _ClusterSums(Generic[P]):
     outside_leverage: Tensor
 
     @classmethod
-    def zeros(cls, block: Sequence[_Piece[P]], n_reference: int, device: torch.device) -> _ClusterSums[P]:
+    def of(cls, people: PeopleOfPart, residual: Tensor, weight: Tensor, of_piece: Tensor) -> _PeopleSums:
+        """Those of a part, only with the people of the reference who are in it; `of_piece` as in `_ClusterSums`."""
+        outside, sums = people.is_outside_person, people.person.sums(residual)
+        share = people.person.sums(weight)[outside]
+        return cls(
+            leverage=people.reference.sums(weight),
+            over_reference=people.reference.sums(residual),
+            outside_squares=deleted_squares(sums[outside], share[:, of_piece]),
+            person_squares=sums.square().sum(0),
+            shared_squares=squared_sums(people.shared, residual),
+            outside_leverage=torch.stack([share.pow(2).sum(0), share.pow(4).sum(0)]),
+        )
+
+    @classmethod
+    def zeros(cls, n_reference: int, n_columns: int, n_pieces: int, device: torch.device) -> _PeopleSums:
+        """No triples yet."""
+
         def zeros(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.float64, device=device)
 
-        of_piece = torch.tensor([k for k, piece in enumerate(block) for _ in range(piece.n_columns)], device=device)
-        n, outside, person, shared = len(of_piece), *(zeros(len(of_piece)) for _ in range(3))
-        leverage, over_reference = zeros(n_reference, len(block)), zeros(n_reference, n)
-        return cls(block, of_piece, leverage, over_reference, outside, person, shared, zeros(2, len(block)))
+        return cls(
+            leverage=zeros(n_reference, n_pieces),
+            over_reference=zeros(n_reference, n_columns),
+            outside_squares=zeros(n_columns),
+            person_squares=zeros(n_columns),
+            shared_squares=zeros(n_columns),
+            outside_leverage=zeros(2, n_pieces),
+        )
 
     def add(self, rows: Tensor, more: _PeopleSums) -> None:
-        """Add those of a part; `rows` are the people of the reference who are in its triples."""
+        """Add, in place, those of a part; `rows` are the people of the reference who are in its triples."""
         self.leverage.index_add_(0, rows, more.leverage)
         self.over_reference.index_add_(0, rows, more.over_reference)
         for name in ("outside_squares", "person_squares", "shared_squares", "outside_leverage"):
             getattr(self, name).add_(getattr(more, name))
 
+
+@dataclass(frozen=True, eq=False)
+class _ClusterSums(Generic[P]):
+    """What the variances of a block of columns are made of.
+
+    Attributes
+    ----------
+    block, of_piece
+        The pieces of questions whose columns they are, and the place of each column's piece.
+    people
+        Sums over the people of all parts that were added.
+    """
+
+    block: Sequence[_Piece[P]]
+    of_piece: Tensor
+    people: _PeopleSums
+
+    @classmethod
+    def zeros(cls, block: Sequence[_Piece[P]], n_reference: int, device: torch.device) -> _ClusterSums[P]:
+        """No triples yet."""
+        of_piece = torch.tensor([k for k, piece in enumerate(block) for _ in range(piece.n_columns)], device=device)
+        return cls(block, of_piece, _PeopleSums.zeros(n_reference, len(of_piece), len(block), device))
+
     def estimates(self, note: str) -> Iterator[list[ExcessEstimate]]:
         """Those of each piece."""
-        of_reference = deleted_squares(self.over_reference, self.leverage[:, self.of_piece])
-        variance = of_reference + self.outside_squares + self.shared_squares
-        errors = torch.maximum(variance, self.person_squares).sqrt().tolist()
-        square = self.leverage.square()
-        powers = torch.stack([square.sum(0), square.square().sum(0)]) + self.outside_leverage
+        sums = self.people
+        of_reference = deleted_squares(sums.over_reference, sums.leverage[:, self.of_piece])
+        variance = of_reference + sums.outside_squares + sums.shared_squares
+        errors = torch.maximum(variance, sums.person_squares).sqrt().tolist()
+        square = sums.leverage.square()
+        powers = torch.stack([square.sum(0), square.square().sum(0)]) + sums.outside_leverage
         for k, (piece, of_weights) in enumerate(zip(self.block, powers.T.tolist(), strict=True)):
             own = [error for error, place in zip(errors, self.of_piece.tolist(), strict=True) if place == k]
             n_effective = effective_number(*of_weights)

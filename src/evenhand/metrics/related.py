@@ -8,8 +8,7 @@ similar pair is reported, with p-values multiplied by the number of pairs (Bonfe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,19 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.checks import check_at_least, check_open_fraction, group_codes
-from evenhand.metrics.estimate import Plain, p_two_sided
+from evenhand.metrics.checks import check_at_least, check_open_fraction
+from evenhand.metrics.estimate import p_two_sided
+from evenhand.metrics.explained_groups import (
+    HIGHER_IS_MORE_ALIKE,
+    LOWER_IS_MORE_ALIKE,
+    Compared,
+    ExplainedPeople,
+    ProceduralMetric,
+    explained_people,
+    feature_matrix,
+    least_alike,
+    probabilities,
+)
 from evenhand.metrics.roc import auc
 
 __all__ = [
@@ -40,38 +50,8 @@ Ints = NDArray[np.int64]
 ScoreFunction = Callable[[Floats], ArrayLike]
 """Scores in [0, 1] of shape (n,) for a matrix of shape (n, d)."""
 
-HIGHER_IS_MORE_ALIKE = "higher is more alike"
-LOWER_IS_MORE_ALIKE = "lower is more alike"
-
-# A smaller group is not informative.
-_LEAST_PEOPLE = 10
 # Number of distances in memory.
 _MOST_DISTANCES = 4_000_000
-_NAN = float("nan")
-
-
-@dataclass(frozen=True)
-class ProceduralMetric(Plain):
-    """One measure of how alike groups are explained.
-
-    Attributes
-    ----------
-    value
-        The measure; NaN with the reason in `note` if it cannot be estimated.
-    p_value
-        For groups that are explained alike; None if the definition has no test.
-    direction
-        "higher is more alike" or "lower is more alike".
-    groups
-        The two groups of the value: the least similar pair.
-    """
-
-    name: str
-    value: float
-    p_value: float | None
-    direction: str
-    groups: tuple[str, str] | None = None
-    note: str = ""
 
 
 def gpf_fae(
@@ -118,8 +98,8 @@ def gpf_fae(
     >>> gpf_fae(X * X, None, None, group, X=X).value > 0.05, gpf_fae(turned * X, None, None, group, X=X).value
     (True, 0.001)
     """
-    people = _people(attributions, None, None, group, names)
-    matrix = _matrix(X, len(people.attributions), "gpf_fae")
+    people = explained_people(attributions, None, None, group, names)
+    matrix = feature_matrix(X, len(people.attributions), "gpf_fae")
     if n_people < 20 or n_people % 2:
         raise InvalidInputError(f"`n_people` must be an even number of at least 20, got {n_people}.")
     check_at_least(n_permutations, 99, "n_permutations")
@@ -127,12 +107,12 @@ def gpf_fae(
     standard = (matrix - matrix.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     rng = np.random.default_rng(random_state)
 
-    def contrast(first: int, second: int) -> _Pair:
+    def contrast(first: int, second: int) -> Compared:
         one, other = _joined_people(standard, people, first, second, n_people // 2, rng)
         p_value = _mmd_p_value(people.attributions[one], people.attributions[other], n_permutations, rng)
-        return _Pair(p_value, p_value)
+        return Compared(p_value, p_value)
 
-    worst = _worst_pair("gpf_fae", people, contrast, HIGHER_IS_MORE_ALIKE)
+    worst = least_alike("gpf_fae", people, contrast, HIGHER_IS_MORE_ALIKE)
     # The value is itself a p-value, so it needs the same adjustment.
     return worst if worst.p_value is None else replace(worst, value=worst.p_value)
 
@@ -180,19 +160,19 @@ def ref(
     >>> metric.value < 0.2, metric.direction
     (True, 'lower is more alike')
     """
-    people = _people(attributions, scores, None, group, names)
+    people = explained_people(attributions, scores, None, group, names)
     quality, _ = _explanation_quality(people, X, score_function, top_k, mask_value, "ref")
     check_open_fraction(top_share, "top_share")
     inside = _top_weights(quality, top_share)
 
-    def contrast(first: int, second: int) -> _Pair:
+    def contrast(first: int, second: int) -> Compared:
         one, other = (inside[people.codes == code] for code in (first, second))
         difference = float(one.mean() - other.mean())
         both = np.concatenate([one, other])
         error = float(np.sqrt(both.var(ddof=1) * (1 / len(one) + 1 / len(other))))
-        return _Pair(abs(difference), p_two_sided(difference, error))
+        return Compared(abs(difference), p_two_sided(difference, error))
 
-    return _worst_pair("ref", people, contrast, LOWER_IS_MORE_ALIKE)
+    return least_alike("ref", people, contrast, LOWER_IS_MORE_ALIKE)
 
 
 def vef(
@@ -236,7 +216,7 @@ def vef(
     """
     if labels is None:
         raise InvalidInputError("`vef` needs `labels`, 0 or 1 for each person, got None.")
-    people = _people(attributions, scores, labels, group, names)
+    people = explained_people(attributions, scores, labels, group, names)
     quality, masked = _explanation_quality(people, X, score_function, top_k, mask_value, "vef")
     check_open_fraction(top_share, "top_share")
     assert people.scores is not None  # checked with the quality
@@ -245,15 +225,15 @@ def vef(
     right_masked = (masked >= decision_threshold) == people.labels
     lost = right.astype(np.float64) - right_masked
 
-    def contrast(first: int, second: int) -> _Pair:
+    def contrast(first: int, second: int) -> Compared:
         drops = []
         for code in (first, second):
             members = people.codes == code
             weights = _top_weights(quality[members], top_share)
             drops.append(float(weights @ lost[members]) / float(weights.sum()))
-        return _Pair(abs(drops[0] - drops[1]), None)
+        return Compared(abs(drops[0] - drops[1]), None)
 
-    return _worst_pair("vef", people, contrast, LOWER_IS_MORE_ALIKE)
+    return least_alike("vef", people, contrast, LOWER_IS_MORE_ALIKE)
 
 
 def explanation_disparity_auc(
@@ -292,7 +272,7 @@ def explanation_disparity_auc(
     >>> explanation_disparity_auc(attributions, None, None, group).value > 0.95
     True
     """
-    people = _people(attributions, None, None, group, names)
+    people = explained_people(attributions, None, None, group, names)
     check_at_least(max_people, 100, "max_people")
     rng = np.random.default_rng(random_state)
     chosen = np.sort(rng.permutation(len(people.codes))[:max_people])
@@ -312,16 +292,16 @@ def explanation_disparity_auc(
     shares = np.full((len(codes), len(people.names)), 1e-300)
     shares[:, learner.classes_] = np.maximum(learner.predict_proba(values), 1e-300)
 
-    def contrast(first: int, second: int) -> _Pair:
+    def contrast(first: int, second: int) -> Compared:
         judged = held_out & np.isin(codes, (first, second))
         is_second = codes[judged] == second
         leaning = np.log(shares[judged, second]) - np.log(shares[judged, first])
         p_value = mannwhitneyu(leaning[is_second], leaning[~is_second], alternative="greater", method="asymptotic")
-        return _Pair(auc(is_second.astype(np.int64), leaning), float(p_value.pvalue))
+        return Compared(auc(is_second.astype(np.int64), leaning), float(p_value.pvalue))
 
-    sampled = _People(values, None, None, codes, people.names)
+    sampled = ExplainedPeople(values, None, None, codes, people.names)
     note = f"{len(codes)} of {len(people.codes)} people, drawn at random" if len(codes) < len(people.codes) else ""
-    return _worst_pair("explanation_disparity_auc", sampled, contrast, LOWER_IS_MORE_ALIKE, note)
+    return least_alike("explanation_disparity_auc", sampled, contrast, LOWER_IS_MORE_ALIKE, note)
 
 
 def procedural_metrics(
@@ -357,7 +337,7 @@ def procedural_metrics(
         lacking = [f"`{name}`" for name, given in needed.items() if given is None]
         if lacking:
             note = f"not estimable: needs {' and '.join(lacking)}"
-            rows.append(ProceduralMetric(metric.__name__, _NAN, None, direction, None, note))
+            rows.append(ProceduralMetric(metric.__name__, float("nan"), None, direction, None, note))
             continue
         rows.append(
             metric(
@@ -374,59 +354,11 @@ def procedural_metrics(
     return rows
 
 
-# --- pairs of groups ---
-
-
-@dataclass(frozen=True)
-class _Pair:
-    value: float
-    p_value: float | None
-
-
-@dataclass(frozen=True)
-class _People:
-    """Checked arrays, one row per person."""
-
-    attributions: Floats
-    scores: Floats | None
-    labels: Ints | None
-    codes: Ints
-    names: tuple[str, ...]
-
-
-def _worst_pair(
-    name: str, people: _People, contrast: Callable[[int, int], _Pair], direction: str, note: str = ""
-) -> ProceduralMetric:
-    """The least similar pair of groups, with its p-value adjusted for the number of pairs."""
-    sizes = np.bincount(people.codes, minlength=len(people.names))
-    small = [group for group, size in zip(people.names, sizes, strict=True) if size < _LEAST_PEOPLE]
-    judged = np.flatnonzero(sizes >= _LEAST_PEOPLE).tolist()
-    left_out = f"not judged, fewer than {_LEAST_PEOPLE} people: {', '.join(small)}" if small else ""
-    if len(judged) < 2:
-        reason = f"not estimable: fewer than two groups of {_LEAST_PEOPLE} people; {left_out}"
-        return ProceduralMetric(name, _NAN, None, direction, None, reason)
-    pairs = list(combinations(judged, 2))
-    found = [contrast(first, second) for first, second in pairs]
-    sign = -1 if direction == HIGHER_IS_MORE_ALIKE else 1
-    worst = int(np.argmax([sign * pair.value for pair in found]))
-    p_value = found[worst].p_value
-    first, second = pairs[worst]
-    several = f"the least alike of {len(pairs)} pairs of groups" if len(pairs) > 1 else ""
-    return ProceduralMetric(
-        name=name,
-        value=found[worst].value,
-        p_value=None if p_value is None else min(1.0, p_value * len(pairs)),
-        direction=direction,
-        groups=(people.names[first], people.names[second]),
-        note="; ".join(part for part in (several, left_out, note) if part),
-    )
-
-
 # --- two-sample test ---
 
 
 def _joined_people(
-    X: Floats, people: _People, first: int, second: int, n_each: int, rng: np.random.Generator
+    X: Floats, people: ExplainedPeople, first: int, second: int, n_each: int, rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
     """Rows on each side: people drawn from each group, and for each the nearest of the other group."""
     rows = [np.flatnonzero(people.codes == code) for code in (first, second)]
@@ -462,7 +394,7 @@ def _mmd_p_value(first: Floats, second: Floats, n_permutations: int, rng: np.ran
 
 
 def _explanation_quality(
-    people: _People,
+    people: ExplainedPeople,
     X: ArrayLike | None,
     score_function: ScoreFunction | None,
     top_k: int,
@@ -471,7 +403,7 @@ def _explanation_quality(
 ) -> tuple[Floats, Floats]:
     """Drop in confidence when the features of largest attribution are masked, and the masked scores."""
     n, n_features = people.attributions.shape
-    matrix = _matrix(X, n, name)
+    matrix = feature_matrix(X, n, name)
     if score_function is None:
         raise InvalidInputError(
             f"`{name}` needs `score_function`, the model as a function that maps a matrix to scores, got None."
@@ -493,7 +425,7 @@ def _explanation_quality(
     top = np.argsort(-np.abs(people.attributions), axis=1, kind="stable")[:, :top_k]
     hidden = np.zeros((n, n_features), dtype=bool)
     np.put_along_axis(hidden, top, True, axis=1)
-    masked = _probabilities(score_function(np.where(hidden, fill, matrix)), n, "`score_function`'s scores")
+    masked = probabilities(score_function(np.where(hidden, fill, matrix)), n, "`score_function`'s scores")
     return _confidence(people.scores) - _confidence(masked), masked
 
 
@@ -509,62 +441,3 @@ def _top_weights(quality: Floats, share: float) -> Floats:
     is_above = quality > border + 1e-12
     at_border = ~is_above & (quality >= border - 1e-12)
     return np.where(is_above, 1.0, at_border * (n_places - is_above.sum()) / at_border.sum())
-
-
-# --- input ---
-
-
-def _people(
-    attributions: ArrayLike,
-    scores: ArrayLike | None,
-    labels: ArrayLike | None,
-    group: ArrayLike,
-    names: Sequence[str] | None,
-) -> _People:
-    values = np.asarray(attributions, dtype=np.float64)
-    if values.ndim != 2 or values.size == 0:
-        raise InvalidInputError(f"`attributions` must have shape (n, d), got {values.shape}.")
-    if not np.isfinite(values).all():
-        n_bad = int((~np.isfinite(values)).any(axis=1).sum())
-        raise InvalidInputError(
-            f"`attributions` must be finite, got {n_bad} people with missing or infinite values; drop those people."
-        )
-    n = len(values)
-    codes, readable = group_codes(group, n, names)
-    return _People(
-        attributions=values,
-        scores=None if scores is None else _probabilities(scores, n, "`scores`"),
-        labels=None if labels is None else _labels(labels, n),
-        codes=codes,
-        names=readable,
-    )
-
-
-def _probabilities(scores: ArrayLike, n: int, what: str) -> Floats:
-    values = np.asarray(scores, dtype=np.float64)
-    if values.shape != (n,):
-        raise InvalidInputError(f"{what} must be one for each of {n} people, got shape {values.shape}.")
-    if not ((values >= 0) & (values <= 1)).all():
-        raise InvalidInputError(
-            f"{what} must be probabilities in [0, 1], got values from {values.min():g} to {values.max():g}; "
-            "convert them to probabilities first."
-        )
-    return values
-
-
-def _labels(labels: ArrayLike, n: int) -> Ints:
-    values = np.asarray(labels)
-    if values.shape != (n,) or not np.isin(values, (0, 1)).all():
-        raise InvalidInputError(f"`labels` must be 0 or 1 for each of {n} people, got shape {values.shape}.")
-    return values.astype(np.int64)
-
-
-def _matrix(X: ArrayLike | None, n: int, name: str) -> Floats:
-    if X is None:
-        raise InvalidInputError(f"`{name}` needs `X`, the features of each person, got None.")
-    values = np.asarray(X, dtype=np.float64)
-    if values.ndim != 2 or len(values) != n:
-        raise InvalidInputError(f"`X` must have a row for each of {n} people, got shape {values.shape}.")
-    if not np.isfinite(values).all():
-        raise InvalidInputError("`X` must be finite, got missing or infinite values; fill them or drop those people.")
-    return values

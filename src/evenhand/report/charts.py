@@ -6,7 +6,7 @@ readers. Each chart is a single view, so that a page can give it any width. `rep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import altair as alt
@@ -18,6 +18,7 @@ from evenhand.report.drawing import (
     NothingToDrawError,
     chart_of,
     check_any,
+    estimate_row,
     finished,
     forest,
     group_color,
@@ -26,30 +27,26 @@ from evenhand.report.drawing import (
     guide_y,
     label_of,
     labels_of,
+    line_of_each,
     lines_of,
     quantity,
     tooltips,
 )
 from evenhand.report.finding_tables import largest_gap
-from evenhand.report.formatting import decimal, ends_of, is_number, shortened
+from evenhand.report.formatting import decimal, is_number, shortened
 
 __all__ = [
-    "approvals",
     "balance",
     "cec_distribution",
-    "cutoffs",
     "density",
     "distances",
     "drivers",
-    "error_rates",
     "excess",
     "excess_by",
     "pair",
     "plane",
     "proxies",
-    "ratios",
     "regimes",
-    "score_distribution",
     "score_gap",
     "sensitivity",
     "shares",
@@ -209,15 +206,15 @@ def excess(data: Data) -> alt.Chart:
         ("regime B share", "regime_b"),
         ("shared reasons", "reason_overlap"),
     )
-    rows = [_estimate_row(label, found[name]) for label, name in parts]
+    rows = [estimate_row(label, found[name]) for label, name in parts]
     return _excesses(rows, "excess over placebo pairs of the CEC score, its two parts, regime B and shared reasons.")
 
 
 def excess_by(data: Data) -> alt.Chart:
     """The excess of the CEC score within each group, label, decision and additional column."""
     splits = _evidence(data)["splits"]
-    rows = [_estimate_row("everyone", data["evidence"]["cec"])]
-    rows += [_estimate_row(f"{s['split']}: {s['value']}", s["estimate"]) for s in splits]
+    rows = [estimate_row("everyone", data["evidence"]["cec"])]
+    rows += [estimate_row(f"{s['split']}: {s['value']}", s["estimate"]) for s in splits]
     among = "for everyone and within each group, label, decision and additional column."
     return _excesses(rows[:_MOST_ROWS], f"excess of the CEC score {among}")
 
@@ -227,8 +224,8 @@ def score_gap(data: Data) -> alt.Chart:
     gap = largest_gap(data)
     inputs = sorted(gap["features"], key=lambda f: -_size(f["value"]))[:MOST_FEATURES]
     rows = [
-        _estimate_row("all inputs together" if inputs else "in total", gap["total"]),
-        *(_estimate_row(f["feature"], f) for f in inputs),
+        estimate_row("all inputs together" if inputs else "in total", gap["total"]),
+        *(estimate_row(f["feature"], f) for f in inputs),
     ]
     group, reference = shortened(gap["group"], 16), shortened(gap["reference"], 16)
     return forest(
@@ -241,7 +238,7 @@ def score_gap(data: Data) -> alt.Chart:
 def drivers(data: Data) -> alt.Chart:
     """Each feature's contribution to the excess, with 95% intervals; the largest ones."""
     found = sorted(_evidence(data)["features"], key=lambda f: -_size(f["estimate"]["value"]))
-    rows = [_estimate_row(f["feature"], f["estimate"]) for f in found[:MOST_FEATURES]]
+    rows = [estimate_row(f["feature"], f["estimate"]) for f in found[:MOST_FEATURES]]
     return forest(
         rows, "Contribution to the excess", "Points with 95% intervals: contribution of each feature to the excess."
     )
@@ -265,7 +262,7 @@ def weights(data: Data) -> alt.Chart:
     found.sort(key=lambda w: -abs(w["estimate"]["value"]) / max(w["estimate"]["standard_error"] or 0.0, 1e-9))
     several = len({(w["group"], w["other_group"]) for w in found}) > 1
     rows = [
-        _estimate_row(f"{w['feature']}: {w['group']} − {w['other_group']}" if several else w["feature"], w["estimate"])
+        estimate_row(f"{w['feature']}: {w['group']} − {w['other_group']}" if several else w["feature"], w["estimate"])
         for w in found[:MOST_FEATURES]
     ]
     title = "Difference in weights, minus placebo pairs"
@@ -316,7 +313,7 @@ def distances(data: Data) -> alt.Chart:
     chart = chart.encode(
         x=quantity(alt.X, "distance", "Distance to the match, in standard deviations"),
         y=quantity(alt.Y, "share", "Share within this distance", percent=True, domain=[0, 1]),
-        **_line_of_each(label_of(name) for name in found["counts"]),
+        **line_of_each(label_of(name) for name in found["counts"]),
         tooltip=tooltips("group", ("distance", ".2f"), ("share", ".1%", "share within")),
     )
     return finished(chart, "Lines: share of pairs whose match is within each distance, by group.", height=240)
@@ -360,131 +357,19 @@ def balance(data: Data) -> alt.Chart:
     )
 
 
-def approvals(data: Data) -> alt.Chart:
-    """Share of favorable decisions in each group, with 95% intervals."""
-    rows = [_estimate_row(g["group"], g["approval_rate"]) for g in data["outcome"]["approvals"]["groups"]]
-    return forest(
-        rows,
-        "Share of favorable decisions",
-        "Points with 95% intervals: share of favorable decisions by group.",
-        zero=None,
-        percent_axis=True,
-    )
-
-
-def ratios(data: Data) -> alt.Chart:
-    """Approval rate of each group divided by that of the reference group, with 95% intervals."""
-    table = data["outcome"]["approvals"]
-    rows = [
-        _estimate_row(g["group"], g["approval_ratio_group_over_reference"])
-        for g in table["groups"]
-        if not g["is_reference"]
-    ]
-    limit = table["four_fifths_threshold"]
-    return forest(
-        rows,
-        f"Approval rate divided by that of {shortened(table['reference'], 30)}",
-        "Points with 95% intervals: approval ratio of each group to the reference group.",
-        zero=1.0,
-        guides=((limit, f"{limit:g}"),),
-    )
-
-
-def error_rates(data: Data) -> alt.Chart:
-    """True and false positive rate of each group, with 95% intervals."""
-    rows = [
-        _estimate_row(f"{words}: {g['group']}", g[name])
-        for name, words in (("true_positive_rate", "TPR"), ("false_positive_rate", "FPR"))
-        for g in data["outcome"]["error_rates"]
-    ]
-    return forest(
-        rows,
-        "Rate",
-        "Points with 95% intervals: true and false positive rate of each group.",
-        zero=None,
-        percent_axis=True,
-    )
-
-
-def cutoffs(data: Data) -> alt.Chart:
-    """Approval ratio of each group if the cutoff were at each decile of the score."""
-    rows = [
-        {
-            "group": label_of(g["group"]),
-            "rate": cut["overall_approval_rate"],
-            "ratio": g["approval_ratio_group_over_reference"]["value"],
-            "cutoff": cut["cutoff"],
-        }
-        for cut in data["outcome"]["cutoffs"]
-        for g in cut["table"]["groups"]
-        if not g["is_reference"] and is_number(g["approval_ratio_group_over_reference"]["value"])
-    ]
-    check_any(rows, "no approval ratio could be estimated at any cutoff")
-    lines = chart_of(rows).mark_line(point={"size": 50})
-    lines = lines.encode(
-        x=quantity(alt.X, "rate", "Share of everyone approved at the cutoff", percent=True),
-        y=quantity(alt.Y, "ratio", "Approval ratio", zero=False),
-        **_line_of_each(row["group"] for row in rows),
-        tooltip=tooltips("group", ("rate", ".0%", "approved in total"), ("cutoff", ".3f"), ("ratio", ".3f")),
-    )
-    limit = data["outcome"]["approvals"]["four_fifths_threshold"]
-    return finished(
-        alt.layer(*guide_y(limit, f"{limit:g}", "guide"), *guide_y(1.0, "equal rates", "guide"), lines),
-        "Lines: approval ratio of each group to the reference group as the cutoff moves.",
-        height=240,
-    )
-
-
-def score_distribution(data: Data) -> alt.Chart:
-    """Distribution of scores in each group."""
-    found = data["distributions"]["score"]
-    rows = [
-        {"group": label_of(name), "score": edge, "share": n / sum(counts)}
-        for name, counts in found["counts"].items()
-        if sum(counts)
-        for edge, n in zip(found["edges"], [*counts, 0], strict=True)
-    ]
-    check_any(rows, "no one has a score")
-    lines = chart_of(rows).mark_line(interpolate="step-after", strokeWidth=2)
-    lines = lines.encode(
-        x=quantity(
-            alt.X, "score", data["settings"].get("unit") or "Score", domain=[found["edges"][0], found["edges"][-1]]
-        ),
-        y=quantity(alt.Y, "share", "Share of the group", percent=True),
-        **_line_of_each(label_of(name) for name in found["counts"]),
-        tooltip=tooltips("group", ("score", ".3f"), ("share", ".1%")),
-    )
-    return finished(
-        alt.layer(*_threshold_guides(data["settings"]["decision_threshold"]), lines),
-        "Lines: histogram of scores in each group, with the decision threshold.",
-        height=220,
-    )
-
-
-def _threshold_guides(threshold: float | Mapping[str, Any] | None) -> list[alt.Chart]:
-    """A line at the threshold, or at the cutoff of each segment; none if the outcome is a value."""
-    if threshold is None:
-        return []
-    if not isinstance(threshold, Mapping):
-        return guide_x(threshold, f"decision threshold {threshold:g}")
-    cut_offs = threshold["cut_offs"]
-    names = {at: ", ".join(name for name in cut_offs if cut_offs[name] == at) for at in cut_offs.values()}
-    return [mark for at, name in names.items() for mark in guide_x(at, label_of(f"{name} {at:g}"))]
-
-
 def sensitivity(data: Data) -> alt.Chart:
     """The excess with different matches, with 95% intervals."""
     found = _evidence(data)["sensitivity"]
-    rows = [_estimate_row("as audited", data["evidence"]["cec"])]
-    rows += [_estimate_row(f"distance up to {e['max_distance']:.2f}", e) for e in found["max_distance"]]
-    rows += [_estimate_row(f"nearest {e['n_matches']} each", e) for e in found["n_matches"]]
+    rows = [estimate_row("as audited", data["evidence"]["cec"])]
+    rows += [estimate_row(f"distance up to {e['max_distance']:.2f}", e) for e in found["max_distance"]]
+    rows += [estimate_row(f"nearest {e['n_matches']} each", e) for e in found["n_matches"]]
     return _excesses(rows, "excess of the CEC score with nearer or fewer matches.")
 
 
 def thresholds(data: Data) -> alt.Chart:
     """The excess share in regime B at different consistency thresholds, with 95% intervals."""
     found = _evidence(data)["sensitivity"]["consistency_threshold"]
-    rows = [_estimate_row(f"CEC above {e['consistency_threshold']:g}", e) for e in found]
+    rows = [estimate_row(f"CEC above {e['consistency_threshold']:g}", e) for e in found]
     return forest(
         rows,
         "Excess share in regime B",
@@ -534,11 +419,6 @@ def _excesses(rows: list[Row], shown: str) -> alt.Chart:
     return forest(rows, "Excess over placebo pairs", f"Points with 95% intervals: {shown}")
 
 
-def _line_of_each(names: Iterable[str]) -> dict[str, Any]:
-    """A color and a dash for the line of each group."""
-    return {"color": group_color(list(dict.fromkeys(names))), "strokeDash": alt.StrokeDash("group:N", legend=None)}
-
-
 def _histogram(found: Mapping[str, Any]) -> list[Row]:
     """Share of everyone in each bin, at its left edge, and 0 at the end."""
     counts = np.sum(list(found["counts"].values()), axis=0) if found["counts"] else np.zeros(0)
@@ -546,11 +426,6 @@ def _histogram(found: Mapping[str, Any]) -> list[Row]:
         return []
     shares = [*(counts / counts.sum()).tolist(), 0.0]
     return [{"cec": edge, "share": share} for edge, share in zip(found["edges"], shares, strict=True)]
-
-
-def _estimate_row(label: str, estimate: Mapping[str, Any]) -> Row:
-    low, high = ends_of(estimate)
-    return {"label": str(label), "value": estimate["value"], "low": low, "high": high}
 
 
 def _evidence(data: Data) -> Mapping[str, Any]:

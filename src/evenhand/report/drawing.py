@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,7 @@ import vl_convert
 from altair.utils import schemapi
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.report.formatting import is_number, shortened
+from evenhand.report.formatting import ends_of, is_number, shortened
 from evenhand.report.theme import LIGHT, Palette, theme
 from evenhand.system.files import write_atomically
 
@@ -25,6 +25,7 @@ __all__ = [
     "NothingToDrawError",
     "chart_of",
     "check_any",
+    "estimate_row",
     "finished",
     "forest",
     "group_color",
@@ -33,6 +34,7 @@ __all__ = [
     "guide_y",
     "label_of",
     "labels_of",
+    "line_of_each",
     "lines_of",
     "png_of",
     "quantity",
@@ -183,6 +185,17 @@ def chart_of(rows: Sequence[Row]) -> alt.Chart:
 def lines_of(names: Sequence[str], field: str = "label") -> alt.Y:
     """One row per name, in order. The order is the scale's domain: a sort would put the names into code."""
     return alt.Y(f"{field}:N", title=None, sort=None, scale=alt.Scale(domain=list(names)))
+
+
+def estimate_row(label: str, estimate: Mapping[str, Any]) -> Row:
+    """A row of `forest`: an estimate and the ends of its interval."""
+    low, high = ends_of(estimate)
+    return {"label": str(label), "value": estimate["value"], "low": low, "high": high}
+
+
+def line_of_each(names: Iterable[str]) -> dict[str, Any]:
+    """A color and a dash for the line of each group."""
+    return {"color": group_color(list(dict.fromkeys(names))), "strokeDash": alt.StrokeDash("group:N", legend=None)}
 
 
 def group_color(names: Sequence[str], field: str = "group") -> alt.Color:

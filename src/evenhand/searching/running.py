@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -188,16 +188,9 @@ def search(
     people = SearchPeople.of(X, y, sensitive_features, financial_features, confirmation, random_state, clusters)
     check_asked(asked, people, has_payoff=payoff is not None)
     begun = _begun(start, people, constraints)
-    families = family_names(family or ("network" if begun is None else begun.point.family))
-    drops = proxy_drops(people) if space is None and set(families) != {"network"} else ()
-    point = None if begun is None else begun.point
-    candidates = candidates_of(families, space, n_candidates, random_state, drops=drops, start=point)
-    if seeds > 1 and len({candidate.seed for candidate in candidates}) > 1:
-        raise InvalidInputError(
-            f"`seeds` averages over {seeds} seeds and `space['seed']` searches over seeds: leave one of them out."
-        )
+    wanted = family_names(family or ("network" if begun is None else begun.point.family))
+    candidates = _candidates(wanted, space, n_candidates, people, begun, settings)
     families = tuple(dict.fromkeys(candidate.family for candidate in candidates))
-    check_seen(candidates, people)
     where = device_of(device)
     compared = people.compared_folds(settings, has_training_triples=any(map(_uses_placebo, candidates)))
     ways = _ways(families, people, compared, settings, where, n_jobs or n_cores())
@@ -205,26 +198,16 @@ def search(
     if minimize == "profit" and stop_floor is None and settings.payoff is not None:
         stop_floor = max(settings.payoff.to_dict().values())
     stop = StopRule(stop_gain, stop_delta, stop_floor)
-    test_share = 1 / (folds - 1)
-    is_plain = np.array([c.is_unconstrained for c in candidates])
-
-    def judged(scored: Sequence[Scored], n_tried: int) -> tuple[ChoiceRule, Collated]:
-        found = collate(scored, candidates[:n_tried], settings, [str(column) for column in people.table.columns])
-        return ChoiceRule(constraints, minimize, is_plain[:n_tried], test_share), found
-
-    def stopping(scored: Sequence[Scored], n_tried: int) -> Stopping:
-        rule, found = judged(scored, n_tried)
-        return Stopping.of(stop, rule, found.metrics, len(candidates) - n_tried, is_whole_space=n_candidates is None)
-
+    judge = _Judge(candidates, people, settings, constraints, minimize, stop, is_whole_space=n_candidates is None)
     store = BlockStore(checkpoint, run)
-    scored, n_tried = run_rounds(ways, candidates, store, settings, stop, stopping, is_shown=progress)
+    scored, n_tried = run_rounds(ways, candidates, store, settings, stop, judge.stopping, is_shown=progress)
     tried = candidates[:n_tried]
-    rule, found = judged(scored, n_tried)
+    rule, found = judge(scored, n_tried)
     if all(k in found.notes for k in range(n_tried)):
         raise InvalidInputError(f"No candidate could be trained: {next(iter(found.notes.values()))}.")
     fit = Fit(people, settings, str(where))
     confirmed = _confirmed(rule, found, tried, people, settings, fit, alternatives)
-    bound = stopping(scored, n_tried)
+    bound = judge.stopping(scored, n_tried)
     return SearchResult(found, tried, rule, settings, families, people, confirmed, fit, bound, begun)
 
 
@@ -236,6 +219,63 @@ def _begun(start: Any, people: SearchPeople, constraints: Sequence[Constraint]) 
     if named:
         raise InvalidInputError(f"The constraints {named} compare with `start`, and no model was given to start from.")
     return None
+
+
+def _candidates(
+    families: Sequence[FamilyName],
+    space: Space | Mapping[str, Space] | None,
+    n_candidates: int | None,
+    people: SearchPeople,
+    begun: Start | None,
+    settings: EvaluationSettings,
+) -> tuple[Candidate, ...]:
+    """What is tried, checked against the people."""
+    drops = proxy_drops(people) if space is None and set(families) != {"network"} else ()
+    point = None if begun is None else begun.point
+    found = candidates_of(families, space, n_candidates, settings.random_state, drops=drops, start=point)
+    if settings.seeds > 1 and len({candidate.seed for candidate in found}) > 1:
+        raise InvalidInputError(
+            f"`seeds` averages over {settings.seeds} seeds and `space['seed']` searches over seeds: "
+            "leave one of them out."
+        )
+    check_seen(found, people)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Judge:
+    """How the candidates tried so far are judged, during the search and at its end.
+
+    Attributes
+    ----------
+    candidates, people, settings
+        All candidates, in the order in which they are tried; the people, and how they are evaluated.
+    constraints, minimize
+        What a candidate must meet, and the metric that decides between those that do.
+    stop, is_whole_space
+        When the search may stop, and whether the candidates are all that the space holds.
+    """
+
+    candidates: Sequence[Candidate]
+    people: SearchPeople
+    settings: EvaluationSettings
+    constraints: tuple[Constraint, ...]
+    minimize: str
+    stop: StopRule
+    is_whole_space: bool
+
+    def __call__(self, scored: Sequence[Scored], n_tried: int) -> tuple[ChoiceRule, Collated]:
+        """The rule by which one of the first `n_tried` candidates is chosen, and their metrics."""
+        tried, columns = self.candidates[:n_tried], [str(column) for column in self.people.table.columns]
+        is_plain = np.array([candidate.is_unconstrained for candidate in tried])
+        rule = ChoiceRule(self.constraints, self.minimize, is_plain, test_share=1 / (self.settings.folds - 1))
+        return rule, collate(scored, tried, self.settings, columns)
+
+    def stopping(self, scored: Sequence[Scored], n_tried: int) -> Stopping:
+        """What is known about the candidates that were not tried."""
+        rule, found = self(scored, n_tried)
+        n_left = len(self.candidates) - n_tried
+        return Stopping.of(self.stop, rule, found.metrics, n_left, is_whole_space=self.is_whole_space)
 
 
 def _uses_placebo(candidate: Candidate) -> bool:

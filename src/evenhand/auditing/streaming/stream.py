@@ -5,53 +5,33 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-import pyarrow as pa
-import torch
-from numpy.typing import NDArray
-
-from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
+from evenhand.auditing.assemble import FINISHING_STEPS, assemble
 from evenhand.auditing.cut_offs import SegmentThresholds
-from evenhand.auditing.direction import check_direction, notes_on_label
+from evenhand.auditing.direction import notes_on_label
 from evenhand.auditing.estimating import RunSize, announce_run
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
-from evenhand.auditing.people import (
-    People,
-    check_counted,
-    check_finances_apart,
-    people_of,
-    weight_unit,
-    with_cut_offs,
-)
-from evenhand.auditing.reference import AuditReference, audited_model, settled_options
+from evenhand.auditing.people import check_counted
 from evenhand.auditing.result import AuditResult
-from evenhand.auditing.scales import notes_on_scales
-from evenhand.auditing.streaming.batch_audit import BatchContext
 from evenhand.auditing.streaming.manifest import check_resumable, model_probe
-from evenhand.auditing.streaming.reference_table import reference_table
+from evenhand.auditing.streaming.opening import OpenedPeople, open_people
+from evenhand.auditing.streaming.planning import StreamPlan, plan_stream, with_known
 from evenhand.auditing.streaming.running import n_workers, run_batches
-from evenhand.auditing.streaming.sampling import hash_limit, lowest_rows, read_rows, sample_reference
-from evenhand.auditing.streaming.source import GPU_ROWS, Source, open_source, rows_in_batch
+from evenhand.auditing.streaming.source import Source, rows_in_batch
 from evenhand.auditing.streaming.spark_tables import at_rest
 from evenhand.auditing.streaming.store import Store, writing
 from evenhand.auditing.streaming.stored_batches import StoredBatches
 from evenhand.auditing.streaming.stored_pairs import StoredPairs, save_sample
-from evenhand.exceptions import InvalidInputError, InvalidTypeError, StreamError
-from evenhand.inputs.checking.unfit import CHECKED_ROWS, unasked, without_unfit
-from evenhand.inputs.fingerprints import fingerprint_plain, fingerprint_table
-from evenhand.inputs.group_names import check_group_names
+from evenhand.exceptions import InvalidTypeError, StreamError
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.roles import Columns
-from evenhand.inputs.tables import open_table, typed
+from evenhand.inputs.tables import open_table
 from evenhand.inputs.tables.addresses import shown
-from evenhand.inputs.validation import check_columns
 from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.input_columns import input_columns
 from evenhand.system.memory import return_freed_memory
@@ -59,10 +39,6 @@ from evenhand.system.progress import progress as shown_progress
 from evenhand.system.threads import MOST_THREADS, one_thread_each
 
 __all__ = ["audit_stream"]
-
-# Each draw has a separate seed, so that draws for different purposes are independent.
-_REFERENCE_SEED, _EVIDENCE_SEED = 1_000_003, 2_000_003
-_MOST_KNOWN_VALUES = 20_000_000  # attributions of the reference kept in memory: 160 MB in single precision
 
 
 def audit_stream(
@@ -210,11 +186,7 @@ def audit_stream(
     >>> found.provenance.n_people, len(list(found.pairs_path.glob("*.parquet")))
     (600, 3)
     """
-    if isinstance(model, (str, os.PathLike)):
-        raise InvalidTypeError(
-            f"`audit_stream` takes the model first and the people second, audit_stream(model, source, ...), got the "
-            f"path {shown(os.fspath(model))!r} as the model; `evenhand.load_model` reads a model from a file."
-        )
+    _check_order(model)
     options = AuditOptions(
         **vars(settings or AuditSettings()),
         financial_features=tuple(financial_features),
@@ -259,39 +231,28 @@ def audit_stream(
         decisions=decisions,
         ids=ids,
     )
-    content, version = raw.fingerprint(), {"source version": raw.version} if raw.version else {}
-    spool = fingerprint_plain([content, asdict(reading), columns.needed])
-    file = typed(raw, columns.needed, reading)
-    if batch_rows is None and (device or "").startswith("cuda"):
-        batch_rows = GPU_ROWS
-    with writing(store.folder, "nothing has been audited yet"):
-        people = open_source(file, batch_rows, store.folder / f"source-{spool}.parquet")
-    how = replace(how, batch_rows=rows_in_batch(people.n_rows, batch_rows))
     asked = (*financial_features, *keep_inputs, *(features or ()))
-    first = _first_rows(people, unasked(columns, asked))
-    columns, left_out = without_unfit(columns, first, asked=asked, is_named=named is not None)
-    if positive_label is None:
-        left_out = (*notes_on_label(label, favorable), *left_out)
-    plan = _plan(model, people, columns, reference, reading, options, how)
-    check_resumable(
-        store,
-        resume=resume,
-        source=content,
-        reference=plan.reference_hash,
-        model=model_probe(plan.context.reference.model, plan.context.reference),
-        settings={
-            **_decisive(plan.context.reference.settings, columns, reading, how, has_reference=reference is not None),
-            **version,
-        },
-    )
+    opened = open_people(raw, columns, reading, how, store, asked=asked, is_named=named is not None)
+    how = replace(how, batch_rows=opened.batch_rows)
+    on_label = notes_on_label(label, favorable) if positive_label is None else ()
+    plan = plan_stream(model, opened, reference, options, how)
+    _check_same(plan, opened, store, how)
     if progress:
-        _announce(plan, people, store, how)
-    run_batches(plan.context, people, store, how, progress)
+        _announce(plan, opened.people, store, how)
+    run_batches(plan.context, opened.people, store, how, progress)
     return_freed_memory()
-    return _finished(plan, people, store, {"source files": content, **version}, how, progress, left_out)
+    return _finished(plan, opened, store, how, progress, on_label)
 
 
-def _announce(plan: _Plan, people: Source, store: Store, how: StreamOptions) -> None:
+def _check_order(model: Any) -> None:  # noqa: ANN401
+    if isinstance(model, (str, os.PathLike)):
+        raise InvalidTypeError(
+            f"`audit_stream` takes the model first and the people second, audit_stream(model, source, ...), got the "
+            f"path {shown(os.fspath(model))!r} as the model; `evenhand.load_model` reads a model from a file."
+        )
+
+
+def _announce(plan: StreamPlan, people: Source, store: Store, how: StreamOptions) -> None:
     """Report how long the unfinished batches will take."""
     fitted = plan.context.reference
     n_left = sum(batch.n_rows for batch in people.batches if not store.is_finished(batch.number))
@@ -301,98 +262,48 @@ def _announce(plan: _Plan, people: Source, store: Store, how: StreamOptions) -> 
     announce_run(
         fitted,
         RunSize(n_left, in_batch=in_batch, n_workers=n_workers(how), compared=compared),
-        (lambda reference: _with_known(reference, people.n_rows)) if is_known else (lambda reference: reference),
+        (lambda reference: with_known(reference, people.n_rows)) if is_known else (lambda reference: reference),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """What is determined before the first batch.
-
-    Attributes
-    ----------
-    context
-        What every batch needs.
-    reference_hash, how
-        SHA-256 of the reference, and a description of how it was chosen.
-    is_separate
-        Whether the reference is not drawn from the source.
-    notes
-        What a reader must know about the threshold and about units.
-    """
-
-    context: BatchContext
-    reference_hash: str
-    how: str
-    is_separate: bool
-    notes: tuple[str, ...]
-
-
-def _plan(
-    model: Any,  # noqa: ANN401
-    people: Source,
-    columns: Columns,
-    reference: Any,  # noqa: ANN401
-    reading: ReadOptions,
-    options: AuditOptions,
-    how: StreamOptions,
-) -> _Plan:
-    """Choose and fit the reference."""
-    seed = options.random_state
-    financial = check_columns(options.financial_features, columns.features, "`financial_features`")
-    chosen_rows, table, words = _reference_rows(people, columns, reference, reading, how.reference_people, seed)
-    rows = columns.rows_of(table, "The reference")
-    assert rows.table is not None
-    assert rows.groups is not None
-    audited = audited_model(_on_device(model, how.device), _of_probabilities(options), rows.table)
-    unit = weight_unit(rows.sample_weight, columns.sample_weight or "")
-    pool = people_of(rows, audited, rows.groups.names, "The reference", unit)
-    pool = _checked_pool(with_cut_offs(pool, options, rows.by, "the reference"))
-    check_finances_apart(pool, financial)
-    if options.favorable is None:
-        check_direction(audited, pool)
-    options, on_threshold = settled_options(model, audited, options, financial)
-    notes = (*notes_on_scales(model, audited, pool.table), *on_threshold)
-    with one_thread_each():
-        fitted = _with_known(AuditReference.of(audited, options, pool, people.n_rows), people.n_rows)
-    n_compared = how.evidence_people
-    context = BatchContext(
-        reference=fitted,
-        columns=columns,
-        reference_rows=chosen_rows,
-        screened=lowest_rows(people.n_rows, PROXY_PEOPLE, seed) if options.evidence else np.zeros(0, dtype=np.int64),
-        evidence_seed=seed + _EVIDENCE_SEED,
-        evidence_below=None if n_compared is None else hash_limit(people.n_rows, n_compared, seed + _EVIDENCE_SEED),
-        unit_of_weight=unit,
+def _check_same(plan: StreamPlan, opened: OpenedPeople, store: Store, how: StreamOptions) -> None:
+    """Reject a folder that holds a different audit, or one that was not to be resumed."""
+    fitted = plan.context.reference
+    check_resumable(
+        store,
+        resume=how.resume,
+        source=opened.content,
+        reference=plan.reference_hash,
+        model=model_probe(fitted.model, fitted),
+        settings=_decisive(plan, opened, how),
     )
-    return _Plan(context, fingerprint_table(table.to_pandas()), words, reference is not None, notes)
 
 
-def _decisive(
-    options: AuditOptions, columns: Columns, reading: ReadOptions, how: StreamOptions, *, has_reference: bool
-) -> dict[str, Any]:
+def _decisive(plan: StreamPlan, opened: OpenedPeople, how: StreamOptions) -> dict[str, Any]:
     """All options that must be the same for an audit to be resumed, as plain data; limits do not affect batches."""
+    options = plan.context.reference.settings
     return {
         **{name: value for name, value in asdict(options).items() if name != "limits"},
-        **asdict(columns),
-        **asdict(reading),
+        **asdict(opened.columns),
+        **asdict(opened.reading),
         "batch_rows": how.batch_rows,
-        "reference_people": None if has_reference else how.reference_people,
+        "reference_people": None if plan.is_separate else how.reference_people,
         "evidence_people": how.evidence_people,
+        **opened.versions,
     }
 
 
 def _finished(
-    plan: _Plan,
-    people: Source,
+    plan: StreamPlan,
+    opened: OpenedPeople,
     store: Store,
-    prints: Mapping[str, str],
     how: StreamOptions,
     is_shown: bool,
-    left_out: tuple[str, ...],
+    on_label: tuple[str, ...],
 ) -> AuditResult:
-    """The result of finished batches; `left_out` says what a reader must know about the columns."""
-    context, n = plan.context, len(people.batches)
+    """The result of finished batches; `on_label` says what a reader must know about the label."""
+    context, people = plan.context, opened.people
+    n = len(people.batches)
     pool = context.reference.pool
     numbers = [batch.number for batch in people.batches]
     batches = StoredBatches(store.folder, numbers, min(n_workers(how), MOST_THREADS))
@@ -413,7 +324,11 @@ def _finished(
             StoredPairs(store, merged.numbers, people, context.columns, context.reference),
             n_reference=len(pool) if is_drawn else None,
             notes=plan.notes,
-            hashes={**prints, **({"reference": reference_hash(pool)} if is_drawn else {})},
+            hashes={
+                "source files": opened.content,
+                **opened.versions,
+                **({"reference": reference_hash(pool)} if is_drawn else {}),
+            },
             stream={
                 "n_batches": n,
                 "batch_rows": how.batch_rows,
@@ -424,73 +339,8 @@ def _finished(
             stacklevel=5,
             advance=advance,
         )
-        result = replace(result, warnings=(*people.columns.notes, *left_out, *result.warnings))
+        result = replace(result, warnings=(*people.columns.notes, *on_label, *opened.left_out, *result.warnings))
         save_sample(store, result.pairs_sample)
         advance("sample of pairs")
         result.to_json(store.folder / "audit.json")
     return result
-
-
-def _first_rows(source: Source, columns: list[str]) -> pd.DataFrame:
-    """The number of rows that an audit in memory checks for ids and dates."""
-    rows = np.arange(min(source.n_rows, CHECKED_ROWS))
-    table: pd.DataFrame = read_rows(source, rows, columns).to_pandas(use_threads=False) if columns else pd.DataFrame()
-    return table
-
-
-def _reference_rows(
-    source: Source,
-    columns: Columns,
-    reference: Any,  # noqa: ANN401
-    reading: ReadOptions,
-    n_people: int,
-    random_state: int,
-) -> tuple[NDArray[np.int64] | None, pa.Table, str]:
-    """The reference's rows in the source, if it comes from there; its table; and a description of its origin."""
-    if reference is None:
-        sampled = sample_reference(source, columns, n_people, random_state + _REFERENCE_SEED)
-        return sampled.rows, read_rows(source, sampled.rows, columns.needed), sampled.how
-    table = reference_table(reference, columns.needed, reading)
-    return None, table, f"{len(table):,} people given as the reference"
-
-
-def _with_known(reference: AuditReference, n_rows: int) -> AuditReference:
-    """The reference with its people explained beforehand, if memory allows and most are needed repeatedly."""
-    pool, evidence = reference.pool, reference.evidence
-    n_values = pool.x.numel() * len(pool.groups.names)
-    if n_values > _MOST_KNOWN_VALUES or n_rows < 2 * len(pool):
-        return reference
-    if evidence is not None and 3 * n_values <= _MOST_KNOWN_VALUES:
-        halved = evidence.explainer
-        known = replace(halved, explainer=halved.explainer.knowing(pool.x, pool.labels))
-        evidence = replace(evidence, explainer=known)
-    return replace(reference, explainer=reference.explainer.knowing(pool.x, pool.labels), evidence=evidence)
-
-
-def _checked_pool(pool: People) -> People:
-    check_group_names(pool.groups.counts, "reference")
-    labels = np.unique(pool.labels)
-    if len(labels) < 2:
-        raise InvalidInputError(f"The reference holds only the label {labels[0]}; both 0 and 1 are needed.")
-    return pool
-
-
-def _of_probabilities(options: AuditOptions) -> AuditOptions:
-    """Reject an outcome that is a value."""
-    if options.unit is None:
-        return options
-    raise InvalidInputError(
-        f"An outcome in {options.unit!r} is audited in memory: use `audit` or `audit_given`, or drop `unit` (--unit) "
-        "out."
-    )
-
-
-def _on_device(model: Any, device: str | None) -> Any:  # noqa: ANN401
-    """Move the model to the device."""
-    if device is None:
-        return model
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise InvalidInputError(f"`device` is {device!r}, but this machine has no GPU that torch can use.")
-    if not isinstance(model, torch.nn.Module):
-        raise InvalidInputError(f"`device` only applies to torch modules, got a {type(model).__name__}; leave it out.")
-    return model.to(device)

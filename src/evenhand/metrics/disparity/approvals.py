@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.checks import binary_values, check_open_fraction, finite_scores
-from evenhand.metrics.disparity.contrast import Test, contrast_groups, no_contrast
-from evenhand.metrics.disparity.membership import group_rate, membership_of, reference_code_of
+from evenhand.metrics.disparity.contrast import RateContrast, Test, contrast_groups, no_contrast
+from evenhand.metrics.disparity.membership import Membership, group_rate, membership_of, reference_code_of
 from evenhand.metrics.estimate import Estimate, Plain
 from evenhand.metrics.weights import RowWeights, row_weights
 
@@ -25,6 +25,8 @@ __all__ = [
     "approval_disparity",
     "approval_disparity_by_cutoff",
 ]
+
+Ints = NDArray[np.int64]
 
 FOUR_FIFTHS = 0.8
 """Approval ratio below which a difference is flagged as large: a rule of thumb from US employment-selection guidance
@@ -156,14 +158,7 @@ def approval_disparity(
     """
     approved = binary_values(decision, "decision")
     members = membership_of(group, len(approved), names, frequency)
-    if test not in ("auto", "fisher", "z"):
-        raise InvalidInputError(f"`test` must be 'auto', 'fisher' or 'z', got {test!r}.")
-    if test == "fisher" and (members.is_soft or members.is_weighted):
-        came = "probabilities" if members.is_soft else "sampling weights"
-        raise InvalidInputError(
-            f"`test='fisher'` needs known group membership and equal weights, got {came}: an exact test counts whole "
-            "people; use `test='auto'`, or pass group codes without weights."
-        )
+    _check_test(test, members)
     for value, name in (
         (confidence, "confidence"),
         (significance_level, "significance_level"),
@@ -171,30 +166,22 @@ def approval_disparity(
     ):
         check_open_fraction(value, name)
     reference_code = reference_code_of(members, reference)
-    others = [code for code in range(len(members.names)) if code != reference_code]
-    contrasts = {code: contrast_groups(approved, members, code, reference_code, test, confidence) for code in others}
-    adjusted = dict(zip(others, holm([contrasts[code].p_value for code in others]), strict=True))
-    contrasts[reference_code] = no_contrast("this is the reference group")
-    adjusted[reference_code] = math.nan
-
-    people, approvals = members.sums(np.ones(len(approved))), members.sums(approved)
+    everyone = np.ones(len(approved), dtype=bool)
     counted, counted_approvals = members.counts(np.ones(len(approved))), members.counts(approved)
-    reference_rate = approvals[reference_code] / people[reference_code]
+    shortfalls = _shortfalls(approved, members, reference_code)
+    contrasts = _adjusted_contrasts(approved, members, reference_code, test, confidence)
 
     def row(code: int) -> GroupApproval:
-        found, p_holm = contrasts[code], float(adjusted[code])
+        found, p_holm = contrasts[code]
         ratio = found.ratio.value
         n_effective = members.n_effective(code)
-        lacking = math.nan
-        if people[code] > 0:
-            lacking = float((people[code] * reference_rate - approvals[code]) * (counted[code] / people[code]))
         return GroupApproval(
             group=members.names[code],
             is_reference=code == reference_code,
             n_people=members.count(counted[code]),
             n_approved=members.count(counted_approvals[code]),
             n_effective=n_effective,
-            approval_rate=group_rate(members, code, approved, np.ones(len(approved), dtype=bool), "no one", confidence),
+            approval_rate=group_rate(members, code, approved, everyone, "no one", confidence),
             rate_difference_group_minus_reference_pp=_in_percentage_points(found.difference),
             approval_ratio_group_over_reference=found.ratio,
             odds_ratio_group_over_reference=found.odds_ratio,
@@ -202,7 +189,7 @@ def approval_disparity(
             p_value_holm=p_holm,
             test=found.test,
             n_standard_deviations=found.n_standard_deviations,
-            shortfall=lacking if math.isnan(lacking) else max(0.0, lacking),
+            shortfall=shortfalls[code],
             is_statistically_significant=None if np.isnan(p_holm) else p_holm < significance_level,
             is_below_practical_threshold=None if np.isnan(ratio) else ratio < four_fifths_threshold,
             is_small_group=n_effective < small_group,
@@ -219,6 +206,44 @@ def approval_disparity(
         groups=tuple(row(code) for code in range(len(members.names))),
         note=members.note,
     )
+
+
+def _check_test(test: Test, members: Membership) -> None:
+    if test not in ("auto", "fisher", "z"):
+        raise InvalidInputError(f"`test` must be 'auto', 'fisher' or 'z', got {test!r}.")
+    if test == "fisher" and (members.is_soft or members.is_weighted):
+        came = "probabilities" if members.is_soft else "sampling weights"
+        raise InvalidInputError(
+            f"`test='fisher'` needs known group membership and equal weights, got {came}: an exact test counts whole "
+            "people; use `test='auto'`, or pass group codes without weights."
+        )
+
+
+def _adjusted_contrasts(
+    approved: Ints, members: Membership, reference_code: int, test: Test, confidence: float
+) -> list[tuple[RateContrast, float]]:
+    """Each group next to the reference group, and its p-value adjusted for the number of groups compared."""
+    others = [code for code in range(len(members.names)) if code != reference_code]
+    found = [contrast_groups(approved, members, code, reference_code, test, confidence) for code in others]
+    adjusted = holm([contrast.p_value for contrast in found])
+    rows = [(contrast, float(p_holm)) for contrast, p_holm in zip(found, adjusted, strict=True)]
+    rows.insert(reference_code, (no_contrast("this is the reference group"), math.nan))
+    return rows
+
+
+def _shortfalls(approved: Ints, members: Membership, reference_code: int) -> list[float]:
+    """Additional approvals of people, whatever their weights, with which each group would reach the reference rate."""
+    everyone = np.ones(len(approved))
+    people, approvals, counted = members.sums(everyone), members.sums(approved), members.counts(everyone)
+    reference_rate = approvals[reference_code] / people[reference_code]
+
+    def of(code: int) -> float:
+        if not people[code] > 0:
+            return math.nan
+        lacking = float((people[code] * reference_rate - approvals[code]) * (counted[code] / people[code]))
+        return lacking if math.isnan(lacking) else max(0.0, lacking)
+
+    return [of(code) for code in range(len(members.names))]
 
 
 def _in_percentage_points(share: Estimate) -> Estimate:
