@@ -1,5 +1,11 @@
 """Error and warning types. Every message says what was expected, what was found, and what to do."""
 
+import contextlib
+import os
+import sys
+import warnings
+from pathlib import Path
+
 __all__ = [
     "ArchiveError",
     "DataFileError",
@@ -11,7 +17,10 @@ __all__ = [
     "MissingExtraError",
     "ModelFileError",
     "StreamError",
+    "warn_caller",
 ]
+
+_OURS = (f"{Path(__file__).parent}{os.sep}", contextlib.__file__)  # decorators of ours are called through contextlib
 
 
 class EvenhandError(Exception):
@@ -52,6 +61,14 @@ class StreamError(EvenhandError, OSError):
 
 class EvenhandWarning(UserWarning):
     """Weak evidence or a degenerate model: the result stands, with a reservation that is also reported."""
+
+
+def warn_caller(message: str) -> None:
+    """Warn, naming the line outside this package that the call came from, however deep inside the reason was found."""
+    frame, level = sys._getframe(), 1
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame, level = frame.f_back, level + 1  # type: ignore[assignment]
+    warnings.warn(message, EvenhandWarning, stacklevel=level)
 
 
 def first_line(error: BaseException) -> str:

@@ -72,7 +72,6 @@ def assemble(
     notes: Sequence[str] = (),
     stream: Mapping[str, Any] | None = None,
     folder: Path | None = None,
-    stacklevel: int = 4,
     advance: Callable[[str], None] = lambda step: None,
 ) -> AuditResult:
     """Assemble the result of an audit.
@@ -93,8 +92,6 @@ def assemble(
         Reservations about the data, which come last in the result.
     stream, folder
         Details of a streamed audit.
-    stacklevel
-        Stack level of Python warnings, so that they point to the caller of the audit.
     advance
         Called with a short text after each of the `FINISHING_STEPS` steps.
     """
@@ -117,9 +114,7 @@ def assemble(
     columns = [str(column) for column in reference.pool.table.columns]
     prints = shown_prints(sums.prints, columns)
     provenance = _provenance(sums, reference, names, n_reference, merged.exclusions, prints, hashes)
-    reservations = reservations_of(
-        sums, provenance, reference, matching, outcome.metrics, evidence, stacklevel=stacklevel
-    )
+    reservations = reservations_of(sums, provenance, reference, matching, outcome.metrics, evidence)
     reasons = _reasons(reference, sums, outcome.approvals.reference, evidence)
     reservations += reservations_on_reasons(reasons, reference.reasons.reason_map, provenance.group_columns)
     return AuditResult(

@@ -406,7 +406,6 @@ def assembled(
         n_reference=None if pool is people else len(pool),
         hashes=hashes if pool is people else {**hashes, "reference": reference_hash(pool)},
         notes=notes,
-        stacklevel=5,
         advance=advance,
     )
     return limited(result, reference.scope)

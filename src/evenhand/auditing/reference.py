@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +15,7 @@ from evenhand.auditing.options import AuditOptions, check_value
 from evenhand.auditing.people import People
 from evenhand.auditing.reason_reference import ReasonReference
 from evenhand.auditing.scope import Scope
-from evenhand.exceptions import EvenhandWarning
+from evenhand.exceptions import warn_caller
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.matching import MatchReference
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS
@@ -201,5 +200,5 @@ def _settled_threshold(
         f"`decision_threshold` (--decision-threshold) {is_by}, but {decides}: the audit covers decisions that the "
         "model does not make. Leave the option out to audit the model's decisions."
     )
-    warnings.warn(message, EvenhandWarning, stacklevel=4)
+    warn_caller(message)
     return given, (message,)

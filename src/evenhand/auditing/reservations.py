@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -17,7 +16,7 @@ from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.summary import Provenance
 from evenhand.auditing.sums import AuditSums
-from evenhand.exceptions import EvenhandWarning
+from evenhand.exceptions import warn_caller
 from evenhand.inputs.checking import check_table
 from evenhand.inputs.checking.groups import SMALL_GROUP
 from evenhand.inputs.checking.wording import few_sentences
@@ -48,8 +47,6 @@ def reservations_of(
     diagnostics: MatchDiagnostics,
     metrics: Mapping[str, Metric],
     evidence: Evidence | None,
-    *,
-    stacklevel: int = 3,
 ) -> list[str]:
     """What a careful reader must know before using the metrics; the serious ones are also Python warnings."""
     pool, scope = reference.pool, reference.scope
@@ -73,7 +70,7 @@ def reservations_of(
     if evidence is not None:
         other += _on_evidence(evidence) if scope.attributions else _on_support(evidence, "the score gap")
     for message in grave:
-        warnings.warn(message, EvenhandWarning, stacklevel=stacklevel)
+        warn_caller(message)
     return grave + other
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from evenhand.exceptions import EvenhandWarning
+from evenhand.exceptions import warn_caller
 from evenhand.inputs.validation import is_number_column
 from evenhand.models.fitted_scales import FittedScale, fitted_scales
 from evenhand.models.protocol import AuditedModel
@@ -67,7 +66,7 @@ def notes_on_scales(
         known = [name for name in numbers if is_number_column(reference[name])]
         notes = _notes(table, known, {name: _scale_of(reference[name]) for name in known}, "the reference has")
     for note in notes:
-        warnings.warn(note, EvenhandWarning, stacklevel=3)
+        warn_caller(note)
     return notes
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -19,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted, validate_data
 
 from evenhand.attribution import FeedForward, feed_forward, label_group_baselines
-from evenhand.exceptions import EvenhandWarning, InvalidInputError
+from evenhand.exceptions import InvalidInputError, warn_caller
 from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.seeds import check_seed
@@ -440,13 +439,11 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             advice = (
                 "" if self.least_explained else ", or give `least_explained=0.1`: the terms then wait for the labels"
             )
-            warnings.warn(
+            warn_caller(
                 f"After {self.epochs // 2} of {self.epochs} epochs the model explains {max(share, 0):.1%} of the "
                 f"labels' entropy, and {rate:.1%} of its decisions are favorable ({base:.1%} of labels are): it is "
                 f"about to decide the same for everyone. Lower `cec_weight`, now {self.cec_weight:g}, or "
                 f"`equalized_odds_weight`, now {self.equalized_odds_weight:g}{advice}.",
-                EvenhandWarning,
-                stacklevel=2,
             )
 
     def _warn_if_constant(self, table: Any, labels: NDArray[np.int64]) -> None:  # noqa: ANN401
@@ -455,11 +452,9 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if min(rate, 1 - rate) < _CONSTANT_SHARE <= min(base, 1 - base):
             is_plain = not self.cec_weight and not self.equalized_odds_weight
             advice = "train longer" if is_plain else "lower `cec_weight` or `equalized_odds_weight`"
-            warnings.warn(
+            warn_caller(
                 f"The model's decisions are (almost) constant: {rate:.1%} are favorable, {base:.1%} of labels are. "
                 f"Small gaps between groups follow from that alone; {advice}.",
-                EvenhandWarning,
-                stacklevel=3,
             )
 
 

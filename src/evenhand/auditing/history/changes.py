@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings as python_warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -21,7 +20,7 @@ from evenhand.auditing.identities import is_same_people
 from evenhand.auditing.influences import Influences
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.summary import write_json
-from evenhand.exceptions import EvenhandWarning, InvalidInputError, InvalidTypeError
+from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
 from evenhand.metrics.influence import standard_error_of_difference
 from evenhand.report.formatting import listed
 from evenhand.report.history_page import comparison_page
@@ -254,7 +253,7 @@ def compare_audits(
     findings, adjusted = changed_findings(changes)
     reservations = tuple(_reservations(first, others, differences))
     for difference in differences:
-        python_warnings.warn(difference.sentence, EvenhandWarning, stacklevel=2)
+        warn_caller(difference.sentence)
     return Comparison(
         names=names,
         base=chosen,

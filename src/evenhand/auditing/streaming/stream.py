@@ -336,7 +336,6 @@ def _finished(
                 "evidence_people": None if context.evidence_below is None else how.evidence_people,
             },
             folder=store.folder,
-            stacklevel=5,
             advance=advance,
         )
         result = replace(result, warnings=(*people.columns.notes, *on_label, *opened.left_out, *result.warnings))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 
 import pandas as pd
 
-from evenhand.exceptions import EvenhandWarning, InvalidInputError
+from evenhand.exceptions import InvalidInputError, warn_caller
 from evenhand.inputs.checking.columns import check_table
 from evenhand.inputs.roles import Columns
 from evenhand.inputs.validation import check_columns
@@ -60,6 +59,6 @@ def without_unfit(
         f"Left out of the inputs: {shown}. If the model uses one of them, name it in `keep_inputs` (--keep-inputs), "
         "and the rest in `drop` (--drop)."
     )
-    warnings.warn(sentence, EvenhandWarning, stacklevel=3)
+    warn_caller(sentence)
     features = check_columns([name for name in columns.features if name not in unfit], columns.features, "The model")
     return replace(columns, features=tuple(features)), (sentence,)

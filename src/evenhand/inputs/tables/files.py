@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow.fs import FileSystem
 
-from evenhand.exceptions import DataFileError, EvenhandWarning
+from evenhand.exceptions import DataFileError, warn_caller
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.tables.addresses import Address
 from evenhand.inputs.tables.arrow_files import ArrowFile, ParquetFiles, parquet_below
@@ -265,6 +264,7 @@ def read_table(
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "people.csv"
     >>> _ = file.write_text("income;rate;sex\n1.234,5;3,5;f\n.;4,0;m\n")
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as said:
     ...     warnings.simplefilter("always")
     ...     print(read_table(file)["income"].tolist())
@@ -276,5 +276,5 @@ def read_table(
     file = typed(raw, raw.schema.names, reading)
     table: pd.DataFrame = file.table.to_pandas()
     for note in file.notes:
-        warnings.warn(note, EvenhandWarning, stacklevel=2)
+        warn_caller(note)
     return table
