@@ -276,7 +276,7 @@ def test_families_beside_that_of_the_start_keep_its_columns(people, lenders_mode
     given = candidates_of("xgboost", {"drop": [(), ("age",)], "max_depth": [2]}, None, 0, start=point)
     assert sorted(c.parameters["drop"] for c in given[1:]) == [["unseen"], ["unseen", "age"]]
     assert all(c.parameters["learning_rate"] == 0.07 for c in given)
-    with pytest.raises(InvalidInputError, match=r"Networks see every column, and `start` does not see \['unseen'\]"):
+    with pytest.raises(InvalidInputError, match=r"Networks see every column, but `start` does not see \['unseen'\]"):
         candidates_of("network", None, 1, 0, start=point)
 
 
