@@ -116,7 +116,7 @@ def _score_anyone(model: Any) -> None:  # noqa: ANN401
     model.get_all_params()  # the audit asks for the loss
     scores = model.predict(pd.DataFrame(people), prediction_type="RawFormulaVal")
     if np.shape(scores) != (_MADE_UP,) or not np.isfinite(scores).all():
-        raise ValueError("it does not give one finite score for each person")
+        raise ValueError("its scores are not one finite number for each person")
 
 
 def _stored(
