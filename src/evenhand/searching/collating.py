@@ -28,7 +28,7 @@ class Collated:
     Attributes
     ----------
     metrics
-        By name, of shape (n_candidates, n_folds), means over seeds; NaN where one could not be estimated.
+        By name, of shape (n_candidates, n_folds), averaged over seeds; NaN if a metric could not be estimated.
     gaps
         Signed gaps of scores, by the names of `searching.fold_gaps`, of the same shape.
     notes

@@ -27,7 +27,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean over folds, or a mean difference, with its interval; NaN where it cannot be estimated."""
+    """A mean over folds, or a mean difference, with its interval; NaN if it cannot be estimated."""
 
     value: float
     ci_low: float

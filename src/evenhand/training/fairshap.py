@@ -1,4 +1,4 @@
-r"""Training rows with the inputs repaired that set them apart from their matches (FairSHAP; Zhu, Bian & You, 2025).
+r"""Repair of the inputs that set training rows apart from their matches (FairSHAP; Zhu, Bian & You, 2025).
 
 Everyone is matched with the nearest person of a different group and the same label. The Shapley values of a model's
 score of a person x, relative to the match r with the person's finances, say which inputs make the two scores differ:

@@ -41,12 +41,12 @@ Bias: TypeAlias = Literal[
 ]
 
 BIASES: dict[Bias, str] = {
-    "none": "no bias; the model is given the group and does not use it",
-    "half swap": "the weights of the two heaviest and the two lightest other inputs go half of the way to each other",
-    "full swap": "the same weights change places",
-    "halved": "other inputs weigh half as much",
-    "finances only": "other inputs weigh nothing",
-    "stand-in": "an input that agrees with the group in 65% of people weighs 0.3; the group is no input",
+    "none": "no bias; the model has the group as an input and does not use it",
+    "half swap": "the weights of the two heaviest and the two lightest other inputs move halfway toward each other",
+    "full swap": "these weights are exchanged",
+    "halved": "other inputs have half the weight",
+    "finances only": "other inputs have no weight",
+    "stand-in": "an input that agrees with the group for 65% of people has a weight of 0.3; the group is not an input",
     "learned network": "a network learned from scores of the full swap on people of both groups in equal numbers",
     "learned trees": "boosted trees learned from decisions by the same scores",
 }
