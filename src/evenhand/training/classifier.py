@@ -216,7 +216,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(kept) < len(weight):
             table, labels, weight = table.iloc[kept].reset_index(drop=True), labels[kept], weight[kept]
             if len(np.unique(labels)) < 2:
-                raise InvalidInputError("All people of positive `sample_weight` have one label; both are needed.")
+                raise InvalidInputError("All people with a positive `sample_weight` are of one class; both are needed.")
             groups = as_groups(np.asarray(groups.names)[groups.codes[kept]], len(kept))
         seed = _seed(self.random_state)
         data = self._training_data(table, labels, groups, weight.astype(np.float32), seed)
