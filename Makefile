@@ -23,21 +23,21 @@ $(VENV)/.dev: $(VENV)/.base
 demo: $(VENV)/.base  ## train a plain network on credit-card accounts, audit it, write the report to demo/ and open it
 	$(BIN)/evenhand demo --out demo
 
-# Each process starts with its own run of files, so that a module's fixtures are made once, and takes from another when it
-# is done.
+# Each process starts with its own files, so that a module's fixtures are made once, and takes files from others when it is
+# done.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
-unit: $(VENV)/.dev  ## tests and doctests that start no process: about a minute on two cores
+unit: $(VENV)/.dev  ## tests and doctests that do not start processes: about a minute on two cores
 	$(TESTS) -m "not integration and not slow and not browser"
 
-test: $(VENV)/.dev  ## all default tests: unit, and processes, clusters, commands, pages and examples; five minutes on two cores
+test: $(VENV)/.dev  ## all default tests: unit tests, processes, clusters, commands, pages and examples; five minutes on two cores
 	$(TESTS)
 
-slow: $(VENV)/.dev  ## the minutes-long tests: five-fold figures on real data, hundreds of damaged files
+slow: $(VENV)/.dev  ## tests that take minutes: five folds on real data, hundreds of damaged files
 	$(BIN)/python -m pytest -m slow -s
 
-# The files go on where an earlier run was stopped; build/fuzz/found keeps what was not withstood.
-fuzz: $(VENV)/.dev  ## 10,000 damaged model files, plans and audits, then 5,000 spoiled tables: an answer or a sentence
+# The run continues where an earlier one was stopped; build/fuzz/found keeps the files that caused a failure.
+fuzz: $(VENV)/.dev  ## 10,000 damaged model files, plans and audits, then 5,000 spoiled tables: each gives an answer or a sentence
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/many.py --inputs 10000 --out build/fuzz
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" tests/fuzz/test_fuzz_tables.py
 
@@ -45,7 +45,7 @@ $(VENV)/.browser: $(VENV)/.dev
 	@test -n "$$EVENHAND_CHROMIUM" || command -v chromium >/dev/null || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    apt-get update -qq && apt-get install -y -qq chromium poppler-utils; \
-	  else echo "make browser needs Chromium: install it, or give its path in EVENHAND_CHROMIUM." >&2; exit 1; fi; }
+	  else echo "make browser needs Chromium: install it, or set EVENHAND_CHROMIUM to its path." >&2; exit 1; fi; }
 	@touch $@
 
 browser: $(VENV)/.browser  ## the report in Chromium: layout, keyboard, explorer, print, speed
@@ -60,10 +60,10 @@ $(VENV)/.spark: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,spark]'
 	@touch $@
 
-spark: $(VENV)/.spark  ## audits by two executors of Spark, also through Spark Connect: a few minutes on two cores
+spark: $(VENV)/.spark  ## audits on two Spark executors, also through Spark Connect: a few minutes on two cores
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "spark and not slow" --basetemp $(VENV)/spark-tests tests/auditing/streaming/test_spark.py
 
-lint: $(VENV)/.dev  ## ruff format and check, and who imports whom
+lint: $(VENV)/.dev  ## ruff format and check, and the layers of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
@@ -71,19 +71,19 @@ lint: $(VENV)/.dev  ## ruff format and check, and who imports whom
 type: $(VENV)/.dev  ## mypy --strict on src
 	$(BIN)/mypy
 
-# The banner that the variable turns off is advice on another site generator; it would stand on top of every build.
-docs: $(VENV)/.dev  ## the documentation site in site/; any warning, or anything fetched from elsewhere, stops it
+# The variable turns off a banner that recommends a different site generator in every build.
+docs: $(VENV)/.dev  ## the documentation site in site/; stops at any warning and anything fetched from elsewhere
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 check: lint type docs test browser spark  ## everything CI runs
 
-bench: $(VENV)/.dev  ## benchmarks in one table, each with its target and whether it is met; renews docs/benchmarks.md
+bench: $(VENV)/.dev  ## benchmarks in one table, each with its target and whether it is met; updates docs/benchmarks.md
 	$(BIN)/python benchmarks/run.py
 
-growth: $(VENV)/.dev  ## time and memory against people, features, groups and trees; renews docs/growth.md: most of an hour
+growth: $(VENV)/.dev  ## time and memory against people, features, groups and trees; updates docs/growth.md: most of an hour
 	$(BIN)/python benchmarks/bench_growth.py
 
-scale: $(VENV)/.dev  ## audits of 1 and 10 million people, Dask workers, and every way the same JSON: hours on two cores
+scale: $(VENV)/.dev  ## audits of 1 and 10 million people, Dask workers, and the same JSON in every way: hours on two cores
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py scale
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/same_json.py
 
@@ -93,7 +93,7 @@ search: $(VENV)/.dev  ## the targets of the search for an alternative: minutes o
 defaults: $(VENV)/.dev  ## what the defaults of training keep and remove on four datasets: minutes on a GPU with many cores
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/training_defaults.py --out docs/results/training
 
-gaps: $(VENV)/.dev  ## what every method of the comparison does to score gap and weighing on German Credit: about 10 minutes
+gaps: $(VENV)/.dev  ## how every method of the comparison changes score gap and weighing on German Credit: about 10 minutes
 	OMP_NUM_THREADS=1 $(BIN)/evenhand reproduce --gaps --dataset german --repeats 2 --out docs/results/reproduction/gaps
 
 epochs: $(VENV)/.dev  ## which number of epochs gives the paper's rows of three methods: about half an hour

@@ -38,7 +38,7 @@ def median_seconds(job, repeats: int) -> float:
 
 
 def least_seconds(*jobs, repeats: int = 9) -> list[float]:
-    """Of each job the least processor time, the jobs taking turns."""
+    """Least CPU time of each job; the jobs take turns."""
     times = [[] for _ in jobs]
     for _ in range(repeats):
         for job, found in zip(jobs, times, strict=True):
@@ -49,7 +49,7 @@ def least_seconds(*jobs, repeats: int = 9) -> list[float]:
 
 
 def products_alone(n: int, n_steps: int, rows: int = 256):
-    """The two matrix products that the paths of n people through [128, 64] cannot do without, and nothing else."""
+    """Only the two matrix products that the paths of n people through [128, 64] cannot avoid."""
     values, slopes = torch.randn((n_steps + 1) * rows, 128), torch.randn(n_steps * rows, 64)
     weight = torch.randn(128, 64)
     forward, backward = torch.empty(len(values), 64), torch.empty(len(slopes), 128)

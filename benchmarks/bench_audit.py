@@ -30,7 +30,7 @@ def people(n: int = N):
 
 
 def ours(model, X, y, group, *, evidence=False):
-    """The mean CEC score. Without evidence, for which the others have nothing to do; memory is taken with it."""
+    """The mean CEC score, without evidence, which the others do not have; memory is measured with it."""
     financial = [f"x{j}" for j in range(FINANCIAL)]
     result = eh.audit(model, X, y, sensitive_features=group, financial_features=financial, evidence=evidence)
     return result.to_dict()["cec"]["mean"]
@@ -95,7 +95,7 @@ def run() -> list[dict]:
 
 
 def _memory_mb(field: str) -> float:
-    """A figure of this process's memory as Linux keeps it: VmRSS now, VmHWM at its peak."""
+    """Memory of this process as Linux reports it: VmRSS now, VmHWM at its peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 

@@ -1,9 +1,9 @@
 """Sampled Shapley values against shap's KernelExplainer at equal error: 20 features, one background row, one core.
 
 Exact values are known for both scores: those of a tree ensemble from shap's TreeExplainer, those of a network from
-all 2^20 coalitions. KernelExplainer is asked with its default of 2,088 coalitions, once with its default of keeping
-ten features (``l1_reg``) and once keeping all, which is more accurate; ours with the fewest permutations, of a
-grid, that err no more.
+all 2^20 coalitions. KernelExplainer runs with its default of 2,088 coalitions, once with its default of keeping ten
+features (``l1_reg``) and once keeping all, which is more accurate; ours with the fewest permutations of a grid whose
+error is no larger.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""A calibrated random forest: 2,000 people, 15 columns, with evidence; and the same scores by scikit-learn itself."""
+"""A calibrated random forest: 2,000 people, 15 columns, with evidence; and the same scores by scikit-learn."""
 
 import time
 import warnings
@@ -26,7 +26,7 @@ def data() -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
 def run() -> list[dict]:
     X, y, group = data()
     model = CalibratedClassifierCV(RandomForestClassifier(100, random_state=0), cv=3).fit(X, y)
-    as_audited_model(model, table=X)  # compiles what is compiled once
+    as_audited_model(model, table=X)  # compile once
     return [audited(model, X, y, group), scored(model, X)]
 
 

@@ -1,7 +1,7 @@
-"""Streamed audits on 1, 2, 4, ... workers: people a second, as processes, as threads and as chosen by default.
+"""Streamed audits on 1, 2, 4, ... workers: people per second with processes, with threads and with the default.
 
-Every worker has the same number of people, so that each run takes about as long. ``python benchmarks/bench_cores.py``
-takes a minute a run; ``--people 5000`` has each worker audit fewer.
+Every worker has the same number of people, so all runs take about as long. ``python benchmarks/bench_cores.py`` takes
+a minute per run; with ``--people 5000`` each worker audits fewer people.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""How right the time is that an audit is said to take before it starts, and what saying it costs.
+"""How accurate the estimated time of an audit is, and what the estimate costs.
 
-Each ratio is the larger of said and taken to the smaller, so 1 is exact. ``--cpu`` goes by CPU time, where the
-machine is busy with different work.
+Each ratio is the larger of estimated and actual time over the smaller, so 1 is exact. ``--cpu`` compares CPU time, for
+machines that are busy with different work.
 """
 
 import sys
@@ -30,7 +30,7 @@ def cases(scale: float = 1.0):
     trees = XGBClassifier(n_estimators=300, max_depth=6, n_jobs=2).fit(X, y)
     margin = SVC().fit(X[:500], y[:500]).decision_function
 
-    def rough(rows):  # nothing is known of it, so that attributions are sampled
+    def rough(rows):  # a black box, whose attributions are sampled
         return 1 / (1 + np.exp(-margin(rows)))
 
     yield "network", network, int(100_000 * scale), False
@@ -79,7 +79,7 @@ def compared(name: str, model, n: int, is_streamed: bool, clock) -> list[dict]:
 
     kept = estimating.seconds_of, sampling_progress.sampling_seconds, estimating._WORTH_SAYING
     estimating.seconds_of, sampling_progress.sampling_seconds = watching(kept[0]), watching(kept[1])
-    estimating._WORTH_SAYING = 0.0  # said of short runs, too
+    estimating._WORTH_SAYING = 0.0  # estimate short runs, too
     try:
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -88,11 +88,11 @@ def compared(name: str, model, n: int, is_streamed: bool, clock) -> list[dict]:
     finally:
         estimating.seconds_of, sampling_progress.sampling_seconds, estimating._WORTH_SAYING = kept
     apart = max(said["seconds"] / taken, taken / said["seconds"])
-    what = f"{name}, {n:,} people: said {said['seconds']:.1f} s"
+    what = f"{name}, {n:,} people: estimated {said['seconds']:.1f} s"
     return [
         {"what": what, "ours_s": taken, "value": apart, "unit": "x", "target": 1.5, "better": "lower"},
         {
-            "what": f"{name}, {n:,} people: what saying it costs, or 0.5 s if that is more",
+            "what": f"{name}, {n:,} people: cost of the estimate beyond 0.5 s",
             "ours_s": said["cost"],
             "value": 100 * max(0.0, said["cost"] - 0.5) / taken,
             "unit": "%",

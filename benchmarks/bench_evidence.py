@@ -21,7 +21,7 @@ EXPLANATIONS = 2 + 4 + 2 * TRIPLES
 
 
 def trained(n: int):
-    """Applicants, and the network of the same shape that learned their labels: how many segments it needs matters."""
+    """Applicants, and a network of the same shape that learned their labels, because its segments matter."""
     model, X, y, group = people(n)
     with torch.no_grad():
         model[-1].weight /= 10
@@ -55,7 +55,7 @@ def explanations(n: int = 4096) -> dict:
             attribute(network, x, start, n_steps)
 
     def plain():
-        for _ in range(PLAIN_EXPLANATIONS):  # every pass over all segments of all people, and the two logits apart
+        for _ in range(PLAIN_EXPLANATIONS):  # each passes over all segments of all people; the two logits are separate
             integrate_paths(network, x, start, PLAIN_SEGMENTS, "segments")
             network(x)
             network(start)

@@ -1,10 +1,10 @@
-"""How time and memory of an audit grow with people, features, groups, reference and trees; writes docs/growth.md anew.
+"""How time and memory of an audit grow with people, features, groups, reference and trees; updates docs/growth.md.
 
-``python benchmarks/bench_growth.py`` takes most of an hour on two idle cores; ``--people 10000 100000 10000000`` names
-other sizes, ``--only people groups`` some of the series, ``--quick`` a tenth of every size. Each audit is a process on
-two cores, and as many run beside each other as the machine has pairs of cores. Exponents are slopes of log time on log
-size, by least squares, after the time of an audit of 500 people is taken off; time is CPU time, which different work on
-the machine changes least. Memory is the peak above the data.
+``python benchmarks/bench_growth.py`` takes most of an hour on two idle cores; ``--people 10000 100000 10000000`` sets
+different sizes, ``--only people groups`` runs some of the series, ``--quick`` a tenth of every size. Each audit is a
+process on two cores, and as many run at once as the machine has pairs of cores. Exponents are slopes of log time on log
+size, by least squares, after subtracting the time of an audit of 500 people; time is CPU time, which other work on the
+machine changes least. Memory is the peak above the data.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ SERIES = (
     Series("reference", "reference", Case(people=100_000, reference=1), (10_000, 30_000, 100_000)),
     Series("trees", "trees", Case(people=3_000, kind="trees"), (50, 100, 200, 400)),
 )
-KINDS = {  # people of the audit that "how long" is reckoned from
+KINDS = {  # people of the audit from which "how long" is computed
     "linear": 30_000,
     "network": 30_000,
     "trees": 5_000,
@@ -88,7 +88,7 @@ def made(case: Case):
     k = min(FINANCIAL, d)
     X[:, :k] = np.round(X[:, :k] * 4) / 4
     y = (X[:, :k].sum(axis=1) + rng.normal(size=n) > 0).astype(np.int64)
-    share = 0.5 ** np.arange(min(case.groups, 3))  # two large groups, and all the others alike
+    share = 0.5 ** np.arange(min(case.groups, 3))  # two large groups, and equal other ones
     shares = np.concatenate([share, np.full(max(0, case.groups - 3), 0.25)])
     group = rng.choice([f"g{j:02}" for j in range(case.groups)], n, p=shares / shares.sum())
     return model_of(case, X[:20_000], y[:20_000]), X, y, group, [f"x{j}" for j in range(k)]
@@ -140,7 +140,7 @@ def audited(case: Case, given, folder: Path) -> None:
 
 
 def measure(case: Case) -> dict[str, float]:
-    """Run in a process of its own: wall time, CPU time and peak memory above the data."""
+    """Run in a separate process: wall time, CPU time and peak memory above the data."""
     import warnings
 
     import pandas as pd
@@ -166,13 +166,13 @@ def measure(case: Case) -> dict[str, float]:
 
 
 def _memory_mb(field: str) -> float:
-    """Memory of this process as Linux keeps it: VmRSS now, VmHWM at its peak."""
+    """Memory of this process as Linux reports it: VmRSS now, VmHWM at its peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
 def measured_apart(cases: Collection[Case]) -> dict[Case, dict[str, float]]:
-    """Each audit in a process on two cores, the longest first, beside each other on machines with more cores."""
+    """Each audit in a process on two cores, the longest first, several at once on machines with more cores."""
     cores = sorted(os.sched_getaffinity(0))
     pairs: Queue[list[int]] = Queue()
     for place in range(0, len(cores) - len(cores) % 2 or 1, 2):
@@ -201,13 +201,13 @@ def measured_apart(cases: Collection[Case]) -> dict[Case, dict[str, float]]:
 
 
 def _about_as_long(case: Case) -> float:
-    """A number that goes with how long an audit takes, to begin with the longest."""
+    """A number that grows with the time of an audit, to start with the longest."""
     each = {"black box": 2_000.0, "trees": case.trees / 10}.get(case.kind, case.features / 20)
     return case.people * each * (case.groups - 1) * (4.0 if case.evidence else 1.0)
 
 
 def slope(sizes: Sequence[float], values: Sequence[float], overhead: float, least: float) -> float | None:
-    """The exponent of growth above an overhead; None where too few sizes stand out from it.
+    """The exponent of growth above an overhead; None if too few sizes take clearly longer.
 
     Examples
     --------
@@ -223,7 +223,7 @@ def slope(sizes: Sequence[float], values: Sequence[float], overhead: float, leas
 
 def fitted(series: Series, found: list[dict[str, float]], tiny: dict[str, float]) -> tuple[list[Row], str]:
     """Exponents of a series, and its table."""
-    # Everyone is compared with every group but their own.
+    # Everyone is compared with every other group.
     sizes = [size - 1 if series.size == "groups" else size for size in series.sizes]
     seconds = slope(sizes, [one["cpu_seconds"] for one in found], tiny["cpu_seconds"], FEWEST_SECONDS)
     memory = slope(sizes, [one["peak_mb"] for one in found], tiny["peak_mb"], 5.0)
@@ -248,7 +248,7 @@ def fitted(series: Series, found: list[dict[str, float]], tiny: dict[str, float]
 
 
 def cases_of_how_long(scale: float) -> list[tuple[Case, Case]]:
-    """Two sizes of an audit for each kind of model, with and without evidence, to see what one more person costs."""
+    """Two sizes of an audit for each kind of model, with and without evidence, for the cost of one more person."""
     larger = [
         Case(people=max(TINY // 2, int(n * scale)), kind=kind, evidence=evidence)
         for kind, n in KINDS.items()
@@ -258,7 +258,7 @@ def cases_of_how_long(scale: float) -> list[tuple[Case, Case]]:
 
 
 def how_long(cases: Sequence[tuple[Case, Case]], found: Mapping[Case, dict[str, float]]) -> str:
-    """The table of "how long will mine take", from what one more person costs."""
+    """The table of "how long will mine take", from the cost of one more person."""
     sizes = (10_000, 100_000, 1_000_000, 10_000_000)
     lines = [f"| model | | {' | '.join(f'{n:,}' for n in sizes)} |", f"| --- | --- |{' --: |' * len(sizes)}"]
     for few, many in cases:
@@ -293,7 +293,7 @@ def run_series(series: Sequence[Series], scale: float, *, has_table: bool) -> tu
 
 
 def run() -> list[dict[str, Any]]:
-    """Rows of everything; the page is written, too."""
+    """Rows of everything; also writes the page."""
     rows, tables = run_series(SERIES, 1.0, has_table=True)
     write_results("growth", rows, tables=tables)
     renew(PAGE)
@@ -323,7 +323,7 @@ def main() -> None:
 
 
 def scaled(series: Series, scale: float, people: list[int] | None) -> Series:
-    """The series in other sizes."""
+    """The series in different sizes."""
     if series.size == "people" and people and series.base.kind == "network":
         series = replace(series, sizes=tuple(people))
     if scale == 1.0:

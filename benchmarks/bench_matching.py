@@ -1,6 +1,6 @@
 """Matching of 300,000 people against scikit-learn's kd_tree doing the same job; `python benchmarks/bench_matching.py`.
 
-`--crossing` prints the time of both engines by dimension, from which the change-over was chosen.
+`--crossing` prints the time of both engines by dimension, which decided when to switch.
 """
 
 import sys
@@ -12,7 +12,7 @@ from sklearn.neighbors import NearestNeighbors
 from evenhand.matching import NeighborIndex, match_pairs
 
 N_PEOPLE = 300_000
-N_ROUNDS = 3  # the best of which counts, for both
+N_ROUNDS = 3  # the best counts, for both
 
 
 def mortgage_like(n_people: int, seed: int = 0):
@@ -32,7 +32,7 @@ def mortgage_like(n_people: int, seed: int = 0):
 
 
 def sklearn_distances(F, y, group):
-    """Return each person's distance to the nearest of the other group with the same label."""
+    """Return each person's distance to the nearest person of the other group with the same label."""
     points = (F - F.mean(axis=0)) / F.std(axis=0)
     distance = np.empty(len(F))
     for label in (0, 1):
@@ -55,7 +55,7 @@ def run() -> list[dict]:
     people = mortgage_like(N_PEOPLE)
     match_pairs(*mortgage_like(2_000))  # imports and thread pools
     ours = theirs = np.inf
-    for _ in range(N_ROUNDS):  # in turn, so that other load on the machine meets both alike
+    for _ in range(N_ROUNDS):  # in turn, so that other load on the machine slows both alike
         pairs, seconds = timed(match_pairs, *people)
         ours = min(ours, seconds)
         distance, seconds = timed(sklearn_distances, *people)

@@ -68,7 +68,7 @@ def audit(source: Path, out: Path, **settings):
 
 
 def measured(n: int, **settings) -> dict:
-    """Seconds and peak memory of one audit, in a process of its own."""
+    """Seconds and peak memory of one audit, in a separate process."""
     folder = Path(tempfile.mkdtemp(prefix="evenhand-bench-"))
     try:
         source = folder / "people.parquet"
@@ -81,14 +81,14 @@ def measured(n: int, **settings) -> dict:
 
 
 def measure(source: Path, out: Path, settings: dict) -> dict:
-    """Run here: time, and memory above what a process has that has loaded the reference and nothing else."""
+    """Run here: time, and memory above that of a process that has only loaded the reference."""
     import psutil
     import pyarrow.parquet as pq
 
-    import evenhand.auditing.streaming  # noqa: F401 - the library itself is no part of what is measured
+    import evenhand.auditing.streaming  # noqa: F401 - the library itself is not measured
 
     own = psutil.Process()
-    held = pq.ParquetFile(source).read_row_group(0)  # as many columns as the reference, to load what loading needs
+    held = pq.ParquetFile(source).read_row_group(0)  # as many columns as the reference, to set up reading
     before = own.memory_info().rss + REFERENCE * held.nbytes // max(1, len(held))
     del held
     peak, is_done = 0, threading.Event()

@@ -20,7 +20,7 @@ SPACE = {
 
 
 def seconds(n_candidates: int, folds: int, device: str) -> tuple[int, float]:
-    """How many candidates were tried, and the time of one search, after a small one in which libraries set up."""
+    """How many candidates were tried, and the time of one search, after a small one that sets up libraries."""
     data = eh.load_dataset("german")
     given = {
         "X": data.X,

@@ -1,6 +1,6 @@
 """How long a search around an XGBoost model takes: 100 candidates x 3 folds of Taiwan's 30,000 accounts, on two cores.
 
-``--candidates 10`` tries fewer, and says what 100 would take at the same pace.
+``--candidates 10`` tries fewer, and extrapolates to 100.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CORES = 2
 
 
 def seconds(n_candidates: int) -> tuple[int, float, float]:
-    """Candidates that were tried, and wall and CPU seconds, after a small search in which libraries set up."""
+    """Candidates that were tried, and wall and CPU seconds, after a small search that sets up libraries."""
     data = eh.load_dataset("taiwan")
     model = XGBClassifier(
         n_estimators=200, max_depth=4, learning_rate=0.1, monotone_constraints={"PAY_0": -1}, enable_categorical=True
@@ -40,12 +40,12 @@ def seconds(n_candidates: int) -> tuple[int, float, float]:
 
 
 def run(n_candidates: int = N_CANDIDATES) -> list[dict]:
-    """The wall time, and the CPU time that other work on the machine does not lengthen."""
+    """The wall time, and the CPU time, which other work on the machine does not change."""
     n, taken, cpu = seconds(n_candidates)
     times = N_CANDIDATES / n
     what = f"search of {N_CANDIDATES} XGBoost candidates x {N_FOLDS} folds of Taiwan (30,000 people)"
     if n < N_CANDIDATES:
-        what += f", at the pace of {n}"
+        what += f", extrapolated from {n}"
     return [
         {"what": f"{what}, {min(CORES, n_cores())} cores", "ours_s": times * taken, "target": "under 600 s"},
         {"what": f"{what}, CPU seconds", "ours_s": times * cpu, "target": "under 1200 s"},

@@ -1,7 +1,7 @@
 """From the command to the files: a small audit of a linear model, and the demonstration, each in new processes.
 
-Imports are most of the first. A row beside it has what the libraries it needs take by themselves, which no change of
-ours makes shorter.
+Imports take most of the first. The next row has the time that the libraries need by themselves, which we cannot
+shorten.
 """
 
 import os
@@ -71,7 +71,7 @@ def run() -> list[dict]:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         command = prepared(folder)
-        timed(command, folder, runs=1)  # keeps the charts' script, as any first audit does
+        timed(command, folder, runs=1)  # caches the charts' script, as any first audit does
         audits = timed(command, folder)
         libraries = timed([sys.executable, "-c", f"import gc; gc.disable(); import {LIBRARIES}"], folder)
         helps = timed([sys.executable, "-m", "evenhand", "--help"], folder)

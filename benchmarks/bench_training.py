@@ -1,7 +1,7 @@
-"""Time of training with the CEC objective: against cross-entropy alone, in torch, one by one, and on a GPU.
+"""Time of training with the CEC objective, against cross-entropy alone, in torch, one by one, and on a GPU.
 
-Ratios are taken inside one run, round by round, so that a busy machine slows both sides alike. Epochs on one core are
-measured in CPU time.
+Both sides of a ratio take turns in one run, so that a busy machine slows them alike. Epochs on one core are measured in
+CPU time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def make_tables(n_tables: int, n_rows: int, n_columns: int, seed: int = 0) -> Tr
 def best_times(
     tasks: dict[str, Callable[[], Any]], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, float]:
-    """Shortest time of each task in seconds, tasks taking turns."""
+    """Shortest time of each task in seconds; tasks take turns."""
     best = dict.fromkeys(tasks, float("inf"))
     for _ in range(rounds):
         for name, task in tasks.items():
@@ -52,7 +52,7 @@ def best_times(
 
 
 def plain_epoch(data: TrainingData, *, with_terms: bool, batch_size: int = 64, n_steps: int = 32) -> Callable[[], None]:
-    """An epoch as one would write it down: torch layers, autograd, torch's Adam.
+    """A usual epoch: torch layers, autograd, torch's Adam.
 
     With terms it is Algorithm 2: double backward, 32 points on each path.
     """
@@ -101,7 +101,7 @@ def plain_epoch(data: TrainingData, *, with_terms: bool, batch_size: int = 64, n
 
 
 def epoch_of(data: TrainingData, *, in_torch: bool = False, **changes: Any) -> Callable[[], None]:
-    """An epoch of our trainer, one more with each call; in torch as where numba is not installed."""
+    """An epoch of our trainer, one more with each call; in torch, as if numba were not installed."""
     settings = TrainingSettings(device="cpu", epochs=0, n_threads=1, **changes)
     with mock.patch.object(loop, "is_compiled", return_value=False) if in_torch else nullcontext():
         trainer = Trainer(data, settings)

@@ -19,7 +19,7 @@ from evenhand.models.trees import contributions, read_trees
 
 N_AUDITED, N_FINANCIAL = 10_000, 4
 N_PEOPLE, N_FEATURES, N_BASELINES = 20_000, 20, 4
-N_ROUNDS = 3  # the best of which counts, for both
+N_ROUNDS = 3  # the best counts, for both
 
 FIRST_CALL = """
 import time
@@ -35,7 +35,7 @@ print(time.perf_counter() - start)
 
 
 def boosted_trees() -> tuple[XGBClassifier, np.ndarray, np.ndarray, np.ndarray]:
-    """A model with interactions, people, four baselines and the one of each person: label by half of the people."""
+    """A model with interactions, people, four baselines and the baseline of each person."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N_PEOPLE, N_FEATURES)).astype(np.float32).astype(float)
     rule = X[:, 0] + X[:, 1] * X[:, 2] + np.abs(X[:, 3]) + 0.4 * X[:, 4:12].sum(axis=1)
@@ -47,7 +47,7 @@ def boosted_trees() -> tuple[XGBClassifier, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def compilation_seconds() -> tuple[float, float]:
-    """The first call of all in a new process, and the first in the next process, which finds the compiled code."""
+    """The first call ever, in a new process, and the first in the next process, which finds the compiled code."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
         command = [sys.executable, "-c", FIRST_CALL]
@@ -105,7 +105,7 @@ def run() -> list[dict]:
     }
     contributions(ensemble, X[:1], X[:1], b[:1]), contributions(ensemble, X[:1], other[:1], b[:1])  # compiled
     values, best = {}, dict.fromkeys(jobs, np.inf)
-    for _ in range(N_ROUNDS):  # in turn, so that other load on the machine meets all alike
+    for _ in range(N_ROUNDS):  # in turn, so that other load on the machine slows all alike
         for name, job in jobs.items():
             values[name], seconds = timed(job)
             best[name] = min(best[name], seconds)

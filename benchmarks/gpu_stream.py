@@ -38,7 +38,7 @@ def run(people: int = 400_000) -> list[dict]:
         source, first = folder / "people.parquet", folder / "first.parquet"
         write_people(source, people)
         write_people(first, 20_000)
-        timed(first, folder, device=device)  # what a device needs once
+        timed(first, folder, device=device)  # warm up the device
         seconds, metrics = timed(source, folder, device=device)
         for words, n_jobs in ((f"its {n_cores()} cores", None), ("two of its cores", 2)):
             cpu, expected = timed(source, folder, n_jobs=n_jobs)

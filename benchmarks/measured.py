@@ -1,11 +1,12 @@
-"""Rows of benchmarks: what was measured, its target, whether it is met; results as JSON, and tables of pages from it.
+"""Rows of benchmarks: what was measured, its target, whether it is met; results as JSON, and tables for pages.
 
 A benchmark returns rows, each a dictionary with ``what`` and any of
 
 - ``ours_s``, ``theirs_s``: seconds of both sides;
-- ``value``, ``unit``: what is held against the target; by default the ratio, or else the seconds;
+- ``value``, ``unit``: what is compared with the target; by default the ratio, or else the seconds;
 - ``target``, ``better``: a number, and ``"higher"`` or ``"lower"``. A target in words, such as "at most 2x the time" or
-  "under 500 MB", is read; so is a ratio in words. What cannot be read is shown and counts neither as met nor as missed.
+  "under 500 MB", is parsed; so is a ratio in words. A target that cannot be parsed is shown, and is neither met nor
+  missed.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ class Row:
     Attributes
     ----------
     what
-        In words.
+        What was measured, in words.
     ours_s, theirs_s
-        Seconds of both sides, where there are any.
+        Seconds of both sides, if measured.
     value, unit
-        What is held against the target: a ratio (``"x"``), seconds (``"s"``), megabytes (``"MB"``) ...
+        What is compared with the target: a ratio (``"x"``), seconds (``"s"``), megabytes (``"MB"``) ...
     target, better
         The number to reach, and which side of it is better; None without a target.
     note
-        A target in words that could not be read.
+        A target in words that could not be parsed.
     """
 
     what: str
@@ -62,23 +63,23 @@ class Row:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the value is on the right side of the target; None where there is nothing to compare."""
+        """Whether the value is on the right side of the target; None if there is nothing to compare."""
         if self.value is None or self.target is None:
             return None
         return self.value >= self.target if self.better == "higher" else self.value <= self.target
 
     @property
     def verdict(self) -> str:
-        """``met``, ``missed by 12 %``, or nothing."""
+        """``met``, ``missed by 12%``, or nothing."""
         if self.is_met is None:
             return self.note
         if self.is_met:
             return "met"
-        return f"missed by {max(1, round(100 * abs(self.value - self.target) / self.target)):,} %"
+        return f"missed by {max(1, round(100 * abs(self.value - self.target) / self.target)):,}%"
 
 
 def row_of(given: dict[str, Any]) -> Row:
-    """A row as benchmarks write it, with targets and ratios in words read."""
+    """A row from a benchmark's dictionary, with targets and ratios in words parsed."""
     ratio, target = _number(given.get("ratio")), given.get("target")
     ours = given.get("ours_s")
     value, unit = given.get("value"), given.get("unit", "")
@@ -113,7 +114,7 @@ HEADING = "| what | ours (s) | other (s) | measured | target | |\n| --- | --: | 
 
 
 def markdown(row: Row) -> str:
-    """A line of a table. A value that misses its target is given as many digits as it takes to see that."""
+    """A line of a table. A value that misses its target has enough digits to show it."""
     digits = 3
     while row.is_met is False and digits < 9 and _shown(row.value, digits) == _shown(row.target, digits):
         digits += 1
@@ -125,7 +126,7 @@ def markdown(row: Row) -> str:
 
 
 def _shown(value: float, digits: int) -> str:
-    """So many significant digits, and no digit before the point dropped."""
+    """A number with this many significant digits, and all digits before the decimal point."""
     if not math.isfinite(value):
         return str(value)
     whole = len(str(int(abs(value))))
@@ -142,7 +143,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """Where and from what something is measured."""
+    """The machine, versions and commit of a measurement."""
     import torch
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
@@ -172,7 +173,7 @@ def _version(name: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit of the working tree, marked where the code differs from it; of a tree without git, as it is told."""
+    """The commit of the working tree, marked if the code differs from it; without git, from the environment."""
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
@@ -185,7 +186,7 @@ def _commit() -> str | None:
 
 
 def write_results(name: str, rows: list[Row], folder: Path = RESULTS, **further: Any) -> Path:
-    """Keep what a benchmark measured, and where."""
+    """Save what a benchmark measured, and on which machine."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
     content = {"name": name, "machine": machine(), "rows": [asdict(row) for row in rows], **further}
@@ -207,7 +208,7 @@ _MARK = re.compile(r"(<!-- results: (?P<names>[^>]*?) -->\n).*?(<!-- end of resu
 
 
 def renew(page: Path, folder: Path = RESULTS) -> None:
-    """Write the tables of a page anew, between the marks that name them, from the results in a folder."""
+    """Rewrite the tables of a page, between the marks that name them, from the results in a folder."""
 
     def block(mark: re.Match[str]) -> str:
         parts = [_section(folder / f"{name}.json") for name in mark["names"].split()]

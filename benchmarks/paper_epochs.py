@@ -1,9 +1,9 @@
-"""Whether the paper's rows of three methods are those of barely trained networks: every number of epochs is tried.
+"""Whether the paper's rows of three methods come from barely trained networks: tries every number of epochs.
 
     python benchmarks/paper_epochs.py --out docs/results/reproduction/epochs
 
-About half an hour on one core, most of it Agarwal's. Results go to ``epochs.jsonl`` as they are found, and the same
-command goes on from there; tables to ``table_epochs.csv``, ``.md`` and ``.tex``.
+It takes about half an hour on one core, most of it for Agarwal. Results go to ``epochs.jsonl`` immediately, and the
+same command continues from there; tables go to ``table_epochs.csv``, ``.md`` and ``.tex``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Every benchmark in one table, each row with its target and whether it is met: ``make bench``.
 
-``python benchmarks/run.py attribution audit`` runs some of them. Results are kept in docs/results/benchmarks, and the
-tables of docs/benchmarks.md are written anew from there. On a different machine: ``--at gpu --out FOLDER`` keeps them
-as attribution@gpu.json and so on in a folder, to be copied to the others; ``--page`` then writes the tables.
+``python benchmarks/run.py attribution audit`` runs some of them. Results go to docs/results/benchmarks, from which the
+tables of docs/benchmarks.md are rewritten. On a different machine, ``--at gpu --out FOLDER`` writes them to a folder as
+attribution@gpu.json and so on; copy them to the others, and ``--page`` writes the tables.
 """
 
 import argparse
@@ -35,9 +35,9 @@ def module_of(name: str):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="benchmarks to run; all short ones by default")
-    parser.add_argument("--at", default="", help="a name for this machine, where it is not the usual one")
+    parser.add_argument("--at", default="", help="a name for this machine, if it is not the usual one")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--page", action="store_true", help="only write the tables of the page anew")
+    parser.add_argument("--page", action="store_true", help="only rewrite the tables of the page")
     given = parser.parse_args()
     failed, missed = [], 0
     if not given.page:
@@ -45,7 +45,7 @@ def main() -> int:
     for name in () if given.page else given.names or names_here():
         try:
             rows = [row_of(row) for row in module_of(name).run()]
-        except Exception:  # the others are still of use
+        except Exception:  # run the others anyway
             traceback.print_exc()
             failed.append(name)
             continue

@@ -1,10 +1,10 @@
-"""The same people audited in every way there is, and whether the same JSON comes of it.
+"""Whether audits of the same people in every possible way give the same JSON.
 
 ``python benchmarks/same_json.py`` takes 1,000,000 people, a [128, 64] network and 20 features; everyone is the
 reference, and a fiftieth of them are compared with placebo pairs. Streamed audits must agree to the last bit: on
 threads, on processes, on Dask, on Spark, and killed twice and resumed. An audit in memory compares everyone or no one
-with placebo pairs, so it is held against a streamed audit without them; a network in single precision agrees to a few
-digits there.
+with placebo pairs, so it is compared with a streamed audit without them; with a network in single precision, the two
+agree to a few digits.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def in_memory(source: Path, out: Path) -> dict[str, Any]:
 
 
 def digest(found: dict[str, Any]) -> str:
-    """A hash of everything but the moment at which it was written."""
+    """A hash of everything except the time of writing."""
     plain = json.dumps({key: value for key, value in found.items() if key != "created"}, sort_keys=True)
     return hashlib.sha256(plain.encode()).hexdigest()[:16]
 
@@ -78,7 +78,7 @@ def numbers(found: Any, path: str = "") -> Iterator[tuple[str, float]]:
 
 
 def apart(one: dict[str, Any], other: dict[str, Any]) -> float:
-    """The largest difference of two summaries, as a share of the number, or of 0.01 where that is larger."""
+    """The largest difference between two summaries, as a share of the number, or of 0.01 if that is larger."""
     parts = ("cec", "regimes", "outcome", "matching", "features")
     mine, theirs = ({**dict(numbers({p: found.get(p) for p in parts}))} for found in (one, other))
     if mine.keys() != theirs.keys():
@@ -117,7 +117,7 @@ def killed_and_resumed(source: Path, out: Path, n: int) -> dict[str, Any]:
         process.kill()
         n_kills += process.wait() == -signal.SIGKILL
     if n_kills < 2:
-        raise RuntimeError("The process ended before it was killed: give more people.")
+        raise RuntimeError("The process ended before it was killed: use more people.")
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return json.loads((out / "audit.json").read_text(encoding="utf-8"))
 

@@ -1,15 +1,15 @@
-"""What a search finds on German Credit, HMDA and Adult, held against the paper's objective; its time; planted bias.
+"""What a search finds on German Credit, HMDA and Adult, compared with the paper's objective; its time; planted bias.
 
-Every gain is of people held out of the search, with its interval. Meant for a GPU, where it takes minutes. ``--small``
-tries few candidates for few epochs, to see that every part runs.
+Every gain is on people held out of the search, with its interval. It is meant for a GPU, where it takes minutes.
+``--small`` tries few candidates for few epochs, to check that every part runs.
 
     python benchmarks/search_targets.py --out docs/results/search
     python benchmarks/search_targets.py --out /tmp/search --small german timing
 
-Writes ``targets.json`` and, for each dataset, ``*_cost_and_gain.csv`` (the chosen candidate against the unconstrained
-one) and ``*_paper_grid.csv`` (the paper's objective at every pair of weights, and what dominates it). With ``--store``
-finished blocks are kept, and the same command goes on from there. Parts that are not asked for are left as they are.
-HMDA is read as `evenhand.datasets.load_hmda` says.
+It writes ``targets.json`` and, for each dataset, ``*_cost_and_gain.csv`` (the chosen candidate against the
+unconstrained one) and ``*_paper_grid.csv`` (the paper's objective at every pair of weights, and what dominates it).
+``--store`` keeps finished blocks, from which the same command continues. Results of other parts do not change. HMDA is
+read as `evenhand.datasets.load_hmda` says.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ PLANTED_RUNS = (
 
 
 def main() -> None:
-    """Run the parts asked for, and keep each as it ends."""
+    """Run the requested parts, and save each when it ends."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=PARTS, help=f"of {', '.join(PARTS)}; all unless named")
+    parser.add_argument("parts", nargs="*", default=PARTS, help=f"any of {', '.join(PARTS)}; all by default")
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
-    parser.add_argument("--store", type=Path, help="folder in which finished blocks are kept")
+    parser.add_argument("--store", type=Path, help="folder for finished blocks")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
-    parser.add_argument("--small", action="store_true", help="few candidates and epochs: to see that it runs")
+    parser.add_argument("--small", action="store_true", help="few candidates and epochs, to check that it runs")
     options = parser.parse_args()
     if unknown := [part for part in options.parts if part not in PARTS]:
         parser.error(f"unknown parts {unknown}; there are {', '.join(PARTS)}")
@@ -113,7 +113,7 @@ def main() -> None:
 
 
 def keep_part(path: Path, part: str, found: Mapping[str, Any]) -> None:
-    """Add a part to the results already there."""
+    """Add a part to the existing results."""
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     path.write_text(json.dumps(before | {part: rounded(found)}, indent=1) + "\n", encoding="utf-8")
 
@@ -170,7 +170,7 @@ def against_the_paper(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def confirmed(found: eh.SearchResult) -> dict[str, Any]:
-    """What people held out say about the choice: an answer for what is minimized and for each constraint."""
+    """What people held out show about the choice: an answer for what is minimized and for each constraint."""
     if found.confirmation is None:
         return {"objective": None, "constraints": {}, "sentences": [], "warnings": list(found.warnings)}
     (of,) = found.confirmation.candidates
@@ -186,7 +186,7 @@ def target(gains: pd.DataFrame) -> dict[str, Any]:
     """The chosen candidate against the unconstrained one on people held out, with intervals of the differences.
 
     The target: reasoning halved, at most 0.01 of the AUC lost, a positive rate within 0.05 and an EO gap that is not
-    larger. ``is_met`` goes by the values, ``is_shown`` by the ends of the intervals that are worst for it.
+    larger. ``is_met`` uses the values, ``is_shown`` the worst ends of the intervals.
     """
     if "confirmed_difference" not in gains:
         return {"is_met": False, "is_shown": False}
@@ -218,7 +218,7 @@ def dominance(gains: pd.DataFrame, candidates: pd.DataFrame, paper: pd.DataFrame
     """Each setting of the paper, and how many candidates dominate it.
 
     One dominates another if its means over folds are at least as good in AUC, EO gap and reasoning gap, and better in
-    one of them; noise is not allowed for.
+    one of them; this ignores noise.
     """
     at_least, better = (np.ones((len(paper), len(candidates)), bool), np.zeros((len(paper), len(candidates)), bool))
     for name, sign in AXES.items():
@@ -262,7 +262,7 @@ def timing(device: str, is_small: bool) -> dict[str, Any]:
     """Seconds for 500 candidates x 5 folds on German Credit, from data in memory to the choice."""
     given = {**people_of("german", device), "confirmation": 0.0}  # everyone is searched on, as in earlier runs
     space, n = (TIMED_SPACE | {"epochs": [2]}, 6) if is_small else (TIMED_SPACE, 496)
-    # Libraries set themselves up in a first, small search.
+    # A first, small search sets up libraries.
     search(**{**given, "folds": 2}, space={"cec_weight": [1.0], "epochs": [1]}, keep=[])
     started = time.perf_counter()
     found = search(**given, space=space, n_candidates=n, keep=KEEP, minimize="reasoning_gap")
@@ -273,7 +273,7 @@ def timing(device: str, is_small: bool) -> dict[str, Any]:
 
 
 def planted(device: str, is_small: bool) -> dict[str, Any]:
-    """Recovered weights by group, of a planted bias of 0.5 in 10,000 people, on as many others; over seeds."""
+    """Recovered weights by group of a planted bias of 0.5 in 10,000 people, on 10,000 others; over seeds."""
     n = 2_000 if is_small else 10_000
     bias = eh.make_planted_bias(2 * n, strength=0.5)
     with torch.no_grad():
@@ -305,7 +305,7 @@ def planted(device: str, is_small: bool) -> dict[str, Any]:
 
 
 def over_seeds(values: Sequence[float] | np.ndarray) -> dict[str, float]:
-    """Mean over seeds with Student's 95 % interval."""
+    """Mean over seeds with Student's 95% interval."""
     values = np.asarray(values, dtype=float)
     half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return {
@@ -325,7 +325,7 @@ def recovered(
     device: str,
     epochs: int,
 ) -> dict[str, Any]:
-    """Train on the first people; of the others, each feature's share of a group's mean gradient, and the AUCs."""
+    """Train on the first people; on the others, each feature's share of a group's mean gradient, and the AUCs."""
     people = bias.dataset
     model = eh.CECClassifier(
         financial_features=people.financial_features,

@@ -1,15 +1,14 @@
-"""What the defaults of `CECClassifier` keep and remove on four datasets, beside the paper's weights.
+"""What the defaults of `CECClassifier` keep and remove on four datasets, next to the paper's weights.
 
-Every model is trained on a training fold and audited on its test fold, matched in the training fold: five folds, each
-dealt out three times, with its own seed. Differences from the unconstrained network are taken fold by fold; intervals
-are Nadeau and Bengio's. Defaults were chosen on other folds of the same people, those of seeds 0 to 2.
+Every model is trained on a training fold and audited on its test fold, matched in the training fold: five folds,
+repeated three times with a seed each. Differences from the unconstrained network are computed fold by fold; intervals
+are Nadeau and Bengio's. The defaults were chosen on different folds of the same people, those of seeds 0 to 2.
 
     python benchmarks/training_defaults.py --out docs/results/training
     python benchmarks/training_defaults.py --out /tmp/training --small german
 
-Meant for a GPU and many cores, where it takes minutes. Writes ``defaults_runs.csv``, a row for each model, and
-``defaults.json``; datasets that are not asked for are left as they are. HMDA is read as `evenhand.datasets.load_hmda`
-says.
+It is meant for a GPU and many cores, where it takes minutes. It writes ``defaults_runs.csv``, a row for each model, and
+``defaults.json``; results of other datasets do not change. HMDA is read as `evenhand.datasets.load_hmda` says.
 """
 
 from __future__ import annotations
@@ -62,13 +61,13 @@ class Fitted:
 
 
 def main() -> None:
-    """Train, audit and judge each dataset, and keep it as it ends."""
+    """Train, audit and judge each dataset, and save it when it ends."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("datasets", nargs="*", default=DATASETS, help=f"of {', '.join(DATASETS)}; all unless named")
+    parser.add_argument("datasets", nargs="*", default=DATASETS, help=f"any of {', '.join(DATASETS)}; all by default")
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
-    parser.add_argument("--jobs", type=int, default=-1, help="processes that audit; all cores unless given")
-    parser.add_argument("--small", action="store_true", help="300 people, three epochs: to see that it runs")
+    parser.add_argument("--jobs", type=int, default=-1, help="processes that audit; all cores by default")
+    parser.add_argument("--small", action="store_true", help="300 people, three epochs, to check that it runs")
     options = parser.parse_args()
     if unknown := [name for name in options.datasets if name not in DATASETS]:
         parser.error(f"unknown datasets {unknown}; there are {', '.join(DATASETS)}")
@@ -88,7 +87,7 @@ def models_of(name: str, options: argparse.Namespace) -> pd.DataFrame:
     if options.small:
         rows = sample_people(y, codes, 300, random_state=0)
         X, y, group, codes = X.iloc[rows].reset_index(drop=True), y[rows], group[rows], codes[rows]
-    encoder = TableEncoder.fit(X)  # of everyone, so that folds have the same columns; no label plays a part in it
+    encoder = TableEncoder.fit(X)  # on everyone, so that folds have the same columns; it does not use labels
     x, F = encoder.transform(X), encoder.as_matched(X[list(data.financial_features)])
     places = [(seed, fold) for seed in SEEDS for fold in range(FOLDS)]
     parts = [part for seed in SEEDS for part in stratified_folds(y, codes, FOLDS, seed)]
@@ -152,7 +151,7 @@ def judged(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def against(rows: pd.DataFrame, plain: pd.DataFrame) -> dict[str, Any]:
-    """Means, changes and whether the targets are met by whole intervals."""
+    """Means, changes and whether whole intervals meet the targets."""
     change = {metric: interval(rows[metric].to_numpy() - plain[metric].to_numpy()) for metric in METRICS}
     gaps = {gap: halved(rows[gap].to_numpy(), plain[gap].to_numpy()) for gap in ("weighing", "score_gap")}
     low, high = change["positive_rate"]["ci"]
@@ -172,11 +171,11 @@ def against(rows: pd.DataFrame, plain: pd.DataFrame) -> dict[str, Any]:
 
 
 def halved(values: np.ndarray, plain: np.ndarray) -> dict[str, Any]:
-    """Whether there was a gap at all, and how much of it is left over half of it."""
+    """Whether there was a gap at all, and how much more than half of it is left."""
     sign = np.sign(plain.mean())
     before, over_half = interval(sign * plain), interval(sign * (values - plain / 2))
     is_there = before["ci"][0] > 0
-    is_small = abs(values.mean()) <= abs(plain.mean()) / 2  # and not as large in the opposite direction
+    is_small = abs(values.mean()) <= abs(plain.mean()) / 2  # and not large in the opposite direction
     return {
         "is_there": bool(is_there),
         "left": float(values.mean() / plain.mean()),
@@ -192,7 +191,7 @@ def interval(values: Any) -> dict[str, Any]:
 
 
 def keep(folder: Path, name: str, runs: pd.DataFrame) -> None:
-    """Put a dataset's models and what they show beside those of the datasets already there."""
+    """Add a dataset's models and results to those of other datasets."""
     table, summary = folder / "defaults_runs.csv", folder / "defaults.json"
     if table.exists():
         before = pd.read_csv(table)
@@ -205,7 +204,7 @@ def keep(folder: Path, name: str, runs: pd.DataFrame) -> None:
 
 
 def used(changes: dict[str, Any]) -> dict[str, Any]:
-    """What a setting weighs."""
+    """The weights of a setting."""
     parameters = eh.CECClassifier(**changes).get_params()
     return {name: parameters[name] for name in PAPER_WEIGHTS}
 

@@ -144,7 +144,8 @@ def test_the_tutorial_of_an_alternative_runs(tmp_path, monkeypatch, capsys):
     )
     assert done.returncode == 0, done.stderr
     assert (
-        "the learning rate of 0.08 and the L2 penalty of 1 are kept. PAY_0 and LIMIT_BAL stay monotone" in done.stdout
+        "the learning rate of 0.08 and the L2 penalty of 1 from its trees. PAY_0 and LIMIT_BAL stay monotone"
+        in done.stdout
     )
     assert "numbers are the same within 1e-06" in done.stdout
     written = (

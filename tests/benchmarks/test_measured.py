@@ -50,7 +50,7 @@ def test_a_row_says_what_is_held_against_its_target(measured, given, value, unit
 
 def test_a_value_is_read_from_the_words_where_only_they_have_it(measured):
     row = measured.row_of({"what": "peak memory above the data: 1,480 MB", "target": "under 500 MB"})
-    assert (row.value, row.is_met, row.verdict) == (1480.0, False, "missed by 196 %")
+    assert (row.value, row.is_met, row.verdict) == (1480.0, False, "missed by 196%")
 
 
 def test_a_target_that_cannot_be_read_is_neither_met_nor_missed(measured):
@@ -61,7 +61,7 @@ def test_a_target_that_cannot_be_read_is_neither_met_nor_missed(measured):
 
 def test_rounding_does_not_hide_a_miss(measured):
     line = measured.markdown(measured.row_of({"what": "it", "ratio": 3.9996, "target": 4.0}))
-    assert "| 3.9996 x | ≥ 4.0000 x | missed by 1 % |" in line
+    assert "| 3.9996 x | ≥ 4.0000 x | missed by 1% |" in line
 
 
 def test_tables_of_a_page_are_renewed_between_their_marks_only(measured, tmp_path):

@@ -8,7 +8,7 @@ from evenhand.searching import search
 pytestmark = pytest.mark.browser
 
 HEADINGS = [
-    "Verdict", "What was searched for", "What people held out of the search say", "What the choice costs and gains",
+    "Verdict", "What was searched for", "What people held out of the search show", "What the choice costs and gains",
     "Candidates tried", "Why each was passed over", "Limits",
 ]  # fmt: skip
 SPACE = {

@@ -581,7 +581,7 @@ def test_a_search_starts_from_a_model_and_compares_with_it(evenhand, loans, tmp_
         "--keep", "auc >= start - 0.3", "--out", out_folder,
     )  # fmt: skip
     assert code == 0, err
-    assert "A file of XGBoost does not say how it was trained" in out
+    assert "An XGBoost file does not say how its model was trained" in out
     assert "alternative compared with your model" in out
     page = (out_folder / "search.html").read_text("utf-8")
     for name in ("search.xlsx", "model/model.json", "audit/report.html", "your-model/report.html", "comparison.html"):

@@ -254,7 +254,7 @@ def test_numbers_out_of_range_are_refused(given, named, tmp_path):
 def test_cells_are_chosen_by_parts_of_their_names():
     assert [cell.name for cell in chosen_cells(COINS, ["art"])] == ["quarter"]
     assert chosen_cells(COINS, []) == tuple(COINS)
-    with pytest.raises(InvalidInputError, match="no name has 'dime'"):
+    with pytest.raises(InvalidInputError, match="no name contains 'dime'"):
         chosen_cells(COINS, ["penny", "dime"])
 
 
@@ -344,7 +344,7 @@ def test_a_page_gets_its_tables_between_its_marks(tmp_path):
             CALIBRATION, tmp_path, quick=True, cells=["own/logistic"], replicates=2, page=page, say=lambda text: None
         )
     text = page.read_text()
-    assert text.startswith("before\n<!-- tables: begin -->\n\n1 cells, 2 data sets each")
+    assert text.startswith("before\n<!-- tables: begin -->\n\n1 cells, 2 datasets each")
     assert text.endswith("<!-- tables: end -->\nafter\n")
     assert "yesterday" not in text
     assert len(json.loads((tmp_path / "calibration.json").read_text())["rows"]) == 1
@@ -361,9 +361,9 @@ def test_a_page_without_marks_is_refused_before_anything_is_run(tmp_path):
 def test_a_cell_that_cannot_be_run_is_left_out_with_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(models, "find_spec", lambda name: None)
     said = []
-    with pytest.raises(InvalidInputError, match=r"No cell of 5 can be run here: boosted trees"):
+    with pytest.raises(InvalidInputError, match=r"No cell of 5 can be run here: explaining boosted trees"):
         run_study(CALIBRATION, tmp_path, cells=["german/boosted"], say=said.append)
-    assert said == ["5 cells are left out: boosted trees are explained with numba: install evenhand[trees]"]
+    assert said == ["5 cells are left out: explaining boosted trees needs numba: install evenhand[trees]"]
 
 
 # --- the quick studies ---

@@ -1,4 +1,4 @@
-"""What people held out of a search say, against simulations in which the truth is known."""
+"""What people held out of a search show, against simulations in which the truth is known."""
 
 from __future__ import annotations
 

@@ -106,20 +106,20 @@ def test_complaints_name_the_figure_the_value_and_the_limit():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("acu >= 0.7", r"names no metric: 'acu'. Did you mean 'auc'\?"),
+        ("acu >= 0.7", r"names an unknown metric: 'acu'. Did you mean 'auc'\?"),
         ("auc >= bset - 0.01", r"compares with 'bset', .* Did you mean 'best'\?"),
         ("auc is good", "A constraint reads like 'auc >= best - 0.01'"),
         ("auc >= best - 0.01; drop", "A constraint reads like"),
-        ("positive_rate >= best", "asks for the best positive_rate, of which neither more nor less is better"),
+        ("positive_rate >= best", "asks for the best positive_rate, but neither more nor less of it is better"),
         ("positive_rate within -1 of 0.5", "must allow a distance of 0 or more, got -1"),
-        ("eo_gapp within 0.1 of 0.5", "names no metric: 'eo_gapp'"),
+        ("eo_gapp within 0.1 of 0.5", "names an unknown metric: 'eo_gapp'"),
         (3, "A constraint must be a text such as"),
-        ("profitt >= unconstrained - 1%", r"names no metric: 'profitt'. Did you mean 'profit'\?"),
-        ("weighting <= 0.1", r"names no metric: 'weighting'. Did you mean 'weighing'\?"),
-        ("aproval_rate[b] >= 0.1", r"names no metric: 'aproval_rate\[b\]'. Did you mean 'approval_rate'\?"),
+        ("profitt >= unconstrained - 1%", r"names an unknown metric: 'profitt'. Did you mean 'profit'\?"),
+        ("weighting <= 0.1", r"names an unknown metric: 'weighting'. Did you mean 'weighing'\?"),
+        ("aproval_rate[b] >= 0.1", r"names an unknown metric: 'aproval_rate\[b\]'. Did you mean 'approval_rate'\?"),
         ("income increasing within 1.5", "may allow a share of at least 0 and below 1 of the steps"),
         ("income positive within 0.1", "may allow a share of at least 0 and below 1 of the steps"),
-        ("approval_rate[b] >= best", "of which neither more nor less is better"),
+        ("approval_rate[b] >= best", "but neither more nor less of it is better"),
     ],
 )
 def test_a_constraint_that_cannot_be_read_is_refused_with_a_hint(text, message):
@@ -136,9 +136,9 @@ def people(planted):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("score_gap[incme]", r"'score_gap\[incme\]' names no column: 'incme'. Did you mean 'income'\?"),
-        ("approval_rate[group 9]", r"names no group: 'group 9'. Did you mean 'group [01]'\?"),
-        ("falls[incme]", r"'falls\[incme\]' names no column: 'incme'. Did you mean 'income'\?"),
+        ("score_gap[incme]", r"'score_gap\[incme\]' names an unknown column: 'incme'. Did you mean 'income'\?"),
+        ("approval_rate[group 9]", r"names an unknown group: 'group 9'. Did you mean 'group [01]'\?"),
+        ("falls[incme]", r"'falls\[incme\]' names an unknown column: 'incme'. Did you mean 'income'\?"),
         ("profit", "'profit' needs `payoff`"),
     ],
 )

@@ -76,5 +76,7 @@ def test_columns_that_are_absent_or_words_are_refused(people):
         InvalidInputError, match=r"names columns absent from the data: \['incme'\]. Did you mean 'income'"
     ):
         check_effect_columns(("incme",), table)
-    with pytest.raises(InvalidInputError, match="asks which way 'job' moves the score, but it does not hold numbers"):
+    with pytest.raises(
+        InvalidInputError, match="asks which way 'job' moves the score, but it does not contain numbers"
+    ):
         check_effect_columns(("job",), table)

@@ -208,7 +208,7 @@ def test_a_model_learns_the_same_bits_twice(people, family):
         ("trees", {"drop": ("agee",)}, r"`drop` names columns absent from the data: \['agee'\]. Did you mean 'age'\?"),
         ("logistic", {"drop": ("income", "job", "age", "home", "is_new")}, "`drop` leaves no column"),
         ("lightgbm", {"monotone": {"income": 2}}, "`monotone` must map columns to 1, -1 or 0"),
-        ("xgboost", {"monotone": {"job": 1}}, r"`monotone` names \['job'\], which hold categories"),
+        ("xgboost", {"monotone": {"job": 1}}, r"`monotone` names \['job'\], which contain categories"),
         ("trees", {"repair": "reweigh"}, r"`repair` must be one of .*, got 'reweigh'. Did you mean 'reweighing'\?"),
         ("xgboost", {"max_depth": "deep"}, "XGBClassifier cannot be fitted: "),
         ("logistic", {"C": -1.0}, "LogisticRegression cannot be fitted: "),

@@ -67,7 +67,7 @@ def test_a_grid_has_the_numbers_of_a_heatmap(result):
     assert table.columns.tolist() == [6, 10]
     own = [k for k, c in enumerate(result.tried) if (c.parameters["cec_weight"], c.parameters["epochs"]) == (3.0, 10)]
     assert table.loc[3.0, 10] == pytest.approx(result.metrics["auc"][own].mean())
-    with pytest.raises(InvalidInputError, match="names no metric: 'acu'"):
+    with pytest.raises(InvalidInputError, match="names an unknown metric: 'acu'"):
         result.grid("cec_weight", "epochs", "acu")
     with pytest.raises(InvalidInputError, match=r"names columns absent from the data: \['epoch'\]"):
         result.grid("cec_weight", "epoch", "auc")
@@ -189,13 +189,13 @@ def test_where_no_candidate_meets_the_constraints_the_best_model_is_refused(give
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"minimize": "excesss"}, r"`minimize` names no metric: 'excesss'. Did you mean 'excess'\?"),
-        ({"minimize": "positive_rate"}, "`minimize` must be a metric of which less or more is better"),
-        ({"keep": ["acu >= 1"]}, "names no metric: 'acu'"),
+        ({"minimize": "excesss"}, r"`minimize` names an unknown metric: 'excesss'. Did you mean 'excess'\?"),
+        ({"minimize": "positive_rate"}, "`minimize` must be a metric for which less or more is better"),
+        ({"keep": ["acu >= 1"]}, "names an unknown metric: 'acu'"),
         ({"seeds": 0}, "`seeds` must be a whole number of at least 1, got 0"),
         ({"alternatives": 0}, "`alternatives` must be a whole number of at least 1, got 0"),
         ({"keep": ["profit >= 0"]}, "'profit' needs `payoff`"),
-        ({"minimize": "score_gap[incme]"}, r"names no column: 'incme'. Did you mean 'income'\?"),
+        ({"minimize": "score_gap[incme]"}, r"names an unknown column: 'incme'. Did you mean 'income'\?"),
         ({"decision_threshold": 1.0}, "`decision_threshold` must be between 0 and 1, got 1.0"),
         ({"confirmation": 1.0}, "`confirmation` must be a share of at least 0 and below 1, got 1.0"),
         ({"folds": 1}, "`n_folds` must be at least 2"),

@@ -44,12 +44,12 @@ def test_words_tell_what_differs():
     [
         ("forest", None, None, r"`family` must be one or more of \['network', .*\], each once, got 'forest'"),
         (("trees", "trees"), None, None, "each once, got"),
-        (("trees", "logistic"), {"C": [1.0]}, None, "`space` of several families must map each to a space of its own"),
+        (("trees", "logistic"), {"C": [1.0]}, None, "With several families, `space` must map each of them to a space"),
         (
             "trees",
             {"logistic": {"C": [1.0]}},
             None,
-            r"`space` names the families \['logistic'\], and the search is over",
+            r"`space` names the families \['logistic'\], but the search is over",
         ),
         ("xgboost", {"random_state": [1]}, None, "'random_state', which is not a parameter of a search over xgboost"),
         ("network", {"cec_wight": [1]}, None, r"not a parameter of a search over network. Did you mean 'cec_weight'\?"),

@@ -107,7 +107,7 @@ def test_the_file_of_an_xgboost_model_tells_what_its_trees_show(people, lenders_
     own = read_start(lenders_model, people).point.parameters
     for name in ("n_estimators", "max_depth", "learning_rate", "reg_lambda", "monotone", "drop"):
         assert start.point.parameters[name] == own[name], name
-    assert "the learning rate of 0.07 and the L2 penalty of 2.5 are kept" in start.notes[0]
+    assert "the learning rate of 0.07 and the L2 penalty of 2.5 from its trees" in start.notes[0]
     assert "debt stay monotone" in start.notes[0]
     lenders_model.save_model(tmp_path / "model.ubj")
     assert read_start(str(tmp_path / "model.ubj"), people).point.parameters["learning_rate"] == 0.3  # not to be seen
@@ -218,7 +218,7 @@ def test_what_is_not_a_start_is_refused(people, numbers):
         read_start(LogisticRegression().fit(numbers[["income", "age"]], people.labels), people)
     chance = LogisticRegression().fit(numbers, people.labels)
     chance.coef_[:] = [[0.0, 0.0, 1.0]]  # age says nothing
-    with pytest.raises(InvalidInputError, match=r"`start` has an AUC of 0\.\d+ on these people, which does not tell"):
+    with pytest.raises(InvalidInputError, match=r"`start` has an AUC of 0\.\d+ on these people, which does not show"):
         read_start(chance, people)
 
 
@@ -276,10 +276,10 @@ def test_families_beside_that_of_the_start_keep_its_columns(people, lenders_mode
     given = candidates_of("xgboost", {"drop": [(), ("age",)], "max_depth": [2]}, None, 0, start=point)
     assert sorted(c.parameters["drop"] for c in given[1:]) == [["unseen"], ["unseen", "age"]]
     assert all(c.parameters["learning_rate"] == 0.07 for c in given)
-    with pytest.raises(InvalidInputError, match=r"Networks see every column, and `start` does not see \['unseen'\]"):
+    with pytest.raises(InvalidInputError, match=r"Networks see every column, but `start` does not see \['unseen'\]"):
         candidates_of("network", None, 1, 0, start=point)
 
 
 def test_a_constraint_on_the_start_needs_one(given):
-    with pytest.raises(InvalidInputError, match="compare with `start`, and no model was given"):
+    with pytest.raises(InvalidInputError, match="compare with `start`; pass a model as `start`"):
         search(**given, family="logistic", keep=["auc >= start - 0.01"])

@@ -103,8 +103,8 @@ def test_the_incumbent_counts_and_infinite_draws_gain_nothing():
     ("values", "options", "message"),
     [
         ([0.1], {"delta": 0}, "`delta` must be between 0 and 1"),
-        ([np.nan], {}, "at least the floor, 0"),
-        ([0.1], {"floor": 0.2}, "at least the floor, 0.2"),
+        ([np.nan], {}, "not below the floor, 0"),
+        ([0.1], {"floor": 0.2}, "not below the floor, 0.2"),
     ],
 )
 def test_what_cannot_be_bounded_is_refused(values, options, message):
@@ -135,7 +135,7 @@ def test_a_search_stops_once_little_is_left_to_gain(given, tmp_path):
     [
         ({"stop_gain": 0.0}, "`stop_gain` must be above 0"),
         ({"stop_delta": 1.5}, "`stop_delta` must be between 0 and 1"),
-        ({"stop_floor": 0.9}, "`stop_floor` is 0.9, the least reasoning_gap that is possible, but a candidate has"),
+        ({"stop_floor": 0.9}, "`stop_floor` is 0.9, the best possible reasoning_gap, but a candidate has"),
     ],
 )
 def test_a_stop_that_makes_no_sense_is_refused(given, options, message):

@@ -30,7 +30,7 @@ def test_payoffs_are_read_from_words_and_mappings(given):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"aprove_good": 1}, r"`payoff` names no decision: 'aprove_good'. Did you mean 'approve_good'\?"),
+        ({"aprove_good": 1}, r"`payoff` names an unknown decision: 'aprove_good'. Did you mean 'approve_good'\?"),
         ("approve_good", "`payoff` reads like 'approve_good=1,approve_bad=-5', got 'approve_good'"),
         ("approve_good=much", "`payoff` must have a number for approve_good, got 'much'"),
         ({"approve_good": float("inf")}, "`payoff` must have a number for approve_good, got inf"),

@@ -188,14 +188,14 @@ def test_weights_that_are_about_to_collapse_the_model_are_named_half_way(german,
     assert (model.predict(german.X).mean() > 0.99) == warns
     if warns:
         assert said[0].startswith("After 15 of 30 epochs")
-        assert "`cec_weight`, now 1, or `equalized_odds_weight`, now 1, or give `least_explained=0.1`" in said[0]
+        assert "`cec_weight`, now 1, or `equalized_odds_weight`, now 1, or set `least_explained=0.1`" in said[0]
         assert "of its decisions are favorable (70.0% of labels are)" in said[0]
 
 
 def test_decisions_that_are_almost_all_alike_are_warned_of_half_way_whatever_is_explained(german, monkeypatch):
     monkeypatch.setattr("evenhand.training.collapse._LEAST_EXPLAINED", -10.0)
     model = CECClassifier(financial_features=german.financial_features, device="cpu", **PAPER)
-    with pytest.warns(EvenhandWarning, match="about to decide the same for everyone"):
+    with pytest.warns(EvenhandWarning, match="may end with the same decision for everyone"):
         model.fit(german.X, german.y, sensitive_features=german.group)
 
 
@@ -293,11 +293,11 @@ def resaved(path, change):
     ("change", "message"),
     [
         (lambda h, c, t: h.update(version="99"), "has version '99' of the format; this evenhand reads 1"),
-        (lambda h, c, t: c.pop("encoder"), "does not hold what a model needs"),
+        (lambda h, c, t: c.pop("encoder"), "does not contain a valid model"),
         (lambda h, c, t: c.update(classes=[0, 1, 2]), "classes has 3 entries"),
-        (lambda h, c, t: c.update(widths=[3, 2, 1]), "does not hold what a model needs"),
-        (lambda h, c, t: t.pop("0.weight"), "does not hold what a model needs"),
-        (lambda h, c, t: c["parameters"].update(unknown=1), "does not hold what a model needs"),
+        (lambda h, c, t: c.update(widths=[3, 2, 1]), "does not contain a valid model"),
+        (lambda h, c, t: t.pop("0.weight"), "does not contain a valid model"),
+        (lambda h, c, t: c["parameters"].update(unknown=1), "does not contain a valid model"),
     ],
 )
 def test_files_that_do_not_make_a_model_are_refused(small, tmp_path, change, message):
@@ -395,7 +395,7 @@ def test_the_group_is_a_required_keyword(small):
         (lambda said, _: said.pop("widths"), "widths is missing"),
         (
             lambda said, _: said.update(widths=[2, 100_000, 100_000, 1]),
-            "the weights are not those of a network of widths",
+            "the weights do not fit a network of widths",
         ),
         (lambda _, tensors: tensors["0.weight"].mul_(float("nan")), "some weights are not finite numbers"),
     ],
@@ -419,5 +419,5 @@ def test_a_file_that_was_edited_and_signed_again_is_refused(edit, message, tmp_p
     words["content"] = json.dumps(said)
     words["sha256"] = _digest(tensors, words["content"])
     path.write_bytes(tensor_bytes(tensors, words))
-    with pytest.raises(ModelFileError, match=f"does not hold what a model needs: .*{message}"):
+    with pytest.raises(ModelFileError, match=f"does not contain a valid model: .*{message}"):
         eh.CECClassifier.load(path)

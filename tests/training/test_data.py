@@ -31,8 +31,8 @@ BAD_DATA = {
     "match": ({"match": torch.zeros(2, 12)}, r"`match` must have shape \(2, 12, n_groups - 1\), got \(2, 12\)"),
     "X nan": ({"X": torch.full((2, 12, 5), float("nan"))}, "`X` must be finite"),
     "y 2": ({"y": torch.full((2, 12), 2)}, r"`y` must be 0 or 1, got \[2\]"),
-    "group": ({"group": torch.full((2, 12), -1)}, "`group` must hold codes 0..G-1, got -1"),
-    "group high": ({"group": torch.full((2, 12), 2)}, "`group` must hold codes below 2, .* got 2"),
+    "group": ({"group": torch.full((2, 12), -1)}, "`group` must contain codes 0..G-1, got -1"),
+    "group high": ({"group": torch.full((2, 12), 2)}, "`group` must contain codes below 2, .* got 2"),
     "weight": ({"weight": torch.full((2, 12), -1.0)}, "`weight` must be finite and not negative"),
     "no one": ({"weight": torch.zeros(2, 12)}, r"tables \[0, 1\] have none"),
     "baselines": (
@@ -43,7 +43,7 @@ BAD_DATA = {
         {"baselines": torch.full((2, 2, 2, 5), torch.nan)},
         r"`baselines` is not finite for label \d, group \d of table 0",
     ),
-    "match high": ({"match": torch.full((2, 12, 1), 12)}, "`match` must hold rows below 12, got 12"),
+    "match high": ({"match": torch.full((2, 12, 1), 12)}, "`match` must contain rows below 12, got 12"),
     "join": ({"join": torch.zeros(4, 2)}, r"`join` must have shape \(5, n_features\), got \(4, 2\)"),
 }
 

@@ -325,7 +325,7 @@ def test_cuda_without_a_device_is_refused():
 
 def test_a_state_of_other_settings_or_shape_is_refused():
     state = train(make_data(), settings())
-    with pytest.raises(InvalidInputError, match=r"other settings: \['cec_weight'\]"):
+    with pytest.raises(InvalidInputError, match=r"different settings: \['cec_weight'\]"):
         Trainer(make_data(), settings(cec_weight=3.0), state)
     with pytest.raises(InvalidInputError, match=r"number of inputs or hidden widths \(\[5, 9, 6, 1\], now \[4,"):
         Trainer(make_data(n_columns=4), settings(), state)

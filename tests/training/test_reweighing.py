@@ -85,7 +85,7 @@ def test_a_logistic_regression_on_the_weights_treats_groups_more_alike():
         (([0, 1], [0, 1, 1]), "got 2 labels, 3 groups"),
         (([0, 1], [0, 1], [1.0]), r"weights of shape \(1,\)"),
         (([0, 1], [0, 1], [1.0, -1.0]), "got 1 of 2 that are not"),
-        (([0, 1, 1], ["a", "a", "b"]), "no one .* of b with label 0; join groups"),
+        (([0, 1, 1], ["a", "a", "b"]), "no one .* of b with label 0; merge groups"),
         (([0, 1, 1, 0], ["a", "a", "b", "b"], [1.0, 1.0, 1.0, 0.0]), "of b with label 0"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Whether the CEC scores of an audit are more than match noise: excess over placebo pairs, why, and who."""
+"""Evidence that CEC scores are more than match noise: the excess over placebo pairs, its sources, and for whom."""
 
 from __future__ import annotations
 
@@ -116,27 +116,28 @@ class Evidence:
     Attributes
     ----------
     cec, balanced, input_gap, reasoning_gap, regime_b, reason_overlap, rank_overlap
-        Excess over placebo pairs of each metric. `regime_b` is of the share in Regime B, `reason_overlap` of the share
-        of the principal reasons that two declined people have in common, `rank_overlap` of their rank-biased overlap.
-        Of these two, negative is less in common, and the p-value is of no less in common than placebo pairs have.
+        Excess over placebo pairs of each metric. `regime_b` is for the share in Regime B, `reason_overlap` for the
+        share of principal reasons that two declined people have in common, `rank_overlap` for their rank-biased
+        overlap. In these two, negative means less in common, and the p-value is for having as much in common as placebo
+        pairs.
     agreement
-        Means of what the reasons of declined people have in common: see `EvidenceSums`.
+        Mean overlap of the reasons of declined people; see `EvidenceSums`.
     compared_mean, placebo_mean
-        Mean CEC score of compared people's pairs and placebo pairs; people weigh equally. The excess is their
-        difference, adjusted for what neighbors' unlike finances explain.
+        Mean CEC score of compared people's pairs and placebo pairs, with equal weights for people. The excess is their
+        difference, adjusted for differences in finances.
     splits
         The excess overall by group, label, decision, groups compared and user columns.
     features, weights
         Each feature's contribution to the excess; weights that differ by group.
     common_support, without_support
-        Share of (person, other group) with a triple, and why others have none.
+        Share of (person, other group) with a triple, and why the rest have none.
     by_distance, by_matches, regime_b_by_threshold
         The excess with triples within growing distances, and with the nearest 1, 2, ... triples of each person;
-        the excess share in Regime B at other consistency thresholds.
+        the excess share in Regime B at different consistency thresholds.
     score_gaps
         Differences in score between comparable people of two groups at equal finances, for every two groups.
     influences
-        Of people on the answers to the four questions, so that another audit of the same people can be compared.
+        Of people on the answers to the four questions, for comparison with a different audit of the same people.
     """
 
     cec: ExcessEstimate
@@ -163,12 +164,12 @@ class Evidence:
 
     @property
     def largest_score_gap(self) -> ScoreGap:
-        """Of all pairs of groups, the score gap with the smallest adjusted p-value."""
+        """The score gap with the smallest adjusted p-value of all pairs of groups."""
         return min(self.score_gaps, key=lambda gap: (np.nan_to_num(gap.p_adjusted, nan=2.0), gap.group, gap.reference))
 
     @property
     def worst_pair(self) -> SplitExcess | None:
-        """Of more than two groups, the pair with the smallest adjusted p-value; None if none could be estimated.
+        """With more than two groups, the pair with the smallest adjusted p-value; None if there is no estimate.
 
         Its interval allows for the number of pairs that it was chosen from (Bonferroni).
         """
@@ -185,7 +186,7 @@ class Evidence:
         """Choices of the audit under which the excess differs by more than chance allows (5%, Holm).
 
         Each variant uses a part of the triples, so its difference from the whole varies less than the variant itself;
-        the standard error of the variant is taken, which errs on the side of no warning.
+        we use the standard error of the variant, which errs on the side of no warning.
         """
         if not self.cec.is_estimated:
             return ()
@@ -241,13 +242,13 @@ def estimate_evidence(
     sums
         Over all people.
     design, present
-        What to split by, and which of it occurs.
+        Columns to split by, and the values that occur.
     distance_limits
         Quarters of the distances: see `DISTANCE_SHARES`.
     n_threads
-        Parts worked on at the same time.
+        Parts processed at the same time.
     device
-        Where sums are taken; None for the CPU.
+        Where sums are computed; None for the CPU.
     """
     n_groups = len(design.groups)
     between = [(a, b) for a in range(n_groups) for b in range(a + 1, n_groups)]
@@ -301,13 +302,13 @@ def estimate_evidence(
 
 
 DISTANCE_SHARES = (0.25, 0.5, 0.75, 1.0)
-"""Shares of the triples, nearest first, within which the excess is given."""
+"""Shares of the triples, nearest first, for which the excess is reported."""
 
 
 def gather_evidence(
     reference: AuditReference, batches: FinishedBatches, merged: Merged, reference_group: str
 ) -> Evidence:
-    """The evidence of everyone who was compared; score gaps are held against a reference group."""
+    """The evidence of everyone who was compared; score gaps are relative to a reference group."""
     sums, numbers = merged.sums, merged.numbers
     assert sums.evidence is not None
     features = tuple(str(column) for column in reference.pool.table.columns)

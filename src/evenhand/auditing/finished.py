@@ -1,4 +1,4 @@
-"""What audited batches left, wherever it is kept: an audit in memory is one batch that is kept in memory."""
+"""Results of audited batches, in memory or on disk: an audit in memory is one batch that is kept in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class PairNulls:
-    """What q-values are made from, one value per pair: person, stratum, and scores over what unlike finances give."""
+    """Input of q-values, one value per pair: person, stratum, and scores adjusted for unequal finances."""
 
     person: Ints
     stratum: Ints
@@ -35,16 +35,16 @@ class PairNulls:
 
 @dataclass(frozen=True, eq=False)
 class BatchRecord:
-    """The small things that a finished batch leaves; `sums` and `distributions` are None where no row was left.
+    """The small results of a finished batch; `sums` and `distributions` are None if all rows were left out.
 
     Attributes
     ----------
     number
-        Of the batch.
+        Number of the batch.
     exclusions
         Rows left out, by reason.
     sums, distributions
-        What the metrics are made from, and histograms of the pairs.
+        Sums for the metrics, and histograms of the pairs.
     n_outside
         Triples of people who are not in the reference.
     """
@@ -58,16 +58,16 @@ class BatchRecord:
 
 @dataclass(frozen=True, eq=False)
 class BatchOutput:
-    """Everything that auditing a batch leaves.
+    """All results of auditing a batch.
 
     Attributes
     ----------
     record
-        The small things.
+        The small results.
     pairs
         The pair table; q-values are not known yet.
     triples, nulls
-        Of the evidence; None without.
+        Of the evidence; None without evidence.
     screened, screened_groups
         Features and groups of the people who are screened for proxies.
     reasons
@@ -93,16 +93,16 @@ class BatchOutput:
         first_person: int = 0,
         exclusions: Mapping[str, int] | None = None,
     ) -> BatchOutput:
-        """What is left of what was found.
+        """The part of the results that is kept.
 
         Parameters
         ----------
         found
-            About the batch.
+            Results of the batch.
         screened
             People of the batch who are screened for proxies.
         number, row, first_person
-            Of the batch; the row of each person in the source, None for 0, 1, ...; number of the first person.
+            Number of the batch; row of each person in the source, None for 0, 1, ...; number of the first person.
         exclusions
             Rows left out of the batch, by reason.
         """
@@ -132,20 +132,20 @@ class BatchOutput:
 
 
 class FinishedBatches(Protocol):
-    """What audited batches left."""
+    """Results of audited batches."""
 
     @property
     def n_threads(self) -> int:
-        """Batches gone through at the same time."""
+        """Number of batches read at the same time."""
 
     def records(self) -> Iterator[BatchRecord]:
-        """The small things of every batch, in order."""
+        """The small results of every batch, in order."""
 
     def pair_column(self, number: int, *columns: str) -> list[NDArray[Any]]:
         """Columns of the pair table of a batch."""
 
     def nulls(self, number: int) -> PairNulls:
-        """What the q-values of a batch's pairs are made from."""
+        """Input of the q-values of a batch's pairs."""
 
     def write_q_values(self, number: int, q_value: Floats) -> None:
         """Put q-values into the pair table of a batch."""
@@ -167,9 +167,9 @@ class Merged:
     Attributes
     ----------
     numbers
-        Batches that hold anyone.
+        Batches that have people.
     sums, distributions, exclusions
-        Of all.
+        Of all batches.
     n_outside
         By batch, triples of people who are not in the reference.
     by_values
@@ -185,7 +185,7 @@ class Merged:
 
 
 def merge_batches(batches: FinishedBatches) -> Merged | None:
-    """All batches together, in their order; None where every row was left out."""
+    """All batches together, in order; None if every row was left out."""
     distributions: Mapping[str, Any] | None = None
     exclusions: dict[str, int] = {}
     n_outside: dict[int, int] = {}
@@ -227,7 +227,7 @@ class OneBatch:
         return [self.output.pairs[name].to_numpy() for name in columns]
 
     def nulls(self, number: int) -> PairNulls:
-        """What the q-values are made from."""
+        """Input of the q-values."""
         assert self.output.nulls is not None
         return self.output.nulls
 

@@ -70,7 +70,7 @@ def search(
         int | None, typer.Option(help="Search over this many seeds, too: each candidate and seed is a draw.")
     ] = None,
     n_jobs: Annotated[
-        int | None, typer.Option(help="Candidates trained at once; by default one on each core. Networks take all.")
+        int | None, typer.Option(help="Candidates trained at once; by default one on each core. Networks use all.")
     ] = None,
     start: Annotated[
         Path | None,
@@ -81,10 +81,10 @@ def search(
 ) -> None:
     """Search for a model as accurate as today's whose reasoning is more alike between groups.
 
-    Finished candidates are kept in the folder: run the same command again to go on. The chosen model is saved there
+    Finished candidates are kept in the folder: run the same command again to continue. The chosen model is saved there
     too, for `evenhand audit --model`: a network as model/model.safetensors, XGBoost as model/model.json, LightGBM as
-    model/model.txt, all else as model/model.skops. With --start, your model is audited on the same people, in
-    your-model, and comparison.html has what changes.
+    model/model.txt, all others as model/model.skops. With --start, your model is audited on the same people, in
+    your-model, and comparison.html shows what changes.
 
     \b
     Example, after `evenhand data save taiwan --people 3000 --out cards.csv`:
@@ -152,7 +152,7 @@ def search(
 
 
 def _with_seeds(family: list[str] | None, n_seeds: int, *, has_start: bool) -> dict[str, Any]:
-    """The families' own spaces with seeds to search over; of a starting point, seeds alone."""
+    """The families' default spaces with seeds to search over; with a starting model, seeds alone."""
     from evenhand.exceptions import InvalidInputError
     from evenhand.searching.space import default_space, family_names
 

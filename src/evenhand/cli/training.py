@@ -32,7 +32,7 @@ def train(
         str, typer.Option(help="What is lowered: reasoning_gap, reasoning_excess, excess, or cec, the paper's.")
     ] = "reasoning_gap",
     least_explained: Annotated[
-        float, typer.Option(help="Share of the labels' entropy from which on both weights count in full; 0 for always.")
+        float, typer.Option(help="Share of the labels' entropy at which both weights count in full; 0 for always.")
     ] = 0.1,
 ) -> None:
     """Train a classifier on a table of applicants and save it.

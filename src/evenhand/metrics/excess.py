@@ -1,6 +1,6 @@
 """The excess over placebo pairs, with its interval and p-value, for triples that share people.
 
-A triple is a person, their match in another group and their placebo in their own. One person can be the
+A triple is a person, a match in a different group and a placebo in the person's group. One person can be the
 match or the placebo of many, so triples are not independent; the standard errors here sum over every two
 triples with a person in common, in time that grows with the number of triples and not with its square.
 """
@@ -36,10 +36,10 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 MIN_PEOPLE = 10
-"""With fewer people than this an excess is not estimated."""
+"""With fewer people, the excess is not estimated."""
 
 FEW_INDEPENDENT_PEOPLE = 40.0
-"""Below this effective number of people the estimate carries a warning."""
+"""Below this effective number of people, the estimate has a warning."""
 
 _COLUMNS_AT_ONCE = 4
 
@@ -49,7 +49,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class ExcessEstimate:
-    """An estimated excess and how sure it is; every number is NaN where it cannot be estimated.
+    """An estimated excess and its uncertainty; every number is NaN if it cannot be estimated.
 
     Attributes
     ----------
@@ -83,12 +83,12 @@ class ExcessEstimate:
 
     @property
     def is_estimated(self) -> bool:
-        """Whether there is a number at all."""
+        """Whether it could be estimated."""
         return bool(np.isfinite(self.value))
 
     @property
     def is_weak(self) -> bool:
-        """Whether so few independent people stand behind it that error rates are approximate."""
+        """Whether it is based on so few independent people that error rates are approximate."""
         return self.is_estimated and self.n_effective < FEW_INDEPENDENT_PEOPLE
 
 
@@ -103,18 +103,17 @@ def excess(
 ) -> ExcessEstimate:
     r"""Mean excess of `delta` over `placebo_delta`, with interval and one-sided p-value.
 
-    People weigh equally, whatever their number of triples. With a control c, the estimate is the intercept of
-    the regression of the difference on c: triples are in effect re-weighted until the control has mean 0.
+    People have equal weight, whatever their number of triples. With a control c, the estimate is the intercept of
+    the regression of the difference on c: in effect, triples are reweighted so that the control has mean 0.
 
-    The variance is that of deleting one person at a time with every triple they serve in, less what is
-    counted twice:
+    The variance is that of deleting one person at a time with all their triples, minus what is counted twice:
 
     .. math:: V = \sum_v \left(\frac{S_v}{1 - c_v}\right)^2 - \sum_{u < v} S_{uv}^2 + \sum_{u < v < w} S_{uvw}^2
 
     where :math:`S_v` sums the weighted residuals of the triples that contain person v, :math:`S_{uv}` of those
     that contain both, and :math:`c_v` is the weight of v's triples. Without the :math:`c_v` this is the sum of
-    products of residuals over every two triples with anyone in common. It is never taken below the
-    variance that ignores sharing. Degrees of freedom: :math:`(\sum c_v^2)^2 / \sum c_v^4 - 1`.
+    products of residuals over every two triples with anyone in common. It is at least the variance that
+    ignores sharing. Degrees of freedom: :math:`(\sum c_v^2)^2 / \sum c_v^4 - 1`.
 
     Parameters
     ----------
@@ -203,7 +202,7 @@ def excess_columns(
 
 @dataclass(frozen=True, eq=False)
 class ExcessMoments:
-    """Sums over triples that estimates of an excess follow from; the sums of parts add up.
+    """Sums over triples, from which estimates of an excess follow; the sums of parts add up.
 
     Attributes
     ----------
@@ -228,7 +227,7 @@ class ExcessMoments:
         difference: Floats | Tensor,
         n_people: float | None = None,
     ) -> ExcessMoments:
-        """Sums over triples, taken where tensors are.
+        """Sums over triples, computed on the device of the tensors.
 
         Parameters
         ----------
@@ -260,7 +259,7 @@ class ExcessMoments:
 
 @dataclass(frozen=True, eq=False)
 class ExcessFit:
-    """Regressions of differences on controls: what is estimated, and what each triple adds to its error.
+    """Regressions of differences on controls: the estimates, and each triple's contribution to their error.
 
     Attributes
     ----------
@@ -284,7 +283,7 @@ class ExcessFit:
         return intercept
 
     def residuals(self, share: Floats | Tensor, control: Floats | Tensor, difference: Floats | Tensor) -> Tensor:
-        """What each triple adds to the error of each estimate; the arguments are those of `ExcessMoments.of`."""
+        """Each triple's contribution to the error of each estimate; the arguments are those of `ExcessMoments.of`."""
         design = _design(control)
         inverse, coefficients = (torch.as_tensor(rows).to(design) for rows in (self.inverse[0], self.coefficients))
         # The estimate is linear in the differences, with these weights.
@@ -366,7 +365,7 @@ def not_estimated(n: int, note: str) -> ExcessEstimate:
 
 
 def too_few(n: int, min_people: int, note: str = "") -> ExcessEstimate:
-    """No estimate, as fewer people were compared than are needed."""
+    """No estimate, because too few people were compared."""
     needed = max(min_people, 2)
     return not_estimated(n, _joined(f"not estimated: {n} people with a triple, at least {needed} needed", note))
 

@@ -1,6 +1,6 @@
-"""Sums over pairs that score gaps follow from: of the regression, and of what each person adds to its error.
+"""Sums over pairs for score gaps: those of the regression, and those of each person's contribution to its error.
 
-They are taken in torch, on the device of the controls; those of one device are those of another up to rounding.
+They are computed in torch, on the device of the controls; devices differ by rounding only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROUNDING = 1e-12  # of the largest eigenvalue: below, functions that are alike 
 
 
 class GapPart(Protocol):
-    """Some pairs: a person and a match, who is a row of the reference."""
+    """Some pairs of a person and a match, who is a row of the reference."""
 
     @property
     def person(self) -> Ints:
@@ -38,7 +38,7 @@ class GapPart(Protocol):
 
     @property
     def person_row(self) -> NDArray[np.signedinteger]:
-        """The row that stands for the person in the reference, -1 for someone outside it."""
+        """The row that represents the person in the reference, -1 for someone outside it."""
         ...
 
     @property
@@ -53,7 +53,7 @@ class GapPart(Protocol):
 
     @property
     def other(self) -> NDArray[np.signedinteger]:
-        """Row of the reference that stands for the match."""
+        """Row of the reference that represents the match."""
         ...
 
     @property
@@ -94,7 +94,7 @@ class GapPart(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FinanceControls:
-    """Functions of the finances that are held equal: linear, squared, products of principal components, by label.
+    """Functions of the finances to hold constant: linear, squared, products of principal components, by label.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class FinanceControls:
 
     @classmethod
     def of(cls, points: Floats, device: torch.device | None = None) -> FinanceControls:
-        """Of the reference's standardized finances; sums are taken on the device, None for the CPU."""
+        """Controls from the reference's standardized finances; sums are computed on the device, None for the CPU."""
         centered = points - points.mean(axis=0)
         components = np.linalg.eigh(centered.T @ centered)[1][:, ::-1][:, :_COMPONENTS].copy()
         along = placed(components, device)
@@ -117,7 +117,7 @@ class FinanceControls:
 
     @property
     def device(self) -> torch.device:
-        """Where sums are taken."""
+        """Where sums are computed."""
         return self.of_reference.device
 
     def difference(self, finances: Tensor, match: Tensor, label: Tensor) -> Tensor:
@@ -141,11 +141,11 @@ class _Design:
     rows
         The pairs.
     side
-        1 where the person is of the group, 0 where they are of the reference group.
+        1 if the person is in the group, 0 if in the reference group.
     share
-        Weight of each pair over the number of the person's.
+        Weight of each pair over the number of the person's pairs.
     n_people
-        People of either side who weigh something.
+        People of either side with a positive weight.
     """
 
     rows: Tensor
@@ -166,7 +166,7 @@ class _Design:
             placed(values, device).index_select(0, rows)
             for values in (part.person, part.pair_weight, part.finances, part.match, part.label, part.score_gaps)
         )
-        # All pairs of a person are of one side.
+        # All pairs of a person are on one side.
         pairs_of = Gathered.of(distinct_codes(person))
         counts = pairs_of.sums(torch.stack([torch.ones_like(weight), weight, side.double()], dim=1))
         counted = counts[:, 1] > 0
@@ -178,7 +178,7 @@ class _Design:
 
 @dataclass(frozen=True, eq=False)
 class GapMoments:
-    """Sums over pairs by the person's group, that the regression follows from."""
+    """Sums over pairs by the person's group, from which the regression follows."""
 
     group: int
     reference_group: int
@@ -197,7 +197,7 @@ class GapMoments:
         reference_group: int,
         n_threads: int = 1,
     ) -> GapMoments | None:
-        """Sums over all parts, for a group and the one it is held against; None without a part."""
+        """Sums over all parts, for a group and its reference group; None without a part."""
 
         def of_part(part: GapPart) -> GapMoments:
             with device_turn(controls.device.type):
@@ -238,7 +238,7 @@ class GapMoments:
 
     def fit(self) -> GapFit:
         """The regression."""
-        weight = 0.5 / self.total  # both groups weigh the same
+        weight = 0.5 / self.total  # both groups have the same weight
         design = np.tensordot(weight, self.design, axes=1)
         inverse = np.linalg.pinv(design, rcond=_ROUNDING, hermitian=True).astype(np.float64)
         coefficients = inverse @ np.tensordot(weight, self.product, axes=1)
@@ -303,7 +303,7 @@ class InfluenceSums:
         reference_buckets: Ints | None,
         n_threads: int = 1,
     ) -> InfluenceSums:
-        """Sums over all parts; without buckets of the reference there are none by bucket."""
+        """Sums over all parts; by bucket only if the reference has buckets."""
         n_columns, device = fit.coefficients.shape[1], controls.device
         buckets = None if reference_buckets is None else placed(reference_buckets, device)
         n_reference = len(controls.of_reference)
@@ -325,7 +325,7 @@ class InfluenceSums:
     def _of_part(
         cls, part: GapPart, one: _Design, fit: GapFit, buckets: Tensor | None, n_reference: int
     ) -> tuple[InfluenceSums, Tensor, Tensor]:
-        """Sums over those outside the reference; rows of the reference; sums of what those people add."""
+        """Sums over people outside the reference; rows of the reference; sums of these people's contributions."""
         device = one.rows.device
         person_row, other, unit = (
             placed(codes, device, torch.int64)[one.rows] for codes in (part.person_row, part.other, part.unit)
@@ -342,7 +342,7 @@ class InfluenceSums:
         inside, outside = inside.nonzero().squeeze(1), outside.nonzero().squeeze(1)
         rows, code = numbered(torch.cat([other, person_row[inside]]), n_reference)
         of_reference = Gathered(code[: len(other)], len(rows)).sums(added)
-        of_reference[:, 1] *= -1  # as the match, a person counts the other way round
+        of_reference[:, 1] *= -1  # as a match, a person counts with the opposite sign
         of_reference += Gathered(code[len(other) :], len(rows), rows=inside).sums(added)
         people = Gathered.of(distinct_codes(unit[outside]), rows=outside)
         return found._with_people(people.sums(added)), rows, of_reference
@@ -365,7 +365,7 @@ class InfluenceSums:
 
     @property
     def pooled_variance(self) -> Floats:
-        """Variance of each gap if there is none, from the residuals of both groups."""
+        """Variance of each gap under no gap, from the residuals of both groups."""
         found: Floats = self.leverage[0] * self.residuals[0] / 2
         return found
 
@@ -408,15 +408,15 @@ class InfluenceSums:
 def gap_coefficients(
     part: GapPart, controls: FinanceControls, group: int, reference_group: int, weights: Floats
 ) -> Tensor:
-    """What each pair's difference counts in the gap between two groups, of the shape of the weights.
+    """The coefficient of each pair's difference in the gap between two groups, of the shape of the weights.
 
     The gap is linear in the differences, with coefficients that depend on who is compared and not on what is averaged:
-    one product gives the gaps of many models. All are NaN where no one of a group is compared.
+    one product gives the gaps of many models. All are NaN if no one in a group is compared.
 
     Parameters
     ----------
     part
-        All pairs; their differences play no part.
+        All pairs; their differences are not used.
     controls, group, reference_group
         As in `GapMoments.of`.
     weights

@@ -1,4 +1,4 @@
-"""Audits of the chosen model and of the one it is to replace, on the same people, side by side."""
+"""Audits of the chosen model and of the model it would replace, on the same people, side by side."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def audit_model(
     *,
     is_risk: bool = False,
 ) -> AuditResult:
-    """Audit a model on people held out of a search, where there are, else on those searched on.
+    """Audit a model on the people held out of a search or, if there are none, on those searched on.
 
     Parameters
     ----------
     model, people, evaluation
         The model, everyone, and how candidates are evaluated.
     options
-        Of `evenhand.audit`.
+        Options of `evenhand.audit`.
     is_risk
-        Whether its score is one of the unfavorable outcome.
+        Whether it scores the unfavorable outcome.
     """
     from evenhand.auditing.audit import audit
 
@@ -72,7 +72,7 @@ def compare_models(before: AuditResult, after: AuditResult, names: tuple[str, st
 
 
 def spelled_columns(model: Any, people: SearchPeople) -> list[str]:  # noqa: ANN401 - any model
-    """Columns that a model takes, as the table spells them; all of the table's where it names none."""
+    """Columns that a model takes, as the table spells them; all columns if the model does not name any."""
     columns = [str(column) for column in people.table.columns]
     seen = input_columns(model)
     return columns if seen is None else spelled_as(columns, seen)

@@ -1,4 +1,4 @@
-"""What a candidate does to approvals that a smaller gap can hide: fewer for the group that has fewest, or no choice."""
+"""What a smaller gap can hide: fewer approvals for the group that has the fewest, or the same decision for everyone."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from evenhand.searching.metrics import asked_of
 
 __all__ = ["approval_warnings", "least_approved"]
 
-_FEW = 0.01  # decisions of a kind; with fewer, all are nearly the same
-_FEWER = 0.2  # or with less than this share of those of the unconstrained model
+_FEW = 0.01  # share of approvals or of declines below which nearly all decisions are the same
+_FEWER = 0.2  # the same, as a share of the unconstrained model's
 _POINTS = 0.0005  # below half a tenth of a point, approvals are the same
 
 
@@ -25,7 +25,7 @@ def least_approved(metrics: Metrics, unconstrained: int) -> str:
 
 
 def approval_warnings(metrics: Metrics, k: int, unconstrained: int, test_share: float) -> tuple[str, ...]:
-    """What to know about the approvals of candidate `k` beside the unconstrained one, in sentences."""
+    """Sentences on the approvals of candidate `k` compared with the unconstrained one."""
     if k == unconstrained or not np.isfinite(metrics["positive_rate"][k]).all():
         return ()
     told = [_nearly_all_alike(metrics, k, unconstrained), _fewer(metrics, k, unconstrained, test_share)]

@@ -14,7 +14,7 @@ __all__ = ["frontier_chart", "gain_chart", "stopping_chart"]
 
 Row = dict[str, Any]
 
-# Status, color, shape and size; the last are drawn on top.
+# Status, color, shape and size; later ones are drawn on top.
 _STATUSES = (
     ("does not meet the constraints", VARIABLES.muted, "circle", 50),
     ("failed", VARIABLES.muted, "cross", 50),

@@ -1,4 +1,4 @@
-"""Which candidate is chosen, why the others were not, and what an honest look at the choice says."""
+"""Which candidate is chosen, why the others are not, and an honest estimate of what the choice gains."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Metrics: TypeAlias = Mapping[str, Floats]
 
 @dataclass(frozen=True)
 class Choice:
-    """What a rule makes of some folds.
+    """The choice that a rule makes on some folds.
 
     Attributes
     ----------
     chosen
-        Number of the candidate; None if none meets the constraints.
+        Number of the candidate; None if no candidate meets the constraints.
     unconstrained
         Number of the most accurate unconstrained candidate.
     complaints
@@ -58,12 +58,12 @@ class ChoiceRule:
     Attributes
     ----------
     constraints
-        What must hold of the means over folds, within their noise.
+        What must hold for the means over folds, within their noise.
     minimize
-        The metric. A gap or excess below 0 counts as 0, since an estimate below 0 is noise; of equal candidates the one
-        with the highest AUC is chosen, and then the first.
+        The metric. A gap or excess below 0 counts as 0, since an estimate below 0 is noise. Ties go to the candidate
+        with the highest AUC, and then to the first.
     is_unconstrained
-        Which candidates nothing but accuracy was asked of.
+        Which candidates were trained for accuracy alone.
     test_share
         Test people over training people in a fold.
     """
@@ -87,7 +87,7 @@ class ChoiceRule:
         if not is_kept.any():
             return Choice(None, unconstrained, complaints, near)
         accuracy = np.nan_to_num(metrics["auc"].mean(1))
-        order = np.lexsort((-accuracy, np.where(is_kept, self.goal(means), np.inf)))  # of equals the first
+        order = np.lexsort((-accuracy, np.where(is_kept, self.goal(means), np.inf)))  # the first of a tie
         ranked = tuple(order[is_kept[order]].tolist())
         return Choice(ranked[0], unconstrained, complaints, near, ranked)
 
@@ -96,9 +96,9 @@ class ChoiceRule:
         return _best(np.where(self.is_unconstrained, metrics["auc"].mean(1), np.nan), 1)
 
     def draws(self, metrics: Metrics) -> Floats:
-        """What is minimized, of each candidate; infinite for one that does not meet the constraints.
+        """What is minimized, for each candidate; infinite for one that does not meet the constraints.
 
-        So that one candidate's value does not depend on another's, ``best`` here is the best unconstrained candidate.
+        Here ``best`` is the best unconstrained candidate, so that no candidate's value depends on the other draws.
         """
         judged = self._judged(metrics, self.is_unconstrained)
         means = metrics[self.minimize].mean(1)
@@ -112,12 +112,12 @@ class ChoiceRule:
         return _best(metrics[name].mean(1), direction_of(name))
 
     def _judged(self, metrics: Metrics, is_among: NDArray[np.bool_]) -> list[Judgement]:
-        """What each constraint makes of the candidates, with ``best`` the best of some of them."""
+        """Each constraint applied to the candidates, with ``best`` the best of some of them."""
         unconstrained = self.unconstrained(metrics)
         compared = {name: values[unconstrained] for name, values in metrics.items()}
         references = {
             "unconstrained": compared,
-            "start": compared,  # where there is one, it is the unconstrained candidate
+            "start": compared,  # the starting model, if there is one, is the unconstrained candidate
             "best": {
                 name: values[_best(np.where(is_among, values.mean(1), np.nan), direction_of(name))]
                 for name, values in metrics.items()
@@ -168,10 +168,10 @@ def _passed_over(metric: str, more: Difference, metrics: Metrics, k: int, chosen
 
 
 def honest_differences(metrics: Metrics, rule: ChoiceRule) -> dict[str, Difference]:
-    """Chosen minus unconstrained by metric, with each fold judged by a choice that did not see it.
+    """Chosen minus unconstrained by metric, where the choice for each fold did not see that fold.
 
-    The best of many looks better than it is. So for each fold the choice is made anew by the others, and only this
-    fold's people judge it. Where no candidate meets the constraints the unconstrained one stands in for it.
+    The best of many looks better than it is. So each fold's people judge a choice that was made on the other folds
+    only. If no candidate meets the constraints there, the unconstrained one takes its place.
     """
     n_folds = metrics["auc"].shape[1]
     if n_folds < 3:
@@ -186,5 +186,5 @@ def honest_differences(metrics: Metrics, rule: ChoiceRule) -> dict[str, Differen
 
 
 def _best(values: Floats, direction: int) -> int:
-    """Place of the best value that is not missing; the first of equals, 0 where all are missing."""
+    """Position of the best value that is not missing: the first of a tie, 0 if all are missing."""
     return int(np.argmax(np.where(np.isfinite(values), direction * values, -np.inf)))

@@ -1,4 +1,4 @@
-"""Results of single models as the metrics of candidates: by fold, means over seeds."""
+"""Metrics of candidates by fold, as means over the models of each seed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Collated:
     Attributes
     ----------
     metrics
-        By name, of shape (n_candidates, n_folds), means over seeds; NaN where one could not be estimated.
+        By name, of shape (n_candidates, n_folds), averaged over seeds; NaN if a metric could not be estimated.
     gaps
         Signed gaps of scores, by the names of `searching.fold_gaps`, of the same shape.
     notes
@@ -43,7 +43,7 @@ class Collated:
 def collate(
     scored: Sequence[Scored], candidates: Sequence[Candidate], settings: EvaluationSettings, features: Sequence[str]
 ) -> Collated:
-    """Metrics of candidates from those of their models, of each fold and seed.
+    """Metrics of candidates from the metrics of their models in each fold and for each seed.
 
     Parameters
     ----------

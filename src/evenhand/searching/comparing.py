@@ -27,7 +27,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean over folds, or a mean difference, with its interval; NaN where it cannot be estimated."""
+    """A mean over folds, or a mean difference, with its interval; NaN if it cannot be estimated."""
 
     value: float
     ci_low: float
@@ -35,7 +35,7 @@ class Difference:
 
     @property
     def is_beyond_noise(self) -> bool:
-        """Whether the interval leaves out 0."""
+        """Whether the interval excludes 0."""
         return bool(self.ci_low > 0 or self.ci_high < 0)
 
 
@@ -86,7 +86,7 @@ def worse_beyond_noise(values: Floats, direction: int, test_share: float) -> NDA
 
 
 def front(metrics: dict[str, tuple[Floats, int]], test_share: float) -> NDArray[np.bool_]:
-    """Which candidates no other dominates, of shape (n,).
+    """Which candidates are not dominated by another, of shape (n,).
 
     One dominates another if its mean is at least as good on every axis, and better beyond noise on one. A candidate
     with a metric that could not be estimated is not on the front.

@@ -1,11 +1,11 @@
-r"""Chosen candidates looked at once more, on people whom neither training nor the choice has seen.
+r"""Chosen candidates evaluated once on people whom neither training nor the choice has seen.
 
-The models are given: each candidate is fitted anew on everyone searched on, and what is asked is what *these* models do
-to new applicants, who are compared with the people searched on. People held out are weighed at random, again and again
-(the Bayesian bootstrap: independent exponential weights, one for all rows of a person), and every metric of every model
-is taken under each weighting. The spread of a difference over weightings is its standard error. Student's t with the
-people of the smallest group, less one, for degrees of freedom makes the interval, and each of k reported candidates has
-an interval of level :math:`1 - 0.05 / k`, so that all hold at once with at least 95%.
+The models are given: each candidate is refitted on everyone searched on, and the question is what *these* models do to
+new applicants, who are compared with the people searched on. People held out get random weights many times (the
+Bayesian bootstrap: independent exponential weights, one for all rows of a person), and every metric of every model is
+computed with each set of weights. The spread of a difference over these sets is its standard error. The interval is
+Student's t; its degrees of freedom are the people of the smallest group less one. Each of k reported candidates has an
+interval of level :math:`1 - 0.05 / k`, so all hold at once with at least 95% confidence.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Ints: TypeAlias = NDArray[np.int64]
 Answer = Literal["confirmed", "not confirmed", "too few people to say"]
 
 _WEIGHTINGS = 300  # the standard error is off by about 4%
-_FEW_PEOPLE = 10  # of a group; with fewer, nothing is said
+_FEW_PEOPLE = 10  # of a group; with fewer, there is no answer
 _ROUNDING = 1e-9
 
 
@@ -50,17 +50,17 @@ class ConfirmedDifference:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether something that the search saw is there on the people held out.
+    """Whether the people held out show what the search saw.
 
     Attributes
     ----------
     about
         The metric that is minimized, or a constraint as the user wrote it.
     answer
-        ``"confirmed"`` where the whole interval says so, ``"not confirmed"`` where it leaves out what the search saw,
-        and ``"too few people to say"`` where it holds both.
+        ``"confirmed"`` if the whole interval says so, ``"not confirmed"`` if it excludes what the search saw, and
+        ``"too few people to say"`` if it includes both.
     difference
-        Of the metric, from the unconstrained model's or from the limit.
+        The metric minus the unconstrained model's, or minus the limit.
     """
 
     about: str
@@ -77,9 +77,9 @@ class Confirmed:
     candidate
         Its number.
     metrics, differences
-        Every metric, and how far it is from the unconstrained model's.
+        Every metric, and its difference from the unconstrained model's.
     promised
-        How much better the search saw it in the metric that is minimized.
+        How much better it was during the search, in the metric that is minimized.
     objective, limits
         Whether that is confirmed, and each constraint.
     """
@@ -121,14 +121,14 @@ class Confirmation:
 
 @dataclass(frozen=True, eq=False)
 class _Judge:
-    """Differences under random weightings, as answers."""
+    """Answers from differences under random weights."""
 
     df: int
     n_reported: int
     has_few: bool
 
     def difference(self, values: Floats) -> ConfirmedDifference:
-        """From the value with everyone weighing the same, and those under each weighting."""
+        """A difference from the value with equal weights and those with random weights."""
         value, error = float(values[0]), float(np.std(values[1:], ddof=1))
         if self.has_few or not np.isfinite(value) or not np.isfinite(error):
             nan = float("nan")
@@ -184,13 +184,13 @@ def confirm(
     people, settings
         Everyone, some of them held out, and how models are evaluated.
     unconstrained
-        Number of the model that others are compared with.
+        Number of the model with which others are compared.
     promised
-        Candidates to report, with how much better the search saw each in what is minimized.
+        Candidates to report, with how much better each was during the search, in what is minimized.
     best
-        For each metric of a constraint that names ``best``, the number of the model that had the best of it.
+        For each metric of a constraint that names ``best``, the number of the model with the best value.
     minimize, constraints
-        What the candidates were chosen by.
+        The rule by which the candidates were chosen.
     """
     fold = people.confirming_fold(settings)
     smallest = _smallest_group(people)
@@ -231,21 +231,21 @@ def confirm(
 
 
 def _smallest_group(people: SearchPeople) -> int:
-    """People held out of the smallest group; rows of one person are one."""
+    """People held out in the smallest group; all rows of one person count as one."""
     rows = people.confirming
     _, first = np.unique(people.units[rows], return_index=True)
     return int(np.bincount(people.groups.codes[rows][first], minlength=len(people.groups.names)).min())
 
 
 def _weightings(units: Ints, random_state: int) -> Floats:
-    """Everyone weighing 1, then random weights, the same for all rows of a person; of shape (1 + weightings, n)."""
+    """Weights of 1, then random ones, the same for all rows of a person; of shape (1 + weightings, n)."""
     code = np.unique(units, return_inverse=True)[1]
     drawn = np.random.default_rng(random_state).exponential(size=(_WEIGHTINGS, int(code.max()) + 1))
     return np.vstack([np.ones(len(code)), drawn[:, code]])
 
 
 def _with_sizes(metrics: Mapping[str, Floats], features: Sequence[str]) -> dict[str, Floats]:
-    """Metrics of one model with the sizes of its gaps of scores, in place of the signed gaps."""
+    """Metrics of one model, with the sizes of its score gaps in place of the signed gaps."""
     signed = {name: values[None] for name, values in metrics.items() if is_signed_gap(name)}
     sizes = oriented_gaps(signed, {name: values[:, 0] for name, values in signed.items()}, features)
     plain = {name: values for name, values in metrics.items() if name not in signed}

@@ -31,7 +31,7 @@ _METRIC = r"\w+(?:\[[^\[\]]+\])?"
 _COMPARES = re.compile(rf"\s*({_METRIC})\s*(>=|<=|>|<)\s*(?:({_NUMBER})|(\w+)\s*(?:([-+*])\s*({_NUMBER})\s*(%?))?)\s*")
 _WITHIN = re.compile(rf"\s*({_METRIC})\s+within\s+({_NUMBER})\s*(%?)\s+of\s+(?:({_NUMBER})|(\w+))\s*")
 _SIGN = re.compile(rf"\s*(.+?)\s+(increasing|decreasing|positive|negative)(?:\s+within\s+({_NUMBER}))?\s*")
-# Which metric of a column must lie on which side of 0.
+# Which metric of a column must be on which side of 0.
 _SIGNS = {
     "increasing": ("falls", "<="),
     "decreasing": ("rises", "<="),
@@ -42,7 +42,7 @@ _SIGNS = {
 
 @dataclass(frozen=True)
 class Constraint:
-    """A metric and where it must lie.
+    """A metric and its limit.
 
     Attributes
     ----------
@@ -55,8 +55,8 @@ class Constraint:
     reference
         ``"best"``, ``"unconstrained"``, ``"start"``, or None for a plain number.
     factor, shift
-        The limit is factor times the reference plus shift; the shift alone where there is no reference. For
-        ``"within"``, the middle is that and `margin` is how far off a metric may be.
+        The limit is factor times the reference plus shift, or the shift alone if there is no reference. For
+        ``"within"`` this is the middle, and `margin` is how far from it a metric may be.
     relative
         What is added to the limit, or for ``"within"`` to the margin, as a share of the size of the reference.
     """
@@ -71,12 +71,12 @@ class Constraint:
     relative: float = 0.0
 
     def limits(self, base: Floats) -> Floats:
-        """Where the limit, or the middle, lies, given the metric of the reference in each fold; of the same shape."""
+        """The limit, or the middle, given the reference's metric in each fold; of the same shape."""
         if self.reference is None:
             return np.full(base.shape, self.shift)
         if self.comparison == "within":
             return base
-        # A share of the size of the mean, so that the limit is linear in the reference.
+        # A share of the size of the mean keeps the limit linear in the reference.
         return base * (self.factor + self.relative * _sign(base)) + self.shift
 
     def allowed(self, base: Floats) -> float:
@@ -86,9 +86,9 @@ class Constraint:
     def judge(self, values: Floats, references: References, test_share: float) -> Judgement:
         """Which candidates meet it, given their metric and those of the references in each fold.
 
-        A candidate misses a limit where its mean over folds lies beyond it by more than one standard error of the
-        difference, with Nadeau and Bengio's correction: fold-to-fold noise alone should not pass a candidate over.
-        What a column does to the score has no such noise.
+        A candidate misses a limit if its mean over folds is beyond it by more than one standard error of the
+        difference, with Nadeau and Bengio's correction: noise between folds alone should not rule out a candidate.
+        The effect of a column on the score has no such noise.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class Constraint:
         limits = self.limits(base)
         distance = values - limits
         off = distance.mean(1)
-        # What a column does to a score is a fact about a model, and no estimate.
+        # The effect of a column on a score is a fact about a model, not an estimate.
         is_exact = values.shape[1] < 2 or asked_of(self.metric)[0] in EFFECTS
         error = np.zeros(len(values)) if is_exact else standard_error(distance, test_share)
         if self.comparison == "within":
@@ -120,7 +120,7 @@ class Constraint:
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """What a constraint makes of candidates.
+    """Which candidates meet a constraint.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Judgement:
         """Why candidate `k` does not meet it, in words."""
         asked, value = self.constraint, float(self.value[k])
         if math.isnan(value):
-            return f"{asked.metric} could not be estimated, and `{asked.text}` was asked"
+            return f"{asked.metric} could not be estimated, which `{asked.text}` needs"
         noise = f", by more than a standard error of {self.error[k]:.4f}" if self.error[k] > 0 else ""
         side = f"{'below' if asked.comparison.startswith('>') else 'above'} the limit of"
         side = f"more than {self.allowed:.4g} from" if asked.comparison == "within" else side
@@ -156,17 +156,18 @@ class Judgement:
 def parse_constraint(text: str) -> Constraint:
     """A constraint from its text.
 
-    A metric against a number (``air >= 0.8``), against a reference with or without a shift, a share or a factor (``auc
-    >= best - 0.01``, ``profit >= unconstrained - 1%``, ``reasoning_gap <= unconstrained * 0.5``), or near one
-    (``positive_rate within 0.05 of unconstrained``). ``best`` is the best value of any candidate, ``unconstrained`` the
-    value of the model that nothing but accuracy was asked of, ``start`` that of the model that a search starts from. Or
-    what a column must do to the score: ``income increasing``, ``debt decreasing`` (at every step, or at all but a share
-    of them: ``income increasing within 0.02``), ``income positive`` and ``debt negative`` (on average).
+    A constraint compares a metric with a number (``air >= 0.8``) or with a reference, optionally with a shift, a share
+    or a factor (``auc >= best - 0.01``, ``profit >= unconstrained - 1%``, ``reasoning_gap <= unconstrained * 0.5``), or
+    keeps it near one (``positive_rate within 0.05 of unconstrained``). ``best`` is the best value of any candidate,
+    ``unconstrained`` that of the model trained for accuracy alone, and ``start`` that of the model that a search starts
+    from. A constraint can also say how a column must move the score: ``income increasing``, ``debt decreasing`` (at
+    every step, or at all but a share of them: ``income increasing within 0.02``), ``income positive`` and ``debt
+    negative`` (on average).
 
     Raises
     ------
     InvalidInputError
-        If the text has none of these forms, or names no metric or no reference.
+        If the text has none of these forms, or names an unknown metric or reference.
 
     Examples
     --------
@@ -212,7 +213,7 @@ def parse_constraint(text: str) -> Constraint:
 
 
 def _sign_constraint(text: str, column: str, word: str, share: str | None) -> Constraint:
-    """What a column must do to the score."""
+    """How a column must move the score."""
     kind, comparison = _SIGNS[word]
     if share is not None and (kind == "effect" or not 0 <= float(share) < 1):
         raise InvalidInputError(
@@ -235,13 +236,13 @@ def _sign(base: Floats) -> float:
 
 
 def check_metric(name: str, whose: str) -> str:
-    """The metric that a name stands for, if it is one that a search knows."""
+    """The metric that a name stands for, if the search knows it."""
     found = ALIASES.get(name, name) if isinstance(name, str) else name
     kind, of = asked_of(str(found))
     if found in DIRECTIONS or (of and kind in OF_SOMETHING):
         return str(found)
     known = [*DIRECTIONS, *ALIASES, *OF_SOMETHING]
-    raise InvalidInputError(f"{whose} names no metric: {name!r}.{did_you_mean(kind, known)}")
+    raise InvalidInputError(f"{whose} names an unknown metric: {name!r}.{did_you_mean(kind, known)}")
 
 
 def asked_effects(names: Iterable[str]) -> tuple[str, ...]:
@@ -257,12 +258,12 @@ def asked_effects(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_asked(names: Iterable[str], people: SearchPeople, *, has_payoff: bool) -> None:
-    """Refuse metrics of inputs, groups and columns that are not there, and a profit without payoffs.
+    """Refuse metrics of unknown inputs, groups and columns, and a profit without payoffs.
 
     Raises
     ------
     InvalidInputError
-        With what is there.
+        With the names that exist.
     """
     asked = list(names)
     columns = [str(column) for column in people.table.columns]
@@ -271,7 +272,7 @@ def check_asked(names: Iterable[str], people: SearchPeople, *, has_payoff: bool)
         known = list(people.groups.names) if kind == "approval_rate" else columns
         if of and of not in known:
             what = "group" if kind == "approval_rate" else "column"
-            raise InvalidInputError(f"{name!r} names no {what}: {of!r}.{did_you_mean(of, known)}")
+            raise InvalidInputError(f"{name!r} names an unknown {what}: {of!r}.{did_you_mean(of, known)}")
     check_effect_columns(asked_effects(asked), people.table)
     if "profit" in asked and not has_payoff:
         raise InvalidInputError(
@@ -289,7 +290,7 @@ def _reference(name: str | None, metric: str, text: str) -> str | None:
         )
     if name == "best" and direction_of(metric) == 0:
         raise InvalidInputError(
-            f"The constraint {text!r} asks for the best {metric}, of which neither more nor less is better; "
+            f"The constraint {text!r} asks for the best {metric}, but neither more nor less of it is better; "
             "compare with 'unconstrained' or a number."
         )
     return name

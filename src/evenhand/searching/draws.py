@@ -1,4 +1,4 @@
-"""The candidates of a search as random draws: when to stop, and what those not drawn could still gain."""
+"""The candidates of a search as random draws: when to stop, and what further draws could still gain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evenhand.searching.stopping import FIRST_DRAW, HORIZON, GainBound, gain_bou
 __all__ = ["FURTHER", "StopRule", "Stopping"]
 
 FURTHER = (1, 10, 100)
-"""Numbers of further draws whose gain is told."""
+"""Numbers of further draws whose gain is reported."""
 
 _ROUND = 20  # draws between two looks at the bound
 
@@ -33,7 +33,7 @@ class StopRule:
     delta
         Probability that the bound on the gain is wrong at any moment.
     floor
-        The least value of what is minimized that is possible; None for 0 (1 where more is better).
+        The best possible value of what is minimized; None for 0 (1 if more is better).
     """
 
     gain: float | None = None
@@ -47,7 +47,7 @@ class StopRule:
             raise InvalidInputError(f"`stop_delta` must be between 0 and 1, got {self.delta!r}.")
 
     def rounds(self, candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, ...]]:
-        """Candidates that are tried before the next look at the bound: all, or the unconstrained ones and then some."""
+        """Candidates to try before the next look at the bound: all, or the unconstrained ones and a round more."""
         if self.gain is None:
             yield tuple(candidates)
             return
@@ -68,15 +68,15 @@ class Stopping:
     Attributes
     ----------
     rule
-        When the search was to stop.
+        When the search may stop.
     bounds
-        After some of the draws, from the tenth on; empty where there were fewer.
+        Bounds after some of the draws, from the tenth on; empty if there were fewer.
     n_draws, n_left
-        Constrained candidates that were drawn, and those that were to be drawn and were not.
+        Constrained candidates that were drawn, and those that were planned but not drawn.
     is_whole_space
-        Whether those are all that the space holds.
+        Whether these are the whole space.
     floor
-        The least value of what is minimized, as the search counts it, that was taken for possible.
+        The least value of what is minimized, as the search counts it, that was assumed possible.
     """
 
     rule: StopRule
@@ -88,7 +88,7 @@ class Stopping:
 
     @classmethod
     def of(cls, rule: StopRule, choice: ChoiceRule, metrics: Metrics, n_left: int, *, is_whole_space: bool) -> Stopping:
-        """The bounds of candidates in the order in which they were drawn, the unconstrained ones first."""
+        """Bounds after candidates in the order in which they were drawn, the unconstrained ones first."""
         values, is_plain = choice.draws(metrics), choice.is_unconstrained
         incumbent = float(choice.goal(metrics[choice.minimize].mean(1))[choice.unconstrained(metrics)])
         incumbent = min(incumbent, *values[is_plain]) if np.isfinite(incumbent) else float(np.min(values[is_plain]))
@@ -97,7 +97,7 @@ class Stopping:
         lowest = min(incumbent, *draws) if len(draws) else incumbent
         if lowest < floor:
             raise InvalidInputError(
-                f"`stop_floor` is {rule.floor:g}, the least {choice.minimize} that is possible, but a candidate has "
+                f"`stop_floor` is {rule.floor:g}, the best possible {choice.minimize}, but a candidate has "
                 f"{abs(lowest):.4g}."
             )
         moments = np.unique(np.geomspace(FIRST_DRAW, max(FIRST_DRAW, len(draws)), 60).round().astype(int)).tolist()
@@ -106,15 +106,15 @@ class Stopping:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the bound takes for granted, in words."""
+        """What the bound assumes, in words."""
         return (
-            "Candidates are drawn at random from the space of this search; a wider space, or a model of another kind, "
-            "is not covered.",
-            "The gain is that of the metric as measured on the people of this search.",
-            "A draw that does not meet the constraints gains nothing; constraints that name `best` are taken against "
-            "the best unconstrained candidate.",
+            "Candidates are drawn at random from the space of this search. The bound does not cover a wider space or a "
+            "different kind of model.",
+            "The gain is in the metric as measured on the people of this search.",
+            "A draw that does not meet the constraints gains nothing. In constraints, `best` here means the best "
+            "unconstrained candidate.",
             f"No candidate can have a value better than {abs(self.floor):g}.",
-            f"The bound holds at every moment up to {HORIZON:,} draws at once, with a probability of at least "
+            f"The bound holds after every draw up to {HORIZON:,} at once, with a probability of at least "
             f"{1 - self.rule.delta:g}.",
         )
 
@@ -138,7 +138,7 @@ def _record(bound: GainBound) -> Mapping[str, Any]:
 
 
 def _floor(metric: str, given: float | None) -> float:
-    """The least of what is minimized: where more of the metric is better, that is its negative."""
+    """The best possible value of what is minimized, negated if more of the metric is better."""
     if direction_of(metric) > 0:
         return -1.0 if given is None else -given
     return 0.0 if given is None else given

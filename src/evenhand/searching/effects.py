@@ -1,4 +1,4 @@
-"""What a column does to the score of a model: how far, and how often against a sign."""
+"""How a column moves the score of a model: how far, and how often against a required sign."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ __all__ = ["EFFECTS", "check_effect_columns", "column_effects"]
 Floats: TypeAlias = NDArray[np.float64]
 
 EFFECTS = ("effect", "falls", "rises")
-"""How far a column moves the score; the shares of its steps upward at which the score falls, and rises."""
+"""How far a column moves the score; the shares of its upward steps at which the score falls, and rises."""
 
 _MOST_PEOPLE, _MOST_VALUES = 200, 9
 _ROUNDING = 1e-5  # scores are computed in single precision
 
 
 def check_effect_columns(columns: tuple[str, ...], table: pd.DataFrame) -> None:
-    """Refuse columns whose effect cannot be asked for.
+    """Refuse columns whose effect cannot be measured.
 
     Raises
     ------
     InvalidInputError
-        If a column is absent or does not hold numbers.
+        If a column is absent or does not contain numbers.
     """
     for name in check_columns(columns, [str(column) for column in table.columns], "`keep`") if columns else ():
         if not is_number_column(table[name]):
-            raise InvalidInputError(f"`keep` asks which way {name!r} moves the score, but it does not hold numbers.")
+            raise InvalidInputError(f"`keep` asks which way {name!r} moves the score, but it does not contain numbers.")
 
 
 def column_effects(
@@ -52,9 +52,9 @@ def column_effects(
     model
         A model or a stack.
     train, test
-        Tables of the training people and of those who are asked.
+        Tables of the training people and of those who are scored.
     column
-        Holds numbers.
+        The column, which contains numbers.
     weights
         Weightings of the test people, of shape (n_weightings, n_test).
     """
@@ -76,6 +76,6 @@ def column_effects(
 
 def _scores(model: AuditedModel, people: pd.DataFrame) -> Tensor:
     x = model.encode(people)
-    # A stack is asked the way it is explained: `margin` is of one model.
+    # Score a stack the way it is explained: `margin` takes one model.
     is_network = isinstance(model, DifferentiableModel)
     return (model.attribute(x, x, 1, "midpoint").logit if is_network else model.margin(x)).double()

@@ -1,4 +1,4 @@
-"""Candidates of libraries on the folds of a search: trained on the training people, repaired or not, and scored."""
+"""Candidates of libraries, trained and scored on the folds of a search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["EstimatorRuns", "check_seen", "fit_estimator", "repaired_people"]
 
 @dataclass(frozen=True, eq=False)
 class EstimatorRuns:
-    """Estimators on the folds of a search; each candidate is a block of its own, on one thread.
+    """Estimators on the folds of a search; each candidate is one block, on one thread.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class EstimatorRuns:
     _turn: Lock = field(default_factory=Lock, init=False, repr=False)
 
     def takes(self, candidate: Candidate) -> bool:
-        """Whether it is of any family but the networks."""
+        """Whether it is of any family except the networks."""
         return candidate.family != "network"
 
     def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
@@ -67,7 +67,7 @@ class EstimatorRuns:
         return score_model(model, self.people, compared, self.settings)
 
     def _training(self, candidate: Candidate, compared: ComparedFold) -> Training:
-        """The training people of a fold; a repair that takes long is made once for all candidates that share it."""
+        """The training people of a fold; candidates share slow repairs, which are made once."""
         rows, repair = compared.fold.train, candidate.parameters["repair"]
         if repair in QUICK_REPAIRS:
             return repaired_people(candidate, self.people, rows)
@@ -85,7 +85,7 @@ def fit_estimator(candidate: Candidate, people: SearchPeople, rows: NDArray[np.i
 
 
 def repaired_people(candidate: Candidate, people: SearchPeople, rows: NDArray[np.int64]) -> Training:
-    """Some of the people, as the candidate is to learn from them."""
+    """Some of the people, as training data of a candidate."""
     X = people.categorized.iloc[rows].reset_index(drop=True)
     training = Training(X, people.labels[rows], people.groups.codes[rows], people.financial_features)
     columns = kept_columns(candidate.parameters, [str(column) for column in X.columns])
@@ -93,12 +93,12 @@ def repaired_people(candidate: Candidate, people: SearchPeople, rows: NDArray[np
 
 
 def check_seen(candidates: Sequence[Candidate], people: SearchPeople) -> None:
-    """Refuse to drop columns that people are matched on, where the file of a model names only those it keeps.
+    """Refuse to drop columns that people are matched on, if the model's file names only the columns it keeps.
 
     Raises
     ------
     InvalidInputError
-        If a candidate does.
+        If a candidate drops one.
     """
     for candidate in candidates:
         if candidate.family != "network" and ESTIMATORS[candidate.family].is_native:
@@ -106,5 +106,5 @@ def check_seen(candidates: Sequence[Candidate], people: SearchPeople) -> None:
             if lost:
                 raise InvalidInputError(
                     f"`drop` names {lost}, on which people are matched: an audit needs a model of {candidate.family} "
-                    "to take the financial features. Drop others, or match on others."
+                    "to take the financial features. Drop different columns, or match on different ones."
                 )

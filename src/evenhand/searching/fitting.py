@@ -1,4 +1,4 @@
-"""Candidates fitted anew on everyone searched on."""
+"""Candidates refitted on everyone searched on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Fit"]
 
 
 class Fit:
-    """Trains a candidate on everyone searched on; remembers what it trained.
+    """Trains a candidate on everyone searched on, and remembers its models.
 
     Parameters
     ----------

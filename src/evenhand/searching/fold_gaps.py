@@ -1,4 +1,4 @@
-"""The score gap at equal finances on the test people of a fold: of many models at once, in all and through each input.
+"""The score gap at equal finances on the test people of a fold, for many models at once: total and through each input.
 
 The regression is the audit's (`metrics.score_gap`). Its result is linear in what is compared, with coefficients that
 depend on the people alone, so each model's gaps are one product.
@@ -29,7 +29,7 @@ GAPS = ("score_gap", "probability_gap", "decision_gap")
 
 
 def gap_name(kind: str, group: int, feature: str = "") -> str:
-    """Name of a signed gap of a group, in all or through a feature.
+    """Name of a signed gap of a group: the total, or the part through a feature.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def gap_name(kind: str, group: int, feature: str = "") -> str:
 
 
 def is_signed_gap(name: str) -> bool:
-    """Whether a name is of `gap_name`.
+    """Whether `gap_name` made a name.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def is_signed_gap(name: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Pairs of a fold, as `metrics.gap_sums` takes them; of the gaps themselves it needs none."""
+    """Pairs of a fold, as `metrics.gap_sums` takes them; it does not need the gaps themselves."""
 
     person: Ints
     match: Ints
@@ -71,12 +71,12 @@ class _Pairs:
 
     @property
     def unit(self) -> Ints:
-        """Every row another person."""
+        """Every row is a different person."""
         return self.person
 
     @property
     def bucket(self) -> Ints:
-        """No influences are wanted."""
+        """No influences are needed."""
         return np.zeros(len(self.person), dtype=np.int64)
 
     @property
@@ -87,7 +87,7 @@ class _Pairs:
 
 @dataclass(frozen=True, eq=False)
 class FoldGaps:
-    """What each triple's difference counts in the gap of each group against the reference group.
+    """The coefficient of each triple's difference in the gap between each group and the reference group.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class FoldGaps:
         weights: Floats,
         device: torch.device,
     ) -> FoldGaps:
-        """Of the triples of a fold that are used, for each weighting of its test people, (n_weightings, n_test)."""
+        """For the usable triples of a fold and each weighting of its test people, (n_weightings, n_test)."""
         fold, triples = compared.fold, compared.test_pairs.where(is_used)
         person = triples.person
         pairs = _Pairs(
@@ -129,7 +129,7 @@ class FoldGaps:
         )
 
     def none(self, models: Sequence[int], n_features: int) -> dict[int, Tensor]:
-        """Gaps that could not be estimated, of models of a shape."""
+        """NaN gaps of as many models as the shape says."""
         return {
             group: coefficients.new_full((*models, len(coefficients), n_features + 2), float("nan"))
             for group, coefficients in self.coefficients.items()
@@ -145,7 +145,7 @@ class FoldGaps:
         block, part
             Which triples, and their scores.
         moved, match
-            Probability of the person with the match's finances and of the match, and whether each is approved: of shape
+            Probability, and whether approved, of the person with the match's finances and of the match: of shape
             (2, ..., n).
         """
         differences = torch.cat([part.score_gaps.double(), (moved - match).movedim(0, -1)], dim=-1)
@@ -170,16 +170,16 @@ def oriented_gaps(
 ) -> dict[str, Floats]:
     """Sizes of gaps, as a search minimizes them, from signed ones of shape (n_models, n).
 
-    A size in each fold would be noise wherever the gap is small. So a model's gap is that of the group whose mean is
-    largest in size, with the sign that makes this mean positive: its mean is the size of the mean. Through all
-    inputs (``score_gap_parts``) each input has its own sign, so that inputs which cancel both count.
+    The size in each fold would be noise where the gap is small. So a model's gap is that of the group whose mean is
+    largest in size, with the sign that makes this mean positive: its mean is the size of the mean. In the sum over
+    inputs (``score_gap_parts``) each input has its own sign, so inputs that cancel each other both count.
 
     Parameters
     ----------
     signed
-        By name, as `named_gaps` has them; the second dimension is of folds or of weightings.
+        By name, as `named_gaps` returns them; the second dimension is folds or weightings.
     means
-        By the same names, of shape (n_models,): what signs and groups are decided by.
+        By the same names, of shape (n_models,): they decide signs and groups.
     features
         Names of the inputs.
 

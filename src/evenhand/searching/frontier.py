@@ -16,9 +16,9 @@ __all__ = ["Frontier"]
 
 @dataclass(frozen=True)
 class Frontier:
-    """Candidates that no other is at least as good as in two metrics, and better in one, by means over folds.
+    """Candidates such that no other is at least as good in two metrics and better in one, by means over folds.
 
-    Unlike the front, it takes no account of noise: it is drawn with intervals, which do.
+    Unlike the front, it ignores noise; the chart of it shows intervals.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Frontier:
 
     @classmethod
     def of(cls, metrics: Metrics, minimize: str, limited: Sequence[str]) -> Frontier:
-        """Of all candidates; the utility is the first that a constraint names, AUC where none does.
+        """The frontier of all candidates; the utility is the first that a constraint names, or AUC.
 
         Examples
         --------

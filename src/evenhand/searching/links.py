@@ -1,4 +1,4 @@
-"""What the page of a search calls the model that all are compared with, and the files that it links to."""
+"""What the page of a search calls the model of comparison, and the files that it links to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rival_words(data: Mapping[str, Any]) -> str:
 
 
 def file_links(files: Mapping[str, str]) -> list[Section]:
-    """A section of links to files beside the page; none where there are none.
+    """A section of links to files beside the page; empty if there are no files.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a candidate is judged by: the metrics, and those of utility and outcome on the people of one test fold."""
+"""The metrics that judge a candidate, and those of utility and outcome on the people of one test fold."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ DIRECTIONS: Mapping[str, int] = {
     "excess_regime_b": -1,
     "cec": -1,
 }
-"""Every metric, with 1 where more is better, -1 where less is, 0 where neither is."""
+"""Every metric, with 1 if more is better, -1 if less is, 0 if neither is."""
 
 OF_SOMETHING: Mapping[str, int] = {"score_gap": -1, "approval_rate": 0, "effect": 0, "falls": -1, "rises": -1}
-"""Metrics of one input, group or column, such as ``score_gap[income]``, with the same."""
+"""Metrics of one input, group or column, such as ``score_gap[income]``, with the same signs."""
 
 ALIASES: Mapping[str, str] = {"weighing": "reasoning_excess", "approval_rate": "positive_rate"}
-"""Other names of metrics."""
+"""Alternative names of metrics."""
 
 AXES: Mapping[str, tuple[str, ...]] = {
     "utility": ("auc", "ks", "f1", "profit"),
@@ -68,7 +68,7 @@ _OF = re.compile(r"(\w+)\[(.*)\]", re.DOTALL)
 
 
 def asked_of(name: str) -> tuple[str, str]:
-    """A metric and the input, group or column that it is of; an empty text where it is of no single one.
+    """A metric and the input, group or column that it describes; an empty text if it describes none.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def asked_of(name: str) -> tuple[str, str]:
 
 
 def direction_of(name: str) -> int:
-    """1 where more of a metric is better, -1 where less is, 0 where neither is.
+    """1 if more of a metric is better, -1 if less is, 0 if neither is.
 
     Examples
     --------
@@ -119,13 +119,13 @@ def fold_outcome(
     Parameters
     ----------
     fold
-        Whose test people they are.
+        The fold.
     score, decision
-        Of each of them.
+        Of each test person.
     names
-        Of the groups; None for their codes.
+        Names of the groups; None for their codes.
     weight
-        What each person weighs; None for 1.
+        The weight of each person; None for 1.
     payoff
         What decisions are worth; without it there is no profit.
     """
@@ -145,6 +145,6 @@ def fold_outcome(
 
 
 def _adverse_impact_ratio(outcomes: list[GroupOutcome]) -> float:
-    """Lowest approval rate of a group over the highest; NaN where no one is approved."""
+    """Lowest approval rate of a group over the highest; NaN if no one is approved."""
     rates = [outcome.positive_rate for outcome in outcomes]
     return min(rates) / max(rates) if max(rates) > 0 else float("nan")

@@ -50,7 +50,7 @@ class NetworkFamily:
 
     @property
     def n_threads(self) -> None:
-        """A stack is trained on all cores, or on a GPU: blocks come one after the other."""
+        """None: a stack is trained on all cores or on a GPU, so blocks run one after the other."""
         return
 
     def takes(self, candidate: Candidate) -> bool:
@@ -58,7 +58,7 @@ class NetworkFamily:
         return candidate.family == "network"
 
     def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
-        """Candidates that are trained together; the same for the same candidates, whatever was done before."""
+        """Candidates that are trained together: the same blocks for the same candidates, also in a resumed search."""
         groups: dict[str, dict[Trained, list[Candidate]]] = defaultdict(lambda: defaultdict(list))
         for candidate in candidates:
             p = candidate.parameters
@@ -71,7 +71,7 @@ class NetworkFamily:
         )
         blocks = []
         for models in groups.values():
-            # Models that train for as long as each other stand together.
+            # Models that train for equally long go together.
             ordered = sorted(models.values(), key=lambda same: max(c.parameters["epochs"] for c in same))
             for start in range(0, len(ordered), per_block):
                 blocks.append(tuple(c for same in ordered[start : start + per_block] for c in same))
@@ -89,7 +89,7 @@ class NetworkFamily:
                     for fold, seed in self._places()
                 ]
         middle = len(block) // 2
-        # Never part candidates that are one model at different numbers of epochs: they would be trained twice.
+        # Never separate candidates that are one model at different numbers of epochs: it would be trained twice.
         while middle < len(block) and _trained(block[middle]) == _trained(block[middle - 1]):
             middle += 1
         if middle == len(block):
@@ -158,7 +158,7 @@ class NetworkFamily:
 
 
 def train_stack(data: TrainingData, settings: TrainingSettings, epochs: Sequence[int]) -> dict[int, StackedNetwork]:
-    """Trained stacks by number of epochs, of which the last is the settings'."""
+    """Trained stacks by number of epochs; the last number is that of the settings."""
     trainer, kept = Trainer(data, settings), {}
 
     def after_epoch(epoch: int, metrics: dict[str, torch.Tensor]) -> None:

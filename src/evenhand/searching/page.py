@@ -36,14 +36,14 @@ Data = Mapping[str, Any]
 
 
 def search_page(data: Data, files: Mapping[str, str] | None = None) -> str:
-    """The page as text; every text is escaped, and the browser runs and fetches nothing but what is in it.
+    """The page as text. All texts are escaped, and the browser runs and fetches nothing that is not in the page.
 
     Parameters
     ----------
     data
         What `SearchResult.to_dict` returns.
     files
-        Files beside the page that it links to: their paths from there, by what they are.
+        Files that the page links to: paths relative to the page, by description.
     """
     finding = Finding(
         _headline(data), [("", sentence) for sentence in _sentences(data)], _key_metrics(data), data["warnings"]
@@ -64,15 +64,15 @@ def search_page(data: Data, files: Mapping[str, str] | None = None) -> str:
 
 
 def _confirmed(data: Data) -> list[Section]:
-    """What the people held out say, where there is anything to say."""
+    """What the people held out show, if there are any."""
     if data["confirmation"] is None:
         return []
-    title = "What people held out of the search say"
+    title = "What people held out of the search show"
     return [Section("confirmed", title, (_CONFIRMED_WORDS,), tables=[confirmation_table(data)])]
 
 
 def _cost(data: Data) -> list[Section]:
-    """What the choice costs and gains, where it is not the unconstrained candidate."""
+    """What the choice costs and gains, unless it is the unconstrained candidate."""
     if data["chosen"] in (None, data["unconstrained"]):
         return []
     gains = data["cost_and_gain"]
@@ -107,10 +107,10 @@ def _sentences(data: Data) -> list[str]:
     """The choice, and its main metrics with honest differences."""
     chosen, unconstrained, gains = data["chosen"], data["unconstrained"], data["cost_and_gain"]
     if chosen is None:
-        return ["Why each candidate was passed over is said below. Loosen the constraints, or search a wider space."]
+        return ["A table below says why each candidate was passed over. Loosen the constraints, or widen the space."]
     told = [*data["sentences"], f"Chosen: {data['candidates'][chosen]['words']}."]
     if chosen == unconstrained:
-        return [*told, "Nothing is gained and nothing lost. Why each of the others was passed over is said below."]
+        return [*told, "Nothing is gained and nothing is lost. A table below says why the others were passed over."]
     told.append(f"Compared with: {data['candidates'][unconstrained]['words']}.")
     by_name = {row["metric"]: row for row in gains}
     is_honest = math.isfinite(gains[0]["honest_ci_low"])
@@ -124,9 +124,9 @@ def _sentences(data: Data) -> list[str]:
             f"{decimal(value)}, 95% interval {interval(low, high)}: {_READINGS.get(reading, reading)}."
         )
     told.append(
-        "Differences are honest ones: each fold is judged by a choice made without it."
+        "Differences are honest: each fold judges a choice that was made without it."
         if is_honest
-        else "Differences are of the search itself and flatter the choice: there are too few folds for honest ones."
+        else "Differences are from the search itself and flatter the choice: there are too few folds for honest ones."
     )
     return told
 
@@ -148,41 +148,41 @@ def _question(data: Data) -> tuple[tuple[str, str], ...]:
     people, folds, seeds = data["people"], data["settings"]["folds"], data["settings"]["seeds"]
     groups = ", ".join(f"{name} {count(n)}" for name, n in people["groups"].items())
     held = f"; {count(people['confirming'])} more were held out of the search" if people["confirming"] else ""
-    trained = "one model" if seeds == 1 else f"{seeds} models, of which metrics are means,"
+    trained = "one model" if seeds == 1 else f"{seeds} models with averaged metrics"
     return (
         ("Constraints", "; ".join(data["keep"]) or "none"),
         ("Minimized" if direction_of(data["minimize"]) < 0 else "Maximized", metric_words(data["minimize"])),
         *_payoff(data["settings"]["payoff"]),
         ("Family", "; ".join(SPECS[name].words for name in data["families"])),
-        ("People", f"{count(people['searched'])} were searched on{held}. Groups of all: {groups}"),
+        ("People", f"{count(people['searched'])} were searched on{held}. Groups of everyone: {groups}"),
         ("Matched on", ", ".join(people["financial_features"])),
         (
             "Judged by",
-            f"{folds} folds, {trained} in each, every candidate on the same people. Differences are taken fold by "
-            "fold, with the correction of Nadeau and Bengio for training sets that overlap",
+            f"{folds} folds, {trained} in each, every candidate on the same people. Differences are computed fold by "
+            "fold, with the correction of Nadeau and Bengio for overlapping training sets",
         ),
     )
 
 
 def _payoff(payoff: Mapping[str, float] | None) -> tuple[tuple[str, str], ...]:
-    """What decisions are worth, where that was said."""
+    """What decisions are worth, if given."""
     if payoff is None:
         return ()
     return (("Payoff", ", ".join(f"{name.replace('_', ' ')} {decimal(value, 2)}" for name, value in payoff.items())),)
 
 
 _CONFIRMED_WORDS = (
-    "Candidates were chosen by people who are not among these. Each is fitted anew on everyone searched on, as the "
-    "unconstrained one is, and looked at once. Confirmed: the whole interval says so. Not confirmed: the interval "
-    "leaves out what the search saw. Too few people to say: it holds both. A constraint is confirmed where the whole "
+    "These people had no part in the choice. Each candidate, like the unconstrained one, is refitted on everyone "
+    "searched on and evaluated once on them. Confirmed: the whole interval says so. Not confirmed: the interval "
+    "excludes what the search saw. Too few people to say: it includes both. A constraint is confirmed if the whole "
     "interval of the distance from its limit is on the right side, which takes many people."
 )
 _COST_WORDS = (
-    "Differences are of the chosen candidate less the unconstrained one, on the same people. Those of the search "
-    "itself flatter the choice, since the best of many was kept. Honest ones judge each fold by a choice made without "
-    "it, and those held out are of people whom the search never saw. An excess is what pairs across groups have over "
-    "placebo pairs of the same group. The score gap is at equal finances, in the unit of the score; its parts through "
-    "the inputs add up to it, and their sum in size counts those that cancel."
+    "Differences are the chosen candidate minus the unconstrained one, on the same people. Those from the search "
+    "itself flatter the choice, since the best of many was kept. In honest ones each fold judges a choice made without "
+    "it; those held out are from people whom the search never saw. An excess is how much more pairs across groups "
+    "differ than placebo pairs within a group. The score gap is at equal finances, in the unit of the score; its parts "
+    "through the inputs add up to it, and the sum of their sizes also counts parts that cancel."
 )
 
 
@@ -191,7 +191,7 @@ def _front_words(data: Data) -> str:
     return (
         f"{count(len(data['front']))} of {count(len(data['candidates']))} candidates are on the front: no other is at "
         f"least as good in {', '.join(axes[:-1])} and {axes[-1]}, and better beyond noise in one of them. A long front "
-        "says how little these people can tell apart."
+        "means that these people cannot tell many candidates apart."
     )
 
 
@@ -225,7 +225,7 @@ def _frontier(data: Data) -> Panel:
     names = frontier["utility"], frontier["objective"]
     words = metric_words(names[0]), metric_words(names[1])
     place = {k: n for n, k in enumerate(frontier["candidates"])}
-    # Intervals of two folds are as wide as the chart.
+    # With two folds, intervals would be as wide as the chart.
     barred = {*place, data["chosen"], data["unconstrained"]} if data["settings"]["folds"] > 2 else set()
     records = [_point(c, names, place, barred) for c in data["candidates"]]
     columns = (
@@ -251,7 +251,7 @@ def _frontier(data: Data) -> Panel:
 def _point(
     candidate: Record, names: tuple[str, str], place: Mapping[int, int], barred: Collection[int]
 ) -> dict[str, Any]:
-    """A candidate as the chart of the frontier takes it."""
+    """A candidate's row for the chart of the frontier."""
     k = candidate["candidate"]
     utility, metric = (candidate["metrics"][name] for name in names)
     row = {
@@ -276,7 +276,7 @@ def _point(
 
 
 def _left_to_gain(data: Data) -> list[Section]:
-    """How much candidates that were not tried could still gain; nothing where too few were drawn to say."""
+    """How much candidates that were not tried could still gain; empty if too few were drawn to say."""
     stopping, words = data["stopping"], metric_words(data["minimize"])
     if not stopping["bounds"]:
         return []
@@ -285,7 +285,7 @@ def _left_to_gain(data: Data) -> list[Section]:
         for line, key in (("best found so far", "best"), ("gain of one further candidate, at most", "gain_of_1"))
         for bound in stopping["bounds"]
     ]
-    caption = f"Lines hold at every moment at once with a probability of at least {percent(1 - stopping['delta'], 0)}."
+    caption = f"The lines hold after all draws at once with at least {percent(1 - stopping['delta'], 0)} probability."
     table = stopping_table(stopping, words)
     panel = panel_of("left", "What further candidates could gain", caption, stopping_chart(rows, words), table)
     return [
@@ -302,8 +302,8 @@ def left_to_gain(data: Data) -> str:
     stopping, last = data["stopping"], data["stopping"]["bounds"][-1]
     if stopping["is_whole_space"] and not stopping["n_left"]:
         return (
-            f"All {count(stopping['n_draws'])} constrained candidates of the space were tried: within it, nothing is "
-            "left to gain. The curve shows how much could have been left after fewer."
+            f"All {count(stopping['n_draws'])} constrained candidates of the space were tried, so nothing is left to "
+            "gain within it. The curve shows how much could have been left after fewer."
         )
     told = (
         f"After {count(last['n_draws'])} random candidates, at most {percent(last['share_better'])} of those that this "

@@ -1,4 +1,4 @@
-"""The people of a search and how they are judged: checked once, split into folds, matched and compared."""
+"""The people of a search, checked once, split into folds, matched and compared; and how candidates are evaluated."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class EvaluationSettings:
     decision_threshold, consistency_threshold, max_distance
         As in `evenhand.audit`.
     n_steps
-        Segments of a path when people are explained.
+        Segments of the path of integrated gradients.
     n_compared
-        Most test people of a fold whose reasoning is compared.
+        The most test people of a fold whose reasoning is compared.
     random_state
         Decides folds, draws and seeds.
     payoff
-        What decisions are worth; None where there is no profit to judge by.
+        What decisions are worth; None for no profit.
     effects
-        Columns whose effect on the score is judged.
+        Columns whose effect on the score is measured.
     """
 
     folds: int = 5
@@ -125,7 +125,7 @@ class SearchPeople:
 
     @property
     def reference_group(self) -> int:
-        """Code of the group that others are held against: the one with most people, as in an audit."""
+        """Code of the group with which others are compared: the one with the most people, as in an audit."""
         return int(np.bincount(self.groups.codes).argmax())
 
     @property
@@ -139,11 +139,11 @@ class SearchPeople:
 
     @cached_property
     def categorized(self) -> pd.DataFrame:
-        """The table with text as categories of everyone's values, so that a fold knows those that none of it has."""
+        """The table with text as categories of everyone's values, so that every fold knows all of them."""
         return with_categories(self.table)
 
     def encoder(self, encoding: Encoding) -> TableEncoder:
-        """Encoding of the people searched on, the same in every fold: no label or group plays a part in it."""
+        """Encoding of the people searched on, the same in every fold; it does not use labels or groups."""
         return TableEncoder.fit(self.table.iloc[self.searched], encoding)
 
     def compared_folds(self, settings: EvaluationSettings, *, has_training_triples: bool) -> list[ComparedFold]:
@@ -180,7 +180,7 @@ class SearchPeople:
 
 
 def _of_some(compared: ComparedFold, settings: EvaluationSettings) -> ComparedFold:
-    """The fold with matches and triples of a random part of its test people, where there are many."""
+    """The fold with matches and triples of its test people, or of a random part of them if they are many."""
     n = len(compared.fold.y_test)
     if n <= settings.n_compared:
         return compared

@@ -1,7 +1,7 @@
 """Scores and procedure of models on the people of one test fold.
 
-The metrics are those of the audit with the training fold as reference, made by the same functions; each can be asked
-for under several weightings of the test people at once.
+The metrics are those of an audit with the training fold as reference, computed by the same functions, under several
+weightings of the test people at once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def fold_procedure(
 ) -> dict[str, Tensor]:
     """Metrics of scores and procedure on a fold's test people, each of shape (K, n_weightings), or (n_weightings,).
 
-    Gaps of scores are signed, and named as `searching.fold_gaps` does.
+    Score gaps are signed, and named by `searching.fold_gaps`.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ def fold_procedure(
     x_train, x_test, is_financial
         Its people as the model sees them, and which inputs belong to financial features.
     decision_threshold, consistency_threshold
-        Probability from which a decision is favorable; CEC score above which reasoning counts as different.
+        Lowest probability of a favorable decision; CEC score above which reasoning counts as different.
     reference_group
-        Code of the group that others are held against in gaps of scores.
+        Code of the group with which others are compared in score gaps.
     features
         Names of the table's columns.
     weights
@@ -106,7 +106,7 @@ def fold_procedure(
 
 @dataclass(frozen=True, eq=False)
 class _TripleValues:
-    """What is measured on each triple, of shape (..., n): see `models.scoring.TripleScores`.
+    """Measurements of each triple, of shape (..., n); see `models.scoring.TripleScores`.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class _TripleValues:
     same_placebo: Tensor
 
     def excesses(self, weights: Floats, person: Ints, groups: Ints, threshold: float) -> dict[str, Tensor]:
-        """What pairs have over placebo pairs, by name, of shape (..., n_weightings)."""
+        """Excess of pairs over placebo pairs, by name, of shape (..., n_weightings)."""
         shares = weights[:, person] * _person_shares(person)
         factors = _group_factors(shares, groups[person])
         weight, balanced = (torch.as_tensor(rows, device=self.pair.device) for rows in (shares, shares * factors))
@@ -147,7 +147,7 @@ class _TripleValues:
 
 
 def _halves(fold: Fold, x_train: Tensor) -> Ints:
-    """Halves of the cells of the training people, as an audit makes them."""
+    """Half-cells of the training people, as in an audit."""
     identity = Identity.of(x_train.cpu().numpy(), fold.y_train, fold.group_train, None)
     return identity.halves(fold.y_train * fold.n_groups + fold.group_train)
 
@@ -184,6 +184,6 @@ def _person_shares(person: Ints) -> Floats:
 
 
 def _group_factors(shares: Floats, group: Ints) -> Floats:
-    """What triples weigh more so that groups weigh the same, of the shape of the shares, (n_weightings, n_triples)."""
+    """Factors of the triples' weights that give groups equal weight, of the shape (n_weightings, n_triples)."""
     totals = [np.bincount(group, row) for row in shares]
     return np.stack([1 / total[group] for total in totals])

@@ -1,4 +1,4 @@
-"""Which columns a search tries to do without: those that predict the group best and that no one is matched on."""
+"""Which columns a search tries to drop: those that predict the group best and are not used for matching."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST = 3
 def proxy_drops(people: SearchPeople) -> Drops:
     """Each of the three columns that alone predict the group best, and the three together.
 
-    Columns on which people are matched are never among them.
+    Columns on which people are matched are never dropped.
     """
     columns = [name for name in people.table.columns if name not in people.financial_features]
     if not columns:

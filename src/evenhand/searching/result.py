@@ -51,7 +51,7 @@ class SearchResult:
     Attributes
     ----------
     collated
-        Every metric of every candidate in every fold, means over seeds.
+        Every metric of every candidate in every fold, averaged over seeds.
     tried
         The candidates, in the order of the rows.
     rule
@@ -59,8 +59,8 @@ class SearchResult:
     settings, families, people
         How candidates were judged, what they are, and on whom.
     confirmation
-        The best candidates, fitted anew, on people held out of the search; None where no one was, or where no candidate
-        is better than the unconstrained one.
+        The best candidates, refitted, on the people held out of the search; None if no one was held out, or if no
+        candidate is better than the unconstrained one.
     fit
         Trains a candidate on all people searched on.
     stopping
@@ -92,7 +92,7 @@ class SearchResult:
 
     @property
     def metrics(self) -> Mapping[str, Floats]:
-        """Every metric by name, of shape (n_candidates, n_folds), means over seeds."""
+        """Every metric by name, of shape (n_candidates, n_folds), averaged over seeds."""
         return self.collated.metrics
 
     @property
@@ -102,7 +102,7 @@ class SearchResult:
 
     @cached_property
     def told(self) -> dict[str, Floats]:
-        """Metrics that tables show: all, but of inputs and columns only those that the search was asked about."""
+        """Metrics in the tables: all, but of inputs and columns only those that the search was asked for."""
         asked = {self.rule.minimize, *(constraint.metric for constraint in self.rule.constraints)}
         shown = {name for name in self.metrics if name in DIRECTIONS or asked_of(name)[0] == "approval_rate"} | asked
         return {name: values for name, values in self.metrics.items() if name in shown}
@@ -119,7 +119,7 @@ class SearchResult:
 
     @property
     def chosen(self) -> int | None:
-        """Number of the chosen candidate; None if none meets the constraints."""
+        """Number of the chosen candidate; None if no candidate meets the constraints."""
         return self.choice.chosen
 
     @property
@@ -142,18 +142,18 @@ class SearchResult:
 
     @cached_property
     def frontier(self) -> Frontier:
-        """The best of what is minimized that can be had for each level of utility, by means over folds."""
+        """The best value of what is minimized at each level of utility, by means over folds."""
         return Frontier.of(self.metrics, self.rule.minimize, [c.metric for c in self.rule.constraints])
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What the reported candidates do to approvals, in sentences."""
+        """Sentences on how the reported candidates change approvals."""
         reported = self.choice.alternatives(self.n_reported)
         return tuple(told for k in reported for told in self._warnings(k))
 
     @property
     def n_reported(self) -> int:
-        """How many candidates are confirmed; one where no one is held out."""
+        """How many candidates are confirmed; one if no one is held out."""
         return 1 if self.confirmation is None else len(self.confirmation.candidates)
 
     def _warnings(self, k: int) -> tuple[str, ...]:
@@ -163,8 +163,8 @@ class SearchResult:
     def score_gaps(self) -> pd.DataFrame:
         """Signed score gaps of the unconstrained and the chosen candidate, group minus reference group.
 
-        A row for each group: in all, in probability, in decisions, and through each input, largest first; these add up
-        to the first. Intervals are over folds.
+        Rows for each group: the total, in probability, in decisions, and the part through each input, largest first;
+        the parts add up to the total. Intervals are over folds.
         """
         chosen, names, columns = self._need_chosen(), self.people.groups.names, list(self.people.table.columns)
         rows = []
@@ -200,8 +200,8 @@ class SearchResult:
     def cost_and_gain(self) -> pd.DataFrame:
         """What the chosen candidate costs and gains against the unconstrained one, a row for each metric.
 
-        Intervals are of differences on the same folds. ``honest`` columns judge each fold by a choice made without it,
-        ``confirmed`` ones are of people held out of the search; they are the ones to quote.
+        Intervals are of differences on the same folds. Quote the ``honest`` columns, in which each fold judges a choice
+        made without it, or the ``confirmed`` ones, which are of people held out of the search.
         """
         chosen = self._need_chosen()
         honest = honest_differences(self.metrics, self.rule)
@@ -274,14 +274,14 @@ class SearchResult:
         ----------
         path
             A folder, in which the file is called ``model.safetensors`` (networks), ``model.json`` (XGBoost),
-            ``model.txt`` (LightGBM) or ``model.skops`` (all else); or a file with that ending.
+            ``model.txt`` (LightGBM) or ``model.skops`` (all others); or a file with that extension.
 
         Raises
         ------
         InvalidInputError
             If no candidate meets the constraints.
         MissingExtraError
-            If a model of scikit-learn is to be written and skops is not installed.
+            If the model is of scikit-learn and skops is not installed.
         """
         family = self.tried[self._need_chosen()].family
         if family == "network":
@@ -290,7 +290,7 @@ class SearchResult:
         return ESTIMATORS[family].save(self.best_model, Path(path))
 
     def audit(self, **options: Any) -> AuditResult:  # noqa: ANN401 - those of `evenhand.audit`
-        """Audit the chosen model: on people held out of the search, where there are, else on those it learned from.
+        """Audit the chosen model on the people held out of the search or, without any, on those it learned from.
 
         Parameters
         ----------
@@ -300,7 +300,7 @@ class SearchResult:
         return audit_model(self.best_model, self.people, self.settings, options)
 
     def audit_start(self, **options: Any) -> AuditResult:  # noqa: ANN401
-        """Audit, on the same people as `audit`, the model that the search started from, as it was given.
+        """Audit the model that the search started from, as given, on the same people as `audit`.
 
         Without one, the unconstrained model is audited. A model that learned from these people looks better on them
         than it is.
@@ -316,7 +316,7 @@ class SearchResult:
         return audit_model(self.start.model, self.people, self.settings, options, is_risk=is_risk)
 
     def compare(self, **options: Any) -> Comparison:  # noqa: ANN401
-        """The audits of both models side by side: what moves from `audit_start` to `audit`.
+        """The audits of both models side by side: what changes from `audit_start` to `audit`.
 
         Parameters
         ----------
@@ -327,7 +327,7 @@ class SearchResult:
         return compare_models(self.audit_start(**options), self.audit(**options), names)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data from which JSON, page and workbook are made."""
+        """Plain data of the JSON, the page and the workbook."""
         has_choice = self.chosen is not None
         return {
             "format": "evenhand-search",
@@ -369,12 +369,12 @@ class SearchResult:
     def limits(self) -> tuple[str, ...]:
         """What a reader must know before using the choice."""
         said = [
-            f"{len(self.tried)} candidates were looked at and the best was kept. The best of many looks better than it "
-            "is: quote the honest differences, in which each fold is judged by a choice made without it, or those on "
+            f"The search compared {len(self.tried)} candidates and kept the best. The best of many looks better than "
+            "it is: quote the honest differences, in which each fold judges a choice made without it, or those on "
             "people held out of the search.",
-            "Intervals are over folds of one data set and do not cover a change of applicants.",
-            "An excess near 0 says that no difference of reasoning between groups was found at this sample size, not "
-            "that there is none.",
+            "Intervals are over folds of one dataset and do not cover a change of applicants.",
+            "An excess near 0 means that the search found no difference in reasoning between groups at this sample "
+            "size, not that there is none.",
         ]
         if self.settings.folds < 5:
             said.append(
@@ -384,8 +384,8 @@ class SearchResult:
             said.append("No one was held out of the search to confirm the choice; `confirmation` sets a share aside.")
         if self.start is not None:
             said.append(
-                f"Your model ({self.start.kind}) is judged like every candidate: trained anew in each fold, with its "
-                "parameters. The audit of the model itself flatters it where it learned from the same people."
+                f"Your model ({self.start.kind}) is judged like every candidate: retrained in each fold with its "
+                "parameters. The audit of the model itself flatters it if it learned from the same people."
             )
             said += self.start.notes
         failed = sorted(self.notes)
@@ -405,7 +405,7 @@ class SearchResult:
         path
             Where.
         files
-            Files that it links to: their paths from the page, by what they are.
+            Files that it links to: paths relative to the page, by description.
         """
         from evenhand.searching.page import search_page
 
@@ -465,7 +465,7 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _reading(name: str, difference: Difference) -> str:
-    """Gain or cost, in a word."""
+    """Gain or cost, in one word."""
     direction = direction_of(name)
     if not math.isfinite(difference.ci_low):
         return "not estimated"

@@ -1,4 +1,4 @@
-"""Candidates trained and scored round by round, block by block, each block kept as soon as it is done."""
+"""Candidates trained and scored in rounds of blocks; each block is kept as soon as it is done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Runs(Protocol):
 
     @property
     def n_threads(self) -> int | None:
-        """Blocks run at once, each on one core; None for one after the other, each on all cores."""
+        """How many blocks run at once, each on one core; None to run one after the other, each on all cores."""
         ...
 
     def takes(self, candidate: Candidate) -> bool:
@@ -50,7 +50,7 @@ def run_rounds(
     *,
     is_shown: bool,
 ) -> tuple[list[Scored], int]:
-    """Results of every block, those kept and those run now and kept, until the search may stop; candidates tried."""
+    """Results of every block, read or computed and kept, until the search may stop; and the candidates tried."""
     per_candidate = settings.folds * settings.seeds
     found: list[Scored] = []
     n_tried, bound = 0, ""
@@ -70,7 +70,7 @@ def run_rounds(
 
 
 def _results(ways: Sequence[Runs], candidates: Sequence[Candidate], store: BlockStore) -> Iterator[list[Scored]]:
-    """Results of every block of a round, in an order that does not depend on what was done before."""
+    """Results of every block of a round, in the same order whether read or computed."""
     for way in ways:
         blocks = way.blocks([candidate for candidate in candidates if way.takes(candidate)])
 

@@ -1,4 +1,4 @@
-"""The search for an alternative model: many candidates, judged alike, one chosen and the rest accounted for."""
+"""The search for an alternative model: many candidates, one choice, and a reason why each other was not chosen."""
 
 from __future__ import annotations
 
@@ -78,82 +78,81 @@ def search(
 ) -> SearchResult:
     """Search for a model as useful as the unconstrained one whose reasoning is more alike between groups.
 
-    Every candidate is trained on the same folds and judged on the same people by utility (AUC, KS, F1, profit), outcome
-    (EO gap, adverse impact ratio, approvals), scores (the score gap, in all and through each input) and procedure
-    (excess, reasoning gap, weighing, excess Regime B). Of those that meet the constraints, the one with the least of
-    `minimize` is chosen. Unconstrained candidates are always among them. People held out of all that say whether the
-    choice is confirmed.
+    The search trains every candidate on the same folds and judges it on the same people by utility (AUC, KS, F1,
+    profit), outcome (EO gap, adverse impact ratio, approvals), scores (the score gap, in total and through each input)
+    and procedure (excess, reasoning gap, weighing, excess Regime B). Of those that meet the constraints, it chooses the
+    one with the least of `minimize`. It always tries unconstrained candidates, too. People held out of training and
+    choosing show whether the choice is confirmed.
 
     Parameters
     ----------
     X, y, sensitive_features, financial_features
         People as in `evenhand.audit`; labels 0 and 1, 1 the favorable one. None for all columns.
     space
-        Values to try by parameter; of several families, a space for each by name. None for the family's own. Parameters
-        of networks are those of `CECClassifier`; of the others, those of the library's class, and ``drop`` (tuples of
-        columns to leave out), ``monotone`` (mappings from columns to 1 or -1, for boosted trees) and ``repair``
-        (of the training people: ``"none"``, ``"reweighing"`` or ``"fairshap"``). With ``seed``, every candidate and
-        seed is a draw.
+        Values to try by parameter; with several families, a space for each by name. None for the family's default.
+        Networks have the parameters of `CECClassifier`. The others have those of the library's class, and ``drop``
+        (tuples of columns to leave out), ``monotone`` (mappings from columns to 1 or -1, for boosted trees) and
+        ``repair`` (of the training people: ``"none"``, ``"reweighing"`` or ``"fairshap"``). With ``seed``, every
+        candidate and seed is a draw.
     n_candidates
         How many constrained combinations to draw at random; None for all.
     folds
-        Folds of the cross-validation, at least 2; from 3 on there is an honest estimate.
+        Folds of the cross-validation, at least 2; an honest estimate needs 3.
     seeds
-        Models trained per candidate and fold, whose metrics are averaged. A seed is no candidate: what it does in a
-        fold says nothing about what it does when the model is fitted anew.
+        Models trained per candidate and fold, whose metrics are averaged. A seed is not a candidate: its result in a
+        fold says nothing about its result when the model is refitted.
     keep
         Constraints such as ``"auc >= best - 0.01"``; see `evenhand.searching.parse_constraint`.
     minimize
-        The metric to minimize. The reasoning gap is one that a few folds can tell apart; the excess of a table without
-        much of it is mostly noise.
+        The metric to minimize. A few folds are enough to tell reasoning gaps apart; a small excess is mostly noise.
     family
         One or more of ``"network"``; ``"trees"``, ``"xgboost"`` and ``"lightgbm"`` for gradient-boosted trees of
         scikit-learn, XGBoost and LightGBM; ``"logistic"`` for logistic regressions; ``"scorecard"`` for those on bins.
-        None for that of `start`, or for networks.
+        None for the family of `start`, or for networks.
     confirmation
-        Share of the people held out of training and choosing, on whom the choice is confirmed or not; 0 for no one.
+        Share of the people to hold out of training and choosing, who confirm the choice or not; 0 for no one.
     encoding
         Of categories, for networks.
     decision_threshold, consistency_threshold, max_distance
         As in `evenhand.audit`.
     n_compared
-        Most test people of a fold whose reasoning is compared.
+        The most test people of a fold whose reasoning is compared.
     device
         ``"auto"``, ``"cpu"`` or ``"cuda"``.
     checkpoint
-        Folder in which finished blocks are kept. The same search, called again, goes on from there.
+        Folder for finished blocks. The same search, called again, continues from them.
     random_state
         Decides folds, draws and seeds.
     progress
         Whether to show progress.
     stop_gain
-        Stop before all candidates are tried, once one further candidate gains at most this of `minimize` in
-        expectation. The bound on the gain is in the result either way, as `stopping`.
+        Stop early, once one further candidate is expected to gain at most this much of `minimize`. The result always
+        has the bound on the gain, as `stopping`.
     stop_delta
         Probability that this bound is wrong at any moment of the search.
     stop_floor
-        The best value of `minimize` that you take for possible; None for 0 (1 where more is better). A floor nearer to
-        what is found makes the bound tighter.
+        The best value of `minimize` that you consider possible; None for 0 (1 if more is better). A floor closer to
+        the best value found makes the bound tighter.
     payoff
         What a decision about a person is worth: ``approve_good``, ``approve_bad``, ``decline_good`` and
-        ``decline_bad``, costs below 0. `profit` is its mean over people.
+        ``decline_bad``; costs are negative. `profit` is its mean over people.
     alternatives
-        How many of the candidates that meet the constraints are fitted anew and confirmed, best first. Intervals
-        allow for their number.
+        How many of the candidates that meet the constraints are refitted and confirmed, best first. Intervals allow
+        for their number.
     clusters
-        Which rows are the same applicant or household: they stay in one fold, and on one side of the confirmation.
+        Which rows belong to the same applicant or household. They stay in one fold, and are held out together.
     n_jobs
         Candidates that are trained at once, each on one core; None for as many as there are cores. Networks are trained
-        in stacks and take all. The result does not depend on it.
+        in stacks on all cores. The result does not depend on it.
     start
-        Your model, fitted, or the file of one: of XGBoost, LightGBM or scikit-learn. The search varies its parameters;
-        its columns and monotone constraints stay. It is trained anew in every fold, as candidate 0, and takes the place
-        of the unconstrained candidate: everything is compared with it.
+        Your fitted model of XGBoost, LightGBM or scikit-learn, or its file. The search varies its parameters and keeps
+        its columns and monotone constraints. It is retrained in every fold as candidate 0 and takes the place of the
+        unconstrained candidate: everything is compared with it.
 
     Raises
     ------
     InvalidInputError
-        If people, space or constraints cannot be used; each says why.
+        If people, space or constraints cannot be used; the message says why.
 
     Examples
     --------
@@ -167,7 +166,7 @@ def search(
     constraints = tuple(parse_constraint(text) for text in ([keep] if isinstance(keep, str) else keep))
     minimize = check_metric(minimize, "`minimize`")
     if direction_of(minimize) == 0:
-        raise InvalidInputError(f"`minimize` must be a metric of which less or more is better, got {minimize!r}.")
+        raise InvalidInputError(f"`minimize` must be a metric for which less or more is better, got {minimize!r}.")
     asked = [minimize, *(constraint.metric for constraint in constraints)]
     settings = EvaluationSettings(
         folds=folds,
@@ -212,12 +211,12 @@ def search(
 
 
 def _begun(start: Any, people: SearchPeople, constraints: Sequence[Constraint]) -> Start | None:  # noqa: ANN401
-    """The starting point, where there is one; constraints that name it need one."""
+    """The starting model, if there is one; constraints that name it need one."""
     if start is not None:
         return read_start(start, people)
     named = [constraint.text for constraint in constraints if constraint.reference == "start"]
     if named:
-        raise InvalidInputError(f"The constraints {named} compare with `start`, and no model was given to start from.")
+        raise InvalidInputError(f"The constraints {named} compare with `start`; pass a model as `start`.")
     return None
 
 
@@ -310,7 +309,7 @@ def _confirmed(
     fit: Fit,
     n_alternatives: int,
 ) -> Confirmation | None:
-    """The best candidates on the people held out; None where no one is, or nothing is better than the unconstrained."""
+    """The best candidates on the people held out; None if there are no such people or no better candidates."""
     choice = rule.choose(found.metrics)
     reported = choice.alternatives(n_alternatives)
     if not len(people.confirming) or not reported:

@@ -26,7 +26,7 @@ __all__ = ["score_model", "score_stack", "score_weighted"]
 
 Floats = NDArray[np.float64]
 
-# Inputs of people held at once, of all members: bounds memory whatever the number of members.
+# Inputs of people in memory at once, over all members: bounds memory for any number of members.
 _CHUNK_VALUES = {"cpu": 20_000_000, "cuda": 500_000_000}
 
 
@@ -67,7 +67,7 @@ def score_weighted(
     model, people, compared, settings
         As in `score_model`.
     weights
-        What each test person weighs, of shape (n_weightings, n_test).
+        Weights of the test people, of shape (n_weightings, n_test).
     """
     train = people.table.iloc[compared.fold.train].reset_index(drop=True)
     audited = as_audited_model(model, table=train)
@@ -88,9 +88,9 @@ def score_stack(
     Parameters
     ----------
     parameters, layout
-        The networks, on the device where they are to be asked.
+        The networks, on the device that scores them.
     encoder
-        The encoding that the fold's people have.
+        The encoding of the fold's people.
     people, compared, settings
         As in `score_model`.
     """
@@ -148,7 +148,7 @@ def _scored(
 
 
 def _absent_inputs(found: Mapping[str, Tensor], absent: Sequence[str]) -> dict[str, Tensor]:
-    """Score gaps through inputs that a model does not have: none."""
+    """Score gaps of 0 through inputs that a model does not have."""
     totals = {name: values for name, values in found.items() if name.startswith("score_gap|") and name.count("|") == 1}
     return {f"{name}|{column}": torch.zeros_like(values) for name, values in totals.items() for column in absent}
 

@@ -1,4 +1,4 @@
-"""What people held out of a search say about its candidates, in sentences: for terminal, page, workbook and JSON."""
+"""Sentences on what the people held out of a search show: for the terminal, the page, the workbook and the JSON."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def _objective(of: Confirmed, confirmation: Confirmation, minimize: str) -> str:
     promised = decimal(of.promised)
     why = {
         "confirmed": "",
-        "not confirmed": f" The search saw a gain of {promised}, which is outside." if of.promised > 0 else "",
-        "too few people to say": f" Both no gain and the gain that the search saw, {promised}, are inside.",
+        "not confirmed": f" The interval excludes the gain that the search saw, {promised}." if of.promised > 0 else "",
+        "too few people to say": f" The interval includes both no gain and the gain that the search saw, {promised}.",
     }[of.objective.answer]
     return f"{told}{allowing}).{why}"
 

@@ -43,7 +43,7 @@ class StartingPoint:
     Attributes
     ----------
     family, parameters
-        All of its parameters, ``drop`` among them: the columns of the table that it does not see.
+        Its family, and all of its parameters; ``drop`` is the columns of the table that it does not see.
     """
 
     family: FamilyName
@@ -57,11 +57,11 @@ class Candidate:
     Attributes
     ----------
     number
-        Its place in the search, from 0.
+        Its position in the search, from 0.
     parameters
         Every parameter of its family.
     is_unconstrained
-        Whether nothing but accuracy is asked of it; in a search with a starting point, whether it is that.
+        Whether it is trained for accuracy alone; in a search with a starting model, whether it is that model.
     family
         What is trained.
     is_start
@@ -81,7 +81,7 @@ class Candidate:
 
     @property
     def seed(self) -> int:
-        """What is added to the seeds of its models."""
+        """The number to add to the seeds of its models."""
         return int(self.parameters["seed"])
 
     def words(self, among: Sequence[Candidate] = ()) -> str:
@@ -98,7 +98,7 @@ class Candidate:
 
 
 def default_space(family: FamilyName) -> dict[str, Sequence[Any]]:
-    """The space searched when none is given.
+    """The space to search if none is given.
 
     Examples
     --------
@@ -141,32 +141,32 @@ def candidates_of(
     drops: Drops = (),
     start: StartingPoint | None = None,
 ) -> tuple[Candidate, ...]:
-    """The candidates of a search, the unconstrained ones first, the others in random order.
+    """The candidates of a search: the unconstrained ones first, then the others in random order.
 
-    Unconstrained candidates are always tried, with every value that the space gives to the other parameters: a model
-    that is compared with an untuned one gains from tuning alone. In a search with a starting point that alone stands
-    first, and everything is compared with it.
+    Unconstrained candidates are always tried, with every value that the space gives to the other parameters: compared
+    with an untuned model, a candidate would gain from tuning alone. In a search with a starting model, only that model
+    comes first, and everything is compared with it.
 
     Parameters
     ----------
     family
         One or more families.
     space
-        Values to try by parameter; of several families, a space for each, by name. None for the default.
+        Values to try by parameter; with several families, a space for each by name. None for the default.
     n_candidates
-        How many constrained combinations to draw, without repetition, as many of each family; None for all.
+        How many constrained combinations to draw, without repetition and equally from each family; None for all.
     random_state
         Seed of the draw.
     drops
-        Columns to leave out, tried where no space is given.
+        Columns to leave out, tried if no space is given.
     start
-        The model that the search starts from: what it is varied around where no space is given, and what stays as it
-        is where one is.
+        The model that the search starts from. Its parameters are the default of those that the space does not name;
+        without a space, the search varies around them.
 
     Raises
     ------
     InvalidInputError
-        If the space names no parameter of the family, a parameter has no values, or there are too many combinations.
+        If the space names an unknown parameter, a parameter has no values, or there are too many combinations.
 
     Examples
     --------
@@ -192,7 +192,7 @@ segments, cec_every 1, least_explained 0, seed 0'
             first += [(spec, p) for p in _drawn({**rest, **unused}, _MOST_PLAIN, rng)]
         n = None if n_candidates is None else len(range(k, n_candidates, len(names)))
         others += [(spec, p) for p in _drawn(values, n, rng) if start is not None or not _is_plain(spec, p)]
-    # Those tried first are a random draw from all, on which the bound on further gains relies.
+    # The bound on further gains needs the candidates tried first to be a random draw from all.
     others = [others[k] for k in rng.permutation(len(others))]
     chosen: dict[str, Candidate] = {}
     for k, (spec, parameters) in enumerate([*first, *others]):
@@ -215,25 +215,25 @@ def _by_family(
     if set(space) <= set(FAMILY_NAMES) and all(isinstance(options, Mapping) for options in space.values()):
         unknown = [name for name in space if name not in names]
         if unknown:
-            raise InvalidInputError(f"`space` names the families {unknown}, and the search is over {list(names)}.")
+            raise InvalidInputError(f"`space` names the families {unknown}, but the search is over {list(names)}.")
         return [(name, space.get(name)) for name in names]  # type: ignore[misc]
     if len(names) > 1:
         raise InvalidInputError(
-            f"`space` of several families must map each to a space of its own, such as {{{names[0]!r}: "
+            f"With several families, `space` must map each of them to a space, such as {{{names[0]!r}: "
             f"{{...}}}}, got the names {list(space)}."
         )
     return [(names[0], space)]  # type: ignore[list-item]
 
 
 def _anchored(spec: FamilySpec, start: StartingPoint | None) -> FamilySpec:
-    """The family with the parameters of the starting point as its defaults; of another, with its columns."""
+    """The family with the starting model's parameters as defaults; a different family takes only its columns."""
     if start is None:
         return spec
     if spec.name == "network":
         if start.parameters["drop"]:
             raise InvalidInputError(
-                f"Networks see every column, and `start` does not see {list(start.parameters['drop'])}: leave these "
-                "columns out of the table, or networks out of `family`."
+                f"Networks see every column, but `start` does not see {list(start.parameters['drop'])}. Leave these "
+                "columns out of the table, or leave networks out of `family`."
             )
         return spec
     kept = start.parameters if spec.name == start.family else {"drop": start.parameters["drop"]}
@@ -243,7 +243,7 @@ def _anchored(spec: FamilySpec, start: StartingPoint | None) -> FamilySpec:
 
 
 def _tried(spec: FamilySpec, drops: Drops, start: StartingPoint | None) -> Space:
-    """The space of a family where none is given."""
+    """The space of a family if none is given."""
     if spec.name == "network":
         return spec.space
     absent = tuple(spec.defaults["drop"])
@@ -255,7 +255,7 @@ def _tried(spec: FamilySpec, drops: Drops, start: StartingPoint | None) -> Space
 
 
 def _with_absent(space: Space, start: StartingPoint | None) -> Space:
-    """A space that someone gave, with the columns that the starting point does not see left out of every candidate."""
+    """A given space, in which every candidate drops the columns that the starting model does not see."""
     if start is None or "drop" not in space:
         return space
     absent = tuple(start.parameters["drop"])
@@ -284,7 +284,7 @@ def _checked(spec: FamilySpec, space: Space) -> dict[str, list[Any]]:
         unlike = {fingerprint_plain(json_ready(value)): value for value in options}
         checked[name] = list(unlike.values())
     if not checked:
-        raise InvalidInputError(f"`space` of {spec.name} must map parameters to the values to try, got {space!r}.")
+        raise InvalidInputError(f"`space` for {spec.name} must map parameters to the values to try, got {space!r}.")
     return checked
 
 
@@ -308,7 +308,7 @@ def _drawn(values: Mapping[str, Sequence[Any]], n: int | None, rng: np.random.Ge
 
 
 def _canonical(spec: FamilySpec, parameters: Parameters) -> dict[str, Any]:
-    """Plain JSON values, so that the same parameters are the same candidate however they were written."""
+    """Plain JSON values, so that the same parameters are the same candidate in whatever form they were given."""
     return {
         name: float(value) if isinstance(spec.defaults.get(name), float) and value is not None else json_ready(value)
         for name, value in parameters.items()
@@ -332,5 +332,5 @@ def shown(value: Any) -> str:  # noqa: ANN401 - a parameter's value
 
 
 def in_a_cell(value: Any) -> Any:  # noqa: ANN401 - a parameter's value
-    """A parameter as a cell of a table can hold it."""
+    """A parameter as a value for a cell of a table."""
     return shown(value) if isinstance(value, (list, Mapping)) else value

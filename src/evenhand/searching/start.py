@@ -1,4 +1,4 @@
-"""The model that a search starts from: the lender's own, judged beside every alternative to it."""
+"""The model that a search starts from: the lender's model, judged like every alternative to it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from evenhand.searching.space import StartingPoint
 
 __all__ = ["Start", "read_start"]
 
-_ASKED = 5_000  # people whose scores tell which way a model points
-_LEAST_AUC = 0.02  # beyond 0.5, to tell
+_ASKED = 5_000  # people whose scores show whether high scores are good
+_LEAST_AUC = 0.02  # beyond 0.5, to be sure
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,15 +36,15 @@ class Start:
     Attributes
     ----------
     model
-        As it was given, or read from its file.
+        The model as given, or as read from its file.
     point
-        Its family and parameters: with them it is trained again in every fold, as a candidate.
+        Its family and parameters, with which it is retrained in every fold as a candidate.
     kind
         What it is, in words.
     favorable
-        ``"low"`` where its score is a risk: candidates score the favorable outcome all the same.
+        ``"low"`` if its score is a risk; candidates always score the favorable outcome.
     notes
-        What could not be read, or is done otherwise.
+        What could not be read, or what candidates do differently.
     """
 
     model: Any
@@ -71,9 +71,9 @@ def read_start(given: Any, people: SearchPeople) -> Start:  # noqa: ANN401 - a m
     Raises
     ------
     InvalidTypeError
-        If it is of no family that is searched.
+        If it does not belong to a family that can be searched.
     InvalidInputError
-        If the people lack columns that it takes, or its scores do not tell which way they point.
+        If the people lack columns that it takes, or its scores do not show whether high ones are good.
     ModelFileError
         If its file cannot be read.
     """
@@ -123,25 +123,25 @@ def _seen(model: Any, people: SearchPeople) -> list[str]:  # noqa: ANN401
     """Columns that a model takes."""
     if input_columns(model) is not None:
         return spelled_columns(model, people)
-    encoder = as_audited_model(model, table=people.table).encoder  # a Booster names them in a way of its own
+    encoder = as_audited_model(model, table=people.table).encoder  # a Booster has a different way to name them
     return [str(column) for column in people.table.columns] if encoder is None else encoder.names
 
 
 def _favorable(audited: AuditedModel, table: pd.DataFrame, labels: NDArray[np.int64]) -> Literal["high", "low"]:
-    """Which scores are good, by whom they rank first."""
+    """Whether high or low scores are good, by the outcomes of people with high scores."""
     rows = np.random.default_rng(0).permutation(len(table))[:_ASKED]
     scores = audited.margin(audited.encode(table.iloc[rows].reset_index(drop=True))).double().cpu().numpy()
     area = auc(labels[rows], scores)
     if not abs(area - 0.5) > _LEAST_AUC:
         raise InvalidInputError(
-            f"`start` has an AUC of {area:.3f} on these people, which does not tell whether its high scores are good "
-            "or bad: is it a model of this outcome?"
+            f"`start` has an AUC of {area:.3f} on these people, which does not show whether high scores are good or "
+            "bad. Check that it is a model of this outcome."
         )
     return "high" if area > 0.5 else "low"
 
 
 def _by_column(reading: Reading, audited: AuditedModel, seen: list[str]) -> dict[str, int]:
-    """Monotone constraints by the table's columns, from names or places of the model's inputs."""
+    """Monotone constraints by the table's columns, from names or positions of the model's inputs."""
     if not reading.signs:
         return {}
     source = range(len(seen)) if audited.encoder is None else audited.encoder.join_matrix.argmax(axis=1)

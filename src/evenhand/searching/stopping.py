@@ -1,16 +1,15 @@
 r"""When a search may stop: how much further candidates could still gain, bounded with high probability at every moment.
 
-Candidates drawn at random are draws :math:`X_1, X_2, \dots` of what is minimized, from a distribution :math:`F` that
-nobody knows. After :math:`t` draws the least value so far is :math:`M_t`, and :math:`k` further draws gain
+Candidates drawn at random are draws :math:`X_1, X_2, \dots` of what is minimized, from an unknown distribution
+:math:`F`. After :math:`t` draws the least value so far is :math:`M_t`, and :math:`k` further draws gain
 
 .. math:: \int_\text{floor}^{M_t} 1 - (1 - F(x))^k \, dx \le (M_t - \text{floor}) (1 - (1 - F(M_t^-))^k)
 
-in expectation. No draw lies below :math:`M_t`, so :math:`F` cannot be large there. The :math:`F(X_i)` of a continuous
+in expectation. No draw is below :math:`M_t`, so :math:`F` cannot be large there. The :math:`F(X_i)` of a continuous
 distribution are uniform, whatever it is, and the least of :math:`t` uniform draws exceeds :math:`b` with probability
 :math:`(1 - b)^t`; ties only make that less likely. A boundary :math:`b_t` that the least of uniform draws *ever*
-exceeds with probability :math:`\delta` therefore bounds the share of better candidates at every moment at once: looking
-after each draw, and stopping when one likes what one sees, is allowed. The probability of crossing the boundary is
-computed exactly.
+exceeds with probability :math:`\delta` therefore bounds the share of better candidates at every moment at once: you may
+look after each draw, and stop when you like what you see. The probability of crossing the boundary is computed exactly.
 
 Draws without replacement from a finite space are covered: they miss a share of the space less often than draws with
 replacement do.
@@ -38,9 +37,9 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 FIRST_DRAW = 10
-"""Draws before which nothing is claimed."""
+"""Draws before the first bound."""
 HORIZON = 10_000
-"""Draws up to which bounds hold at every moment; beyond, the share of this many draws stays."""
+"""Draws up to which bounds hold at every moment; after more, the share stays at its value here."""
 
 _STEP = 1.02  # between the moments at which the boundary falls
 
@@ -54,11 +53,11 @@ class GainBound:
     n_draws
         Candidates drawn so far.
     best
-        Least value of what is minimized so far: of the draws that meet the limits, and of the model without a search.
+        Least value of what is minimized so far, among the draws that meet the limits and the model without a search.
     share
-        Most the share of possible draws can be that are better than `best`.
+        Upper bound on the share of possible draws that are better than `best`.
     room
-        How far `best` lies above the least value that is possible.
+        How far `best` is above the least possible value.
     """
 
     n_draws: int
@@ -67,7 +66,7 @@ class GainBound:
     room: float
 
     def gain(self, n_further: int = 1) -> float:
-        """Most that so many further draws gain in expectation.
+        """Upper bound on the expected gain of further draws.
 
         Examples
         --------
@@ -92,15 +91,15 @@ def gain_bounds(
     Parameters
     ----------
     values
-        What is minimized, of each draw in the order of drawing; infinite for a draw that does not meet the limits.
+        What is minimized, for each draw in order; infinite for a draw that does not meet the limits.
     incumbent
-        The value of the model that is there without a search.
+        The value of the model without a search.
     floor
-        The least value that is possible.
+        The least possible value.
     delta
         Probability that a bound is wrong at any moment.
     at
-        Numbers of draws after which bounds are wanted, `FIRST_DRAW` and more; None for all.
+        Numbers of draws, at least `FIRST_DRAW`, after which to compute bounds; None for all.
 
     Raises
     ------
@@ -118,7 +117,7 @@ def gain_bounds(
     if not 0 < delta < 1:
         raise InvalidInputError(f"`delta` must be between 0 and 1, got {delta!r}.")
     if np.isnan(draws).any() or (draws < floor).any() or not incumbent >= floor:
-        raise InvalidInputError(f"Values of draws must be numbers of at least the floor, {floor:g}.")
+        raise InvalidInputError(f"Values of draws must be numbers not below the floor, {floor:g}.")
     moments = range(FIRST_DRAW, len(draws) + 1) if at is None else [t for t in at if FIRST_DRAW <= t <= len(draws)]
     starts, boundary = _boundary(delta)
     best = np.minimum(np.minimum.accumulate(draws), incumbent)
@@ -146,7 +145,7 @@ def crossing_probability(moments: Ints, boundary: Floats) -> float:
     r"""Probability that the least of uniform draws exceeds a falling step boundary at any moment.
 
     The least value only falls, so it can exceed a step only when the step begins. Let :math:`G(x)` be the probability
-    that it never did and is at most :math:`x`, and :math:`S` that of the first alone. :math:`n` draws on,
+    that it never did and is at most :math:`x`, and :math:`S` the probability that it never did. :math:`n` draws later,
     :math:`S - G(x)` is :math:`(1 - x)^n` times as large, and the new :math:`S` is :math:`G` at the new step.
 
     Examples

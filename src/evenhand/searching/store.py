@@ -1,4 +1,4 @@
-"""Finished blocks of a search on disk, so that a search that was stopped goes on and ends the same."""
+"""Finished blocks of a search on disk, so that a stopped search can continue and end with the same result."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _FORMAT = "evenhand-search-block"
 
 @dataclass(frozen=True)
 class Scored:
-    """Metrics of one candidate, trained with one seed, on one fold; NaN where one could not be estimated.
+    """Metrics of one candidate, trained with one seed, on one fold; NaN if a metric could not be estimated.
 
     Attributes
     ----------
     candidate
         Its key.
     fold, seed
-        Which.
+        Numbers of the fold and the seed.
     metrics
-        By name; empty where training failed.
+        By name; empty if training failed.
     note
-        Why, if it did.
+        Why training failed, if it did.
     """
 
     candidate: str
@@ -46,9 +46,9 @@ class BlockStore:
     Parameters
     ----------
     folder
-        Where; None for nowhere.
+        The folder; None to keep nothing.
     run
-        Fingerprint of data and settings: blocks of other runs may lie in the same folder and are left alone.
+        Fingerprint of data and settings. Blocks of other runs may be in the same folder and are left alone.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class BlockStore:
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             if data["format"] != _FORMAT or data["run"] != self._run or data["block"] != block:
-                raise ValueError("it is of another block")
+                raise ValueError("it contains a different block")
             return [_scored(row) for row in data["results"]]
         except (ValueError, KeyError, TypeError) as error:
             raise DataFileError(f"{path} is not a block of this search ({error}): remove the file.") from error

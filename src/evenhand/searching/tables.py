@@ -1,4 +1,4 @@
-"""The tables of a search, from its dictionary (`SearchResult.to_dict`): each for the page and for the workbook."""
+"""The tables of a search for the page and the workbook, from its dictionary (`SearchResult.to_dict`)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def gain_table(gains: list[Record], axis: str | None = None) -> Table:
 
 
 def confirmation_table(data: Mapping[str, Any]) -> Table:
-    """What the people held out say about each reported candidate: what is minimized, and each constraint."""
+    """What the people held out show about each reported candidate: what is minimized, and each constraint."""
     confirmation = data["confirmation"]
     records = [
         {"candidate": of["candidate"], "about": about, "answer": verdict["answer"], **verdict["difference"]}
@@ -128,7 +128,7 @@ def confirmation_table(data: Mapping[str, Any]) -> Table:
 
 
 def score_gap_table(data: Mapping[str, Any]) -> Table:
-    """Signed score gaps of the unconstrained and the chosen candidate, in all and through each input."""
+    """Signed score gaps of the unconstrained and the chosen candidate, in total and through each input."""
 
     def of(who: str) -> Column:
         return estimate(who, lambda row: {"value": row[who], "low": row[f"{who}_low"], "high": row[f"{who}_high"]})
@@ -145,7 +145,7 @@ def score_gap_table(data: Mapping[str, Any]) -> Table:
 
 
 def sentence_table(data: Mapping[str, Any]) -> Table:
-    """What people held out say, and what the candidates do to approvals."""
+    """What people held out show, and how the candidates change approvals."""
     records = tuple({"finding": text} for text in (*data["sentences"], *data["warnings"]))
     return Table("Findings", "What to take away.", (Column("finding", "long text"),), records)
 
@@ -159,22 +159,22 @@ def fold_table(data: Mapping[str, Any]) -> Table:
         for fold, value in enumerate(values)
     )
     columns = (Column("candidate", "whole"), Column("metric", "text"), Column("fold", "whole"), Column("value"))
-    return Table("Folds", "Every metric in every fold, means over seeds.", columns, records)
+    return Table("Folds", "Every metric in every fold, averaged over seeds.", columns, records)
 
 
 def stopping_table(stopping: Mapping[str, Any], words: str) -> Table:
-    """After how many draws how much was left to gain, at most."""
+    """How much was left to gain, at most, after each number of draws."""
     columns = (
         Column("candidates drawn", "whole", "n_draws"),
         Column(f"best {words}", "number", "best"),
         Column("share of candidates that are better, at most", "share", "share_better"),
-        *(Column(f"gain of {'one' if n == 1 else n} further, at most", "number", f"gain_of_{n}") for n in FURTHER),
+        *(Column(f"gain of {'one' if n == 1 else n} more, at most", "number", f"gain_of_{n}") for n in FURTHER),
     )
     return Table("Left to gain", "What further candidates could gain", columns, tuple(stopping["bounds"]))
 
 
 def setting_table(data: Mapping[str, Any]) -> Table:
-    """How the search was made."""
+    """How the search was run."""
     people = data["people"]
     settings = {
         "family": ", ".join(data["families"]),
@@ -187,7 +187,7 @@ def setting_table(data: Mapping[str, Any]) -> Table:
         **{name: _setting(value) for name, value in data["settings"].items()},
     }
     records = tuple({"setting": name, "value": value} for name, value in settings.items())
-    return Table("Settings", "How the search was made.", (Column("setting", "text"), Column("value", "any")), records)
+    return Table("Settings", "How the search was run.", (Column("setting", "text"), Column("value", "any")), records)
 
 
 def _setting(value: Any) -> Any:  # noqa: ANN401 - of a setting

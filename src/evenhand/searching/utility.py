@@ -18,7 +18,7 @@ __all__ = ["Payoff"]
 
 @dataclass(frozen=True)
 class Payoff:
-    """What a decision earns, a cost below 0; a good applicant is one with the favorable label.
+    """What a decision earns; costs are negative. A good applicant is one with the favorable label.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Payoff:
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | str) -> Payoff:
-        """From a mapping, or from text as the command line has it; what is not named is 0.
+        """From a mapping, or from text as on the command line; what is not named is 0.
 
         Raises
         ------
@@ -54,7 +54,9 @@ class Payoff:
         found = {}
         for name, value in values.items():
             if name not in known:
-                raise InvalidInputError(f"`payoff` names no decision: {name!r}.{did_you_mean(str(name), known)}")
+                raise InvalidInputError(
+                    f"`payoff` names an unknown decision: {name!r}.{did_you_mean(str(name), known)}"
+                )
             found[name] = _number(name, value)
         if not any(found.values()):
             raise InvalidInputError(f"`payoff` must have a value other than 0, got {given!r}.")

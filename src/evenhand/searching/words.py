@@ -1,4 +1,4 @@
-"""The words of metrics."""
+"""Metrics in words."""
 
 from __future__ import annotations
 

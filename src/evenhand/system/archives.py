@@ -22,7 +22,7 @@ MOST_BYTES = 4 << 30
 MOST_IN_MEMORY = 256 << 20
 """Largest size of an entry that is read at once."""
 
-_FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can hold
+_FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip file
 _PLAIN_FILE = 0o100644 << 16
 _CHUNK = 1 << 20
 _ENCRYPTED = 0x1
@@ -77,7 +77,7 @@ class Archive:
         try:
             size = self.file.getinfo(name).file_size
         except KeyError:
-            raise ArchiveError(f"{self.name!r} has no {name!r}: it is not complete.") from None
+            raise ArchiveError(f"{self.name!r} has no {name!r}, so it is not complete.") from None
         if size > MOST_IN_MEMORY:
             raise ArchiveError(
                 f"{name!r} in {self.name!r} is {size:,} bytes, more than the {MOST_IN_MEMORY:,} expected."

@@ -18,7 +18,7 @@ def time_of_writing() -> datetime:
     Raises
     ------
     InvalidInputError
-        If the variable does not hold a number of seconds.
+        If the variable is not a number of seconds.
 
     Examples
     --------

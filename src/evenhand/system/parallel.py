@@ -84,7 +84,7 @@ class PairwiseSum(Generic[A]):
 
 
 def sum_in_order(function: Callable[[T], A], items: Iterable[T], n_threads: int) -> A | None:
-    """The sum of what a function returns of each item, added up in threads as `PairwiseSum` does; None of no item.
+    """The sum of a function's results over the items, added in threads as `PairwiseSum` does; None without items.
 
     Examples
     --------

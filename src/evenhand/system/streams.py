@@ -1,4 +1,4 @@
-"""What a command prints, where nobody may be left to read it."""
+"""Output of a command whose reader may have gone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["outlive_readers"]
 
 
 class _Outlet(io.FileIO):
-    """A file that takes what it is given although its reader has gone."""
+    """A file that accepts output although its reader has gone."""
 
     def write(self, content: ReadableBuffer, /) -> int:
         try:
@@ -23,7 +23,7 @@ class _Outlet(io.FileIO):
 
 
 def outlive_readers() -> None:
-    """Go on after the reader of a pipe has left, as `head` does: what is printed then is lost, the exit code is not.
+    """Continue after the reader of a pipe, such as `head`, has gone: later output is lost, the exit code is not.
 
     Click and rich both end the process with code 1, which says that a gate was crossed.
     """
@@ -31,7 +31,7 @@ def outlive_readers() -> None:
 
 
 def _without_reader(stream: TextIO) -> TextIO:
-    """The stream, or one to the same file that outlives its reader; a stream that a program put in place stays."""
+    """The stream, or one to the same file that outlives its reader; a stream that a program replaced stays."""
     if type(stream) is not io.TextIOWrapper:
         return stream
     raw = getattr(stream.buffer, "raw", stream.buffer)  # PYTHONUNBUFFERED leaves the buffer out

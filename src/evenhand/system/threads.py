@@ -63,8 +63,8 @@ def one_blas_thread() -> AbstractContextManager[object]:
     """Keep every product of numpy and scipy on the calling core.
 
     BLAS threads inside our threads make products several times slower, and how a product is split affects its last
-    digits. The limit applies to the whole process: whoever starts threads that set it again holds it around them, so
-    that none of them lifts it for the others, or finds the limit of a different one and restores it forever.
+    digits. The limit applies to the whole process. Code that starts threads that set it again must set it around them,
+    so that none of them lifts it for the others, or saves another's limit and restores it forever.
     """
     limit: AbstractContextManager[object] = _thread_pools().limit(limits=1, user_api="blas")
     return limit
@@ -72,9 +72,9 @@ def one_blas_thread() -> AbstractContextManager[object]:
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Keep every operation of torch, numpy and scipy on the thread that asked for it.
+    """Keep every operation of torch, numpy and scipy on the thread that calls it.
 
-    How a sum is shared out among threads decides its last digits: inside, the number of threads does not matter.
+    How a sum is split among threads decides its last digits: inside, the number of threads does not matter.
     """
     with one_torch_thread(), one_blas_thread():
         yield
@@ -83,7 +83,7 @@ def one_thread_each() -> Iterator[None]:
 def device_turn(device_type: str) -> AbstractContextManager[object]:
     """Wait until few enough threads of this process use much of a GPU's memory; on a CPU no one waits.
 
-    A GPU does one thing after the other in any case. A second thread fills the pauses while the first one waits.
+    A GPU runs one operation after the other in any case. A second thread fills the pauses while the first one waits.
     """
     return nullcontext() if device_type == "cpu" else _DEVICE_TURNS
 

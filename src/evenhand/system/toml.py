@@ -27,7 +27,7 @@ def toml_value(value: object) -> str:
     Raises
     ------
     InvalidTypeError
-        If TOML cannot hold it.
+        If TOML has no such type.
     """
     if isinstance(value, bool):
         return str(value).lower()
@@ -40,5 +40,5 @@ def toml_value(value: object) -> str:
     if isinstance(value, Iterable):
         return f"[{', '.join(toml_value(item) for item in value)}]"
     raise InvalidTypeError(
-        f"A TOML file holds strings, numbers, lists and tables, got {type(value).__name__}: {value!r}."
+        f"A TOML file can contain strings, numbers, lists and tables, got {type(value).__name__}: {value!r}."
     )

@@ -45,8 +45,8 @@ _CONSTANT_SHARE = 0.01
 class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""A ReLU network trained with cross-entropy, equalized odds and explanation consistency (Algorithm 2).
 
-    The defaults keep the AUC and the share of favorable decisions of plain training on four datasets, and halve what
-    groups are weighed differently by. The paper's objective, which does not, is
+    On four datasets, the defaults keep the AUC and the share of favorable decisions of plain training, and at least
+    halve the difference in weighing between groups. The paper's objective, which does not, is
     ``CECClassifier(**evenhand.training.PAPER_SETTINGS)``.
 
     .. math:: \mathcal L = \mathcal L_\text{pred} + \lambda_\text{EO} \mathcal L_\text{EO}
@@ -63,7 +63,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The paper's lambdas, which are 1 there. Both 0: plain training.
     objective
         What `cec_weight` weighs: the square of the ``"reasoning_gap"`` over pairs or of the CEC score (``"cec"``, the
-        paper's), or what either has over placebo pairs (``"reasoning_excess"``, ``"excess"``).
+        paper's), or the excess of either over placebo pairs (``"reasoning_excess"``, ``"excess"``).
     n_steps, method
         How attributions are integrated in training; the paper uses ``method="midpoint", n_steps=32``.
     cec_every
@@ -91,7 +91,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Whether to show progress.
     least_explained
         Share of the labels' entropy that the network must explain for the two terms to count in full; below it they
-        count in proportion, so that they cannot keep the network from learning. 0, the paper's: they always do.
+        count in proportion, so they cannot keep the network from learning. With 0, as in the paper, they always count.
 
     Attributes
     ----------
@@ -215,7 +215,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(kept) < len(weight):
             table, labels, weight = table.iloc[kept].reset_index(drop=True), labels[kept], weight[kept]
             if len(np.unique(labels)) < 2:
-                raise InvalidInputError("The people of positive `sample_weight` are all of one class; both are needed.")
+                raise InvalidInputError("All people with a positive `sample_weight` are of one class; both are needed.")
             groups = as_groups(np.asarray(groups.names)[groups.codes[kept]], len(kept))
         seed = _seed(self.random_state)
         data = self._training_data(table, labels, groups, weight.astype(np.float32), seed)
@@ -315,7 +315,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight: NDArray[np.float32],
         seed: int,
     ) -> TrainingData:
-        """Encoded people with their matches and baselines; learns the encoding from those trained on."""
+        """Encoded people with their matches and baselines; learns the encoding from the training people."""
         train, held_out = np.arange(len(table)), np.arange(0)
         if self.validation_fraction:
             train, held_out = split_people(labels, groups.codes, 1 - self.validation_fraction, seed)
@@ -380,7 +380,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         train: NDArray[np.int64],
         held_out: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
-        """Placebo triples of those trained on and of those held out; None where no objective asks for them."""
+        """Placebo triples of the training people and of those held out; None if the objective does not need them."""
         if not self.cec_weight or not str(self.objective).endswith("excess"):
             return None, None
         space = MatchingSpace.fit(F.iloc[train], missing="indicator")
@@ -400,13 +400,13 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         positions = [f for f in wanted if isinstance(f, (int, np.integer))]
         if positions and (min(positions) < 0 or max(positions) >= len(columns)):
             raise InvalidInputError(
-                f"`financial_features` must hold positions below {len(columns)}, the number of columns, got {wanted}."
+                f"`financial_features` must be positions below {len(columns)}, the number of columns, got {wanted}."
             )
         names = [columns[int(f)] if isinstance(f, (int, np.integer)) else str(f) for f in wanted]
         return check_columns(names, columns, "financial_features")
 
     def _train(self, data: TrainingData, seed: int) -> TrainerState:
-        # Every setting but the seed and what concerns stacks is a parameter of the same name.
+        # Every setting except the seed and those of stacks is a parameter of the same name.
         own = {f.name: getattr(self, f.name) for f in fields(TrainingSettings) if hasattr(self, f.name)}
         settings = TrainingSettings(seed=seed, **own)
         trainer = Trainer(data, settings, checkpoint=_checkpoint(self.checkpoint, data, settings))
@@ -427,7 +427,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.group_names_ = groups.names
 
     def _warn_if_collapsing(self, data: TrainingData, state: TrainerState, bce: float) -> None:
-        """At half-time: the terms may outweigh the labels, and it is not too late to stop."""
+        """Warn halfway, while it is not too late to stop, if the terms outweigh the labels."""
         if not self.cec_weight and not self.equalized_odds_weight:
             return
         y, weight = data.y[0].numpy(), data.weights[0].numpy()
@@ -436,13 +436,11 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         share = explained_share(bce, y, weight)
         rate, base = (float(np.average(values, weights=weight)) for values in (decisions, y))
         if is_about_to_collapse(share, rate, base, int(state.n_steps[0]), self.learning_rate):
-            advice = (
-                "" if self.least_explained else ", or give `least_explained=0.1`: the terms then wait for the labels"
-            )
+            advice = "" if self.least_explained else ", or set `least_explained=0.1`, which makes the terms wait"
             warn_caller(
                 f"After {self.epochs // 2} of {self.epochs} epochs the model explains {max(share, 0):.1%} of the "
-                f"labels' entropy, and {rate:.1%} of its decisions are favorable ({base:.1%} of labels are): it is "
-                f"about to decide the same for everyone. Lower `cec_weight`, now {self.cec_weight:g}, or "
+                f"labels' entropy, and {rate:.1%} of its decisions are favorable ({base:.1%} of labels are): it may "
+                f"end with the same decision for everyone. Lower `cec_weight`, now {self.cec_weight:g}, or "
                 f"`equalized_odds_weight`, now {self.equalized_odds_weight:g}{advice}.",
             )
 
@@ -462,10 +460,10 @@ _SHOWN = ("bce", "equalized_odds", "cec", "validation_auc")
 
 
 def _checkpoint(folder: str | os.PathLike[str] | None, data: TrainingData, settings: TrainingSettings) -> Path | None:
-    """The file of an unfinished fit, under a name that only the same data and settings give."""
+    """The file of an unfinished fit, named for its data and settings."""
     if folder is None:
         return None
-    # Epochs may grow between the two calls, and where it runs changes nothing of what is learned.
+    # Epochs may grow between the two calls, and the device does not change what is learned.
     decisive = {k: v for k, v in settings.to_dict().items() if k not in ("epochs", "device", "n_threads")}
     digest = hashlib.sha256(repr(sorted(decisive.items())).encode())
     for tensor in (data.X, data.y, data.group, data.match, data.baselines, data.weights, data.triples):
@@ -475,12 +473,12 @@ def _checkpoint(folder: str | os.PathLike[str] | None, data: TrainingData, setti
 
 
 def _one_table(values: NDArray[Any]) -> torch.Tensor:
-    """A stack's table with one member's people in it."""
+    """A stack's table with the people of one member."""
     return torch.as_tensor(values).unsqueeze(0)
 
 
 def _seed(random_state: int | np.random.RandomState | None) -> int:
-    """A seed for the trainer; an integer is taken as it is."""
+    """A seed for the trainer; an integer is its own seed."""
     if isinstance(random_state, (int, np.integer)):
         return check_seed(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))

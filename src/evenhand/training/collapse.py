@@ -1,4 +1,4 @@
-"""Whether the fairness terms keep a network from learning: held off, and said while it trains, not when it is done."""
+"""Keeping the fairness terms from preventing a network from learning, and a warning during training if they do."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from scipy.special import entr
 
 __all__ = ["explained_share", "is_about_to_collapse", "label_entropy", "term_gain"]
 
-# On German Credit the paper's weights leave less than 4% of the labels' entropy explained at half-time; a third of
-# them leaves 8%, and none 22%.
+# On German Credit, a network with the paper's weights explains less than 4% of the labels' entropy halfway; with a
+# third of these weights it explains 8%, and without them 22%.
 _LEAST_EXPLAINED = 0.05
 
-# Decisions that are rarer than this share of the rarer labels are on their way to none. On HMDA, where 88% of labels
-# are favorable, the paper's weights leave less than 8% at half-time, and none 46%.
+# If the rarer decision is less frequent than this share of the rarer label, it is likely to vanish. On HMDA, where 88%
+# of labels are favorable, the share is below 8% halfway with the paper's weights, and 46% without them.
 _LEAST_OF_RARER = 0.1
 
-# Adam moves a weight by about the learning rate in a step. Networks whose weights could not have come this far have not
-# had the time to learn, whatever the objective.
+# Adam moves a weight by about the learning rate in a step. Networks whose weights cannot have moved this far have not
+# had time to learn, whatever the objective.
 _LEAST_DISTANCE = 0.05
 
 
 def label_entropy(labels: NDArray[np.int64], weight: NDArray[np.float32]) -> float:
-    """Cross-entropy of a model that knows only how many labels are favorable."""
+    """Cross-entropy of a model that knows only the share of favorable labels."""
     favorable = np.average(labels, weights=weight)
     return float(entr(favorable) + entr(1 - favorable))
 
 
 def explained_share(cross_entropy: float, labels: NDArray[np.int64], weight: NDArray[np.float32]) -> float:
-    """Share of the labels' entropy that a model explains: 0 for one that knows only how many are favorable.
+    """Share of the labels' entropy that a model explains: 0 for one that knows only the share of favorable labels.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def term_gain(
 def is_about_to_collapse(
     share: float, favorable_decisions: float, favorable_labels: float, n_steps: int, learning_rate: float
 ) -> bool:
-    """Whether a model is on its way to decide the same for everyone.
+    """Whether a model is likely to end with the same decision for everyone.
 
     Parameters
     ----------

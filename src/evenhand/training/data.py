@@ -71,9 +71,9 @@ class TrainingData:
     validation
         People held out; required for validation metrics and early stopping.
     triples
-        For each person, other group and one of C triples, the row of someone of that group and of a placebo of the
-        own, -1 for none; of shape (D, n, M, C, 2), as `training_triples` makes them. Needed by the objectives that
-        go by placebo pairs.
+        For each person, other group and one of C triples, the rows of someone in that group and of a placebo in the
+        person's group, -1 for none; of shape (D, n, M, C, 2), from `training_triples`. Objectives with placebo pairs
+        need them.
 
     Raises
     ------
@@ -116,11 +116,11 @@ class TrainingData:
             )
         if int(self.group.max()) >= self.n_groups:
             raise InvalidInputError(
-                f"`group` must hold codes below {self.n_groups}, the groups of `baselines`, "
+                f"`group` must contain codes below {self.n_groups}, the groups of `baselines`, "
                 f"got {int(self.group.max())}."
             )
         if self.match.numel() and int(self.match.max()) >= n_rows:
-            raise InvalidInputError(f"`match` must hold rows below {n_rows}, got {int(self.match.max())}.")
+            raise InvalidInputError(f"`match` must contain rows below {n_rows}, got {int(self.match.max())}.")
         for people in (self, self.validation):
             if people is not None:
                 _check_triples(people, n_rows)
@@ -151,7 +151,7 @@ class TrainingData:
             d, row = (int(i) for i in bad.nonzero()[0])
             raise InvalidInputError(
                 f"`baselines` is not finite for label {int(self.y[d, row])}, group {int(self.group[d, row])} of table "
-                f"{d}, which has people in it. Compute it with `label_group_baselines`."
+                f"{d}, which has people. Compute it with `label_group_baselines`."
             )
 
     @property
@@ -191,7 +191,7 @@ def _check_triples(people: TrainingData | ValidationData, n_rows: int) -> None:
         )
     if rows.numel() and (int(rows.max()) >= n_rows or ((rows < 0).any(-1) != (rows < 0).all(-1)).any()):
         raise InvalidInputError(
-            f"`triples` must hold rows below {n_rows}, or -1 for both people of a triple that is not there; "
+            f"`triples` must contain rows below {n_rows}, or -1 for both people of an absent triple; "
             f"the largest is {int(rows.max())}."
         )
 
@@ -217,6 +217,6 @@ def _check_people(data: TrainingData | ValidationData) -> None:
     if not ((data.y == 0) | (data.y == 1)).all():
         raise InvalidInputError(f"`y` must be 0 or 1, got {sorted(set(data.y.flatten().tolist()))[:5]}.")
     if int(data.group.min()) < 0:
-        raise InvalidInputError(f"`group` must hold codes 0..G-1, got {int(data.group.min())}.")
+        raise InvalidInputError(f"`group` must contain codes 0..G-1, got {int(data.group.min())}.")
     if data.weight is not None and not (data.weight.isfinite() & (data.weight >= 0)).all():
         raise InvalidInputError("`weight` must be finite and not negative.")

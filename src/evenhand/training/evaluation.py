@@ -26,10 +26,10 @@ __all__ = ["VALIDATION_METRICS", "ExcessJudge", "evaluate"]
 
 VALIDATION_METRICS = ("bce", "equalized_odds", "cec", "objective", "auc", "positive_rate")
 
-# Largest number of hidden values held at once.
+# Largest number of hidden values in memory at once.
 _CHUNK_VALUES = {"cpu": 8_000_000, "cuda": 500_000_000}
 
-# People by whom the excess of a table is judged as an epoch begins.
+# People on whom the excess of a table is estimated at the start of an epoch.
 _MOST_JUDGED = 4_096
 
 
@@ -39,8 +39,8 @@ def evaluate(
 ) -> dict[str, NDArray[np.float64]]:
     """Each of `VALIDATION_METRICS` on each member's validation table, with dropout off; arrays of shape (K,).
 
-    Attributions are made as in training. ``objective`` is the member's own weighted sum. ``cec``, the term of
-    `cec_weight` whatever the objective, is computed if any member has a weight on it, else NaN.
+    Attributions are computed as in training. ``objective`` is the member's weighted sum. ``cec``, the term of
+    `cec_weight` for every objective, is computed if any member has a weight on it, else NaN.
     """
     assert data.validation is not None
     n_members = len(parameters)
@@ -61,26 +61,26 @@ def evaluate(
 
 
 class ExcessJudge:
-    """What pairs have over placebo pairs in each table of people trained on.
+    """The excess of pairs over placebo pairs in each training table.
 
-    Judged by all triples of everyone, or of some thousand people drawn for an epoch: those of one epoch alone are a
-    noisy sample.
+    It uses all triples of everyone, or of some thousand people drawn for an epoch, because the triples of one epoch
+    alone are a noisy sample.
 
     Parameters
     ----------
     data, settings
-        The people and their triples, and who learns from them.
+        The people and their triples, and the members that learn from them.
     device
         Where the networks are.
     """
 
     def __init__(self, data: TrainingData, settings: TrainingSettings, device: torch.device) -> None:
         self._data, self._settings, self._device = data, settings, device
-        self._whole: dict[int, _Judged] = {}  # tables of which everyone is judged
+        self._whole: dict[int, _Judged] = {}  # tables of which everyone is used
 
     @torch.no_grad()
     def excess(self, parameters: Tensor, layout: Layout, epoch: int) -> Tensor:
-        """The excess of each member's table, of shape (K,), in the squares of the objective."""
+        """The excess of each member's table, of shape (K,), in the objective's squared scores."""
         found = torch.zeros(len(parameters), device=parameters.device)
         for table in np.unique(np.asarray(self._settings.table)).tolist():
             judged = self._judged(table, epoch)
@@ -101,7 +101,7 @@ class ExcessJudge:
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
-    """People of a table with their partners, matches and then placebos, and how much the pairs count, both (M, n)."""
+    """People of a table with their partners, first matches and then placebos, and weights of the pairs, both (M, n)."""
 
     compared: _Compared
     partner: Tensor
@@ -109,7 +109,7 @@ class _Judged:
 
     @property
     def n_rows(self) -> int:
-        """Number of people, each as often as they are explained."""
+        """Number of explanations of people."""
         return self.partner.shape[1] * (1 + len(self.partner))
 
     @classmethod
@@ -134,7 +134,7 @@ class _Judged:
 def _networks_of(
     table: int, parameters: Tensor, layout: Layout, settings: TrainingSettings, n_values: int
 ) -> Iterator[tuple[Tensor, FeedForward]]:
-    """Members of a table and their networks, as many at once as can hold `n_values` each."""
+    """Members of a table and their networks, as many at once as memory allows with `n_values` each."""
     size = max(1, _CHUNK_VALUES.get(parameters.device.type, _CHUNK_VALUES["cpu"]) // n_values)
     for members in (torch.tensor(settings.table) == table).nonzero().flatten().split(size):
         yield members, layout.networks(parameters[members])
@@ -168,7 +168,7 @@ def _evaluate_table(
 
 @dataclass(frozen=True, eq=False)
 class _Compared:
-    """People who are compared with rows of a training table, and the cells whose means they are explained from.
+    """People who are compared with rows of a training table, and the cells whose means are their baselines.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ class _Compared:
         """
         device, (n_partners, n) = net.weights[0].device, partner.shape
         explainer = Explainer(DifferentiableModel(net, "networks"), self.baselines, settings.n_steps, settings.method)
-        # A cell that training never saw has no reference point: such people are left out.
+        # A cell that training never saw has no baseline, so its people are left out.
         pair_weight = (pair_weight * torch.from_numpy(explainer.has_baseline(self.cell.numpy()))).to(device)
         rows = torch.cat((self.person.unsqueeze(0), partner.clamp_min(0))).flatten().numpy()
         seen = explainer.see(self.inputs, rows, np.tile(self.cell.numpy(), n_partners + 1))
@@ -231,7 +231,7 @@ def _baselines(data: TrainingData, table: int, device: torch.device) -> CellBase
 
 
 def _partners(data: TrainingData, settings: TrainingSettings, table: int) -> tuple[Tensor, Tensor]:
-    """Training rows that held-out people are compared with and how much the pairs count, both (M, n)."""
+    """Training rows with which held-out people are compared, and weights of the pairs, both (M, n)."""
     held_out = data.validation
     assert held_out is not None
     weight = held_out.weights[table]
@@ -247,7 +247,7 @@ def _partners(data: TrainingData, settings: TrainingSettings, table: int) -> tup
 
 
 def _squares(offset: Tensor, gradients: Tensor, settings: TrainingSettings, join: Tensor | None) -> Tensor:
-    """Squared scores of each person's pairs, of shape (K, M, n), from rows of people and then partners."""
+    """Squared scores of each person's pairs, of shape (K, M, n), from rows of people followed by partners."""
     if settings.uses_reasoning:
         theirs = offset[:, 1:]
         if settings.uses_placebo:

@@ -1,30 +1,30 @@
-r"""Placebo triples of the people trained on, and how much each counts.
+r"""Placebo triples of the training people, and the weight of each.
 
-The objectives ``excess`` and ``reasoning_excess`` lower what pairs across groups have over placebo pairs. For squared
-distances between vectors :math:`\phi` the difference has a closed form. With X, X' of group g and Y, Y' of group h,
-independent, of means :math:`\mu` and total variances V,
+The objectives ``excess`` and ``reasoning_excess`` lower the excess of pairs across groups over placebo pairs. For
+squared distances between vectors :math:`\phi` the difference has a closed form. With X, X' of group g and Y, Y' of
+group h, independent, of means :math:`\mu` and total variances V,
 
 .. math::
     E|\phi(X) - \phi(Y)|^2 - E|\phi(X) - \phi(X')|^2 &= V_h - V_g + |\mu_g - \mu_h|^2, \\
     E|\phi(Y) - \phi(X)|^2 - E|\phi(Y) - \phi(Y')|^2 &= V_g - V_h + |\mu_g - \mu_h|^2.
 
-Taken alone, each can be lowered by reasoning that varies more within g. Their sum cannot: what is gained on one side is
-lost on the other, and :math:`2 |\mu_g - \mu_h|^2` is left, which is never negative. So both directions between two
-groups must count alike, within each label; `balanced_weights` makes them.
+Reasoning that varies more within g lowers one of them. It cannot lower their sum: a gain on one side is a loss on the
+other, and the sum is :math:`2 |\mu_g - \mu_h|^2`, which is never negative. So both directions between two groups must
+have the same weight within each label; `balanced_weights` sees to that.
 
 For attributions :math:`\phi(x)` is the unit vector of IG(x; b). For weights on the same inputs z it is the unit vector
 of :math:`(z - b) \circ \gamma(x)`, and the sum is free of the variances only if z is the same for pair and placebo
-pair: the person's inputs, and the match's. With the placebo's own inputs in the placebo pair what is left can be made
-negative, by weights that vary on the inputs of the own group and not on those of the other.
+pair: the person's inputs, and the match's. With the placebo's inputs in the placebo pair, the rest can become negative,
+through weights that vary on the inputs of one group and not on those of the other.
 
-That is of expectations. The excess of a finite table can be made negative, by learning its placebo pairs by heart, and
-baselines that differ by group leave a remainder of either sign. So what is minimized is not the excess e itself but
+This is true in expectation. In a finite table, a network can make the excess negative by memorizing placebo pairs, and
+baselines that differ by group leave a remainder of either sign. So the trainer minimizes not the excess e itself but
 
 .. math:: h(e) = 0 \text{ for } e \le 0, \qquad e^2 / 2\tau \text{ up to } \tau, \qquad e - \tau / 2 \text{ beyond},
 
-whose slope `excess_gain` takes at the whole table's excess as an epoch begins. A hinge for every pair or every batch
-would not do: their excess is mostly noise, and the mean of a noisy value's positive part is positive where there is
-nothing to remove.
+whose slope `excess_gain` computes at the whole table's excess at the start of each epoch. A hinge for every pair or
+every batch would not work: their excess is mostly noise, and the mean of a noisy value's positive part is positive even
+if there is nothing to remove.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
 __all__ = ["balanced_weights", "excess_gain", "training_triples", "triple_rows", "triples_in_turn"]
 
 N_TRIPLES = 4
-"""Triples kept for each person and other group; epochs take them in turn."""
+"""Triples kept for each person and other group; epochs use them in turn."""
 
 FULL_GAIN_EXCESS = 0.01
-"""Excess, in squared scores, from which on the objective lowers it with its full weight."""
+"""Excess, in squared scores, at and above which the objective has its full weight."""
 
 
 def training_triples(
@@ -65,16 +65,16 @@ def training_triples(
     n_groups
         Number of groups G.
     n_triples
-        Most triples of a person with a group.
+        The most triples of a person with a group.
     max_distance
-        Farthest person that is compared; None for no limit.
+        Largest distance of a person who is compared; None for no limit.
     random_state
         Seed.
 
     Returns
     -------
-    Of shape (n, G - 1, n_triples, 2): the row of someone of another group and, as far away, of someone of the own;
-    other groups in their order, nearest triple first, -1 for none.
+    Of shape (n, G - 1, n_triples, 2): the row of someone in a different group and of someone in the person's group at
+    the same distance; groups in order, nearest triple first, -1 for none.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def training_triples(
 
 
 def triple_rows(pairs: PlaceboPairs, groups: NDArray[np.int64], n_groups: int, n_triples: int) -> NDArray[np.int64]:
-    """Triples laid out by person: see `training_triples`."""
+    """Triples by person; see `training_triples`."""
     rows = np.full((len(groups), n_groups - 1, n_triples, 2), -1, dtype=np.int64)
     own = groups[pairs.person]
     column = pairs.other_group - (pairs.other_group > own)
@@ -103,15 +103,15 @@ def triple_rows(pairs: PlaceboPairs, groups: NDArray[np.int64], n_groups: int, n
 
 
 def balanced_weights(y: Tensor, group: Tensor, weight: Tensor, is_compared: Tensor) -> Tensor:
-    """How much each triple counts so that both directions between two groups count alike; (D, n, M).
+    """Weights of triples that give both directions between two groups the same total weight; (D, n, M).
 
-    A direction that no one goes leaves out the opposite one. Over a table the weights, times the people's own, add up
-    to the sum of the people's own, unless no one is compared.
+    If no one is compared in one direction, the opposite direction is left out. Over a table, the weights times the
+    people's weights add up to the sum of the people's weights, unless no one is compared.
 
     Parameters
     ----------
     y, group, weight
-        Labels, group codes and people's own weights, of shape (D, n).
+        Labels, group codes and the people's weights, of shape (D, n).
     is_compared
         Whether a person has a triple with each other group, of shape (D, n, M).
 
@@ -140,14 +140,14 @@ def balanced_weights(y: Tensor, group: Tensor, weight: Tensor, is_compared: Tens
 
 
 def triples_in_turn(triples: Tensor, n_triples: Tensor, row: Tensor, epoch: int) -> Tensor:
-    """The triple that each person takes in an epoch, of shape (..., M, 2), from theirs, (..., M, C, 2).
+    """The triple that each person uses in an epoch, of shape (..., M, 2), from all of theirs, (..., M, C, 2).
 
     Parameters
     ----------
     triples, n_triples
         Rows of the triples, and how many of the C there are, of shape (..., M).
     row
-        Number of each person, (...,): people take theirs in turn, and do not all start with the first.
+        Number of each person, (...,): people use their triples in turn, and do not all start with the first.
     epoch
         Its number.
     """
@@ -156,7 +156,7 @@ def triples_in_turn(triples: Tensor, n_triples: Tensor, row: Tensor, epoch: int)
 
 
 def excess_gain(excess: Tensor) -> Tensor:
-    """Share of its weight with which an excess is lowered: 0 from 0 down, 1 from `FULL_GAIN_EXCESS` up, of its shape.
+    """Share of its weight with which an excess is lowered: 0 up to 0, 1 from `FULL_GAIN_EXCESS` on, of its shape.
 
     Examples
     --------
@@ -167,6 +167,6 @@ def excess_gain(excess: Tensor) -> Tensor:
 
 
 def hinged_excess(excess: Tensor) -> Tensor:
-    """What the objective counts an excess as: the integral of `excess_gain`, of its shape."""
+    """The objective's value for an excess: the integral of `excess_gain`, of its shape."""
     inside = excess.clamp(0, FULL_GAIN_EXCESS)
     return inside.square() / (2 * FULL_GAIN_EXCESS) + (excess - FULL_GAIN_EXCESS).clamp_min(0)

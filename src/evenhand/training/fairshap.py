@@ -1,21 +1,21 @@
-r"""Training rows repaired by the inputs that set them apart from their matches (FairSHAP; Zhu, Bian & You, 2025).
+r"""Repair of the inputs that set training rows apart from their matches (FairSHAP; Zhu, Bian & You, 2025).
 
-Everyone is matched with the nearest person of another group and the same label. The Shapley values of a model's score
-of a person x, played against the match r with the person's own finances, say which inputs make the two scores differ:
+Everyone is matched with the nearest person of a different group and the same label. The Shapley values of a model's
+score of a person x, relative to the match r with the person's finances, say which inputs make the two scores differ:
 
 .. math:: \sum_j \phi_j(x; r) = f(x) - f(r).
 
 The most influential values, those of the largest :math:`|\phi_j|` over all people and inputs, are replaced by the
-values of the match; labels stay. How many is tried out on folds of the training rows: the number that leaves the
-smallest score gap at equal finances, among those that cost little AUC. That number may be 0.
+values of the match; labels stay. Folds of the training rows decide how many: the number that leaves the smallest score
+gap at equal finances, among those that cost little AUC. That number may be 0.
 
-The authors attribute what flipping the group would change in the score, which is 0 for models that do not see the
-group. Here the difference from the match takes its place, so that the repair is defined for them. Both sides of a pair
-take values of each other, as theirs do: with all values exchanged an input would predict the group as well as before,
-which is why the number matters.
+The authors attribute the change of the score when the group is flipped, which is 0 for models that do not see the
+group. Here the difference from the match takes its place, so the repair works for these models, too. As in the authors'
+version, both sides of a pair take values from each other: with all values exchanged, an input would predict the group
+as well as before, which is why the number matters.
 
-With several groups everyone outside the reference group is matched in it, and its people with the nearest person of
-any other. Only training rows are changed. Nobody's group is needed to decide.
+With several groups, everyone outside the reference group is matched with someone in it, and its people with the nearest
+person of any other group. Only training rows change. The model does not need the group to decide.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ FitModel: TypeAlias = Callable[[Singles, Ints], Any]
 """Trains a model, anything that `evenhand.audit` takes, on rows of shape (n, d) and labels 0 or 1."""
 
 SHARES = (0.0, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0)
-"""Shares of the values that may be replaced, from the most influential on, that are tried out."""
+"""Shares of the replaceable values to try, the most influential first."""
 
 _N_FOLDS = 3
 _ORDERS = 8  # of inputs, each with its reverse: enough to rank them
@@ -66,7 +66,7 @@ _EXACT = ("linear", "additive", "tree_shap", "sampled_shapley")
 
 @dataclass(frozen=True)
 class Trial:
-    """What replacing a share of the values did, on average over folds of the training rows.
+    """The effect of replacing a share of the values, on average over folds of the training rows.
 
     Attributes
     ----------
@@ -75,8 +75,8 @@ class Trial:
     auc
         On rows held out.
     score_gap
-        The largest score gap at equal finances between the reference group and another, without its sign, on rows held
-        out and left as they are.
+        The largest score gap at equal finances between the reference group and another, without its sign, on unchanged
+        rows held out.
     """
 
     share: float
@@ -91,13 +91,13 @@ class Repaired:
     Attributes
     ----------
     features, labels
-        Rows of shape (n, d), and their labels, which are those given.
+        Rows of shape (n, d), and their labels, unchanged.
     n_changed
         How many values of the table were replaced by those of a match.
     share
         Of the values that may be replaced, as chosen on folds.
     trials
-        What each share did there.
+        The effect of each share there.
     """
 
     features: Singles
@@ -121,7 +121,7 @@ def repaired(
     max_auc_loss: float = 0.01,
     random_state: int = 0,
 ) -> Repaired:
-    """Replace the inputs that set people apart from their matches, as many as folds of the rows advise.
+    """Replace the inputs that set people apart from their matches, as many as folds of the rows suggest.
 
     Parameters
     ----------
@@ -132,17 +132,17 @@ def repaired(
     finances
         What people are matched on, as `match_pairs` takes it.
     is_financial
-        Which columns of `features` hold it, of shape (d,): they make people comparable, and stay.
+        Which columns of `features` contain it, of shape (d,): they make people comparable, and stay.
     join
         1 where a column of `features` (row) comes from a column of the table (column), which is replaced as a whole;
-        None where they are the same.
+        None if they are the same.
     reference
-        Code of the group that others are matched in; None for the largest.
+        Code of the group with which others are matched; None for the largest.
     shares
-        What is tried out, ascending.
+        Shares to try, ascending.
     max_auc_loss
-        AUC that the repair may cost on rows held out. Where labels themselves follow the group, whatever takes the
-        group out of the rows costs some.
+        AUC that the repair may cost on rows held out. If the labels depend on the group, any repair that removes the
+        group from the rows costs some.
     random_state
         Seed of the folds, and of sampled Shapley values.
 
@@ -159,7 +159,7 @@ def repaired(
         wanted = "" if reference is None else f", the reference group {reference} among them"
         raise InvalidInputError(
             f"The repair needs people of at least two groups{wanted}, got {len(groups)} training rows of the groups "
-            f"{names.tolist()}; leave the repair out, or give it more people."
+            f"{names.tolist()}; leave the repair out, or pass more people."
         )
     against = int(sizes.argmax() if reference is None else np.searchsorted(names, reference))
     columns = np.eye(features.shape[1]) if join is None else np.asarray(join, dtype=np.float64)
@@ -174,7 +174,7 @@ def repaired(
 
 @dataclass(frozen=True, eq=False)
 class _People:
-    """Rows, and what they are matched on; `columns` is the join, never None."""
+    """Rows, and the columns for matching them; `columns` is the join, never None."""
 
     features: Singles
     labels: Ints
@@ -206,7 +206,7 @@ class _People:
 
 
 def matches_across(pairs: Pairs, reference: int) -> Ints:
-    """Row of each person's match, -1 for none: in the reference group, and of its own people in any other.
+    """Row of each person's match, -1 for none: in the reference group or, for its people, in any other group.
 
     Examples
     --------
@@ -222,9 +222,9 @@ def matches_across(pairs: Pairs, reference: int) -> Ints:
 
 
 def shapley_values(model: AuditedModel, x: Singles, against: Singles, random_state: int = 0) -> Floats:
-    """Shapley values of the score of each row of `x`, played against the same row of `against`; both of shape (n, d).
+    """Shapley values of the score of each row of `x` relative to the same row of `against`; both of shape (n, d).
 
-    Exact for linear and additive models and for trees; from sampled orders of the inputs for others.
+    They are exact for linear and additive models and for trees, and from sampled orders of the inputs for others.
 
     Examples
     --------
@@ -246,14 +246,14 @@ def shapley_values(model: AuditedModel, x: Singles, against: Singles, random_sta
 def replaced(
     features: Singles, theirs: Singles, influence: Floats, share: float, columns: Floats
 ) -> tuple[Singles, int]:
-    """Rows with the most influential values replaced, and how many were.
+    """Rows with the most influential values replaced, and the number of these values.
 
     Parameters
     ----------
     features, theirs
         Rows of shape (n, d), and the rows that values are taken from.
     influence
-        Of each column of the table in each row, of shape (n, p); what has none is left as it is.
+        Of each column of the table in each row, of shape (n, p); values without influence stay.
     share
         Of the values with an influence, rounded to a whole number of them.
     columns
@@ -274,7 +274,7 @@ def replaced(
 def _trials_on_folds(
     people: _People, fit: FitModel, reference: int, shares: Sequence[float], random_state: int
 ) -> tuple[Trial, ...]:
-    """What models trained on repaired parts of the people do to the others, for each share."""
+    """Metrics on held-out people of models trained on the repaired others, for each share."""
     found = np.zeros((_N_FOLDS, len(shares), 1 + int(people.groups.max())))  # AUC in the place of the reference's gap
     for number, (train, test) in enumerate(stratified_folds(people.labels, people.groups, _N_FOLDS, random_state)):
         learned, held_out = people.rows(train), people.rows(test)
@@ -292,14 +292,14 @@ def _trials_on_folds(
 
 
 def _chosen(trials: Sequence[Trial], max_auc_loss: float) -> float:
-    """The share with the smallest gap among those that rank people almost as well as no repair does."""
+    """The share with the smallest gap among those whose AUC is almost that of no repair."""
     kept = [trial for trial in trials if trial.auc >= trials[0].auc - max_auc_loss]
     return min(kept, key=lambda trial: trial.score_gap).share
 
 
 @dataclass(frozen=True, eq=False)
 class _HeldOutGaps:
-    """Score gaps at equal finances among people held out: a `metrics.gap_sums.GapPart` but for the scores."""
+    """Score gaps at equal finances among people held out: a `metrics.gap_sums.GapPart` without the scores."""
 
     people: _People
     pairs: Pairs
@@ -326,7 +326,7 @@ class _HeldOutGaps:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Pairs of people held out, each with the score of the person with the match's finances less the match's."""
+    """Pairs of people held out: the score of the person with the match's finances minus the match's score."""
 
     person: Ints
     match: Ints

@@ -1,4 +1,4 @@
-"""Folds as plain arrays: encoded people, their matches, triples and baselines, found in the training fold."""
+"""Folds as plain arrays: encoded people, and their matches, triples and baselines in the training fold."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ class ComparedFold:
     fold
         People and matches.
     triples
-        Those of the training people among themselves, as `training_triples` lays them out; None if no candidate
-        is trained on them.
+        Triples of the training people among themselves, as `training_triples` returns them; None if no candidate
+        trains on them.
     test_pairs
-        Those of the test people in the training fold.
+        Triples of the test people with the training fold.
     points_train, points_test
         Standardized finances, of shape (n, k).
     """
@@ -118,7 +118,7 @@ def match_fold(
     join
         Sums encoded columns into the table's.
     max_distance
-        Farthest match; None for no limit.
+        Largest distance of a match; None for no limit.
     """
     pool = (F.iloc[train], y[train], group[train])
     of_train = match_pairs(*pool, max_distance=max_distance, missing="indicator")

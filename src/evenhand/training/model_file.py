@@ -67,7 +67,7 @@ _CONTENT: dict[str, Any] = {
 
 
 class FittedClassifier(Protocol):
-    """What a file keeps of a classifier."""
+    """The parts of a classifier that a file keeps."""
 
     dropout: float
     classes_: Any
@@ -114,7 +114,7 @@ def read_model(path: str | os.PathLike[str], kind: type[Classifier]) -> Classifi
             header = opened.metadata() or {}
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, OSError) as error:
-        raise ModelFileError(f"{str(file)!r} is not a readable safetensors file, or is cut short: {error}.") from error
+        raise ModelFileError(f"{str(file)!r} is not a readable safetensors file, or is truncated: {error}.") from error
     if header.get("format") != _FORMAT:
         raise ModelFileError(f"{str(file)!r} is a safetensors file, but not a model saved by evenhand.")
     if header.get("version") != str(_VERSION):
@@ -127,11 +127,11 @@ def read_model(path: str | os.PathLike[str], kind: type[Classifier]) -> Classifi
     try:
         return _rebuilt(json.loads(content), tensors, kind)
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, RecursionError) as error:
-        raise ModelFileError(f"{str(file)!r} does not hold what a model needs: {first_line(error)}.") from error
+        raise ModelFileError(f"{str(file)!r} does not contain a valid model: {first_line(error)}.") from error
 
 
 def _content(model: FittedClassifier) -> str:
-    """Everything but the tensors, as JSON."""
+    """Everything except the tensors, as JSON."""
     names = getattr(model, "feature_names_in_", None)
     parameters = model.get_params(deep=False)
     parameters["checkpoint"] = None  # a path of the machine that trained
@@ -156,7 +156,7 @@ def _content(model: FittedClassifier) -> str:
 
 def _rebuilt(data: dict[str, Any], tensors: dict[str, Tensor], kind: type[Classifier]) -> Classifier:
     _check_parts(data, tensors)
-    # A file older than the parameter is of a model that was trained without it.
+    # A file without the parameter is older than the parameter; its model was trained without it.
     model = kind(**{"least_explained": 0.0} | data["parameters"])
     model.classes_ = np.asarray(data["classes"])
     model.encoder_ = TableEncoder.from_dict(data["encoder"])
@@ -171,18 +171,18 @@ def _rebuilt(data: dict[str, Any], tensors: dict[str, Tensor], kind: type[Classi
     model.group_names_ = tuple(data["group_names"])
     model.n_unmatched_ = int(data["n_unmatched"])
     if data["widths"][0] != len(model.encoder_.encoded_names):
-        raise ValueError("the encoding and the network do not fit together")
+        raise ValueError("the encoding and the network have different numbers of inputs")
     return model
 
 
 def _check_parts(data: Any, tensors: dict[str, Tensor]) -> None:  # noqa: ANN401 - JSON
-    """Refuse words that are not those of a model, and weights that are not those of a network, before one is built."""
+    """Refuse metadata and weights that do not belong to a model, before building one."""
     fault = first_fault(data, _CONTENT)
     if fault:
         raise ValueError(fault)
     weights = [tensor for name, tensor in tensors.items() if not name.startswith("history.")]
     if sum(tensor.numel() for tensor in weights) != Layout(tuple(data["widths"])).n_parameters:
-        raise ValueError(f"the weights are not those of a network of widths {data['widths']}")
+        raise ValueError(f"the weights do not fit a network of widths {data['widths']}")
     if not all(torch.isfinite(tensor).all() for tensor in weights):
         raise ValueError("some weights are not finite numbers")
 
@@ -201,7 +201,7 @@ def _digest(tensors: dict[str, Tensor], content: str) -> str:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a constructor argument
-    """A constructor argument as JSON holds it."""
+    """A constructor argument as a JSON value."""
     if isinstance(value, (list, tuple, np.ndarray)):
         return [_plain(item) for item in value]
     if isinstance(value, np.generic):

@@ -1,4 +1,4 @@
-"""Stacks of ReLU networks that share nothing but their shape."""
+"""Stacks of ReLU networks that share only their shape."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Layout", "StackedNetwork", "empty_network"]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each layer's weights and biases lie in a member's flat row of parameters.
+    """Where each layer's weights and biases are in a member's flat row of parameters.
 
     Attributes
     ----------
@@ -44,15 +44,15 @@ class Layout:
         return tuple(weights), tuple(biases)
 
     def networks(self, flat: Tensor) -> FeedForward:
-        """The stack that parameters of shape (K, P) stand for, without dropout; differentiable in them."""
+        """The stack with parameters of shape (K, P), without dropout; differentiable in them."""
         weights, biases = self.views(flat)
         return FeedForward(weights, biases, (RELU,) * (len(weights) - 1))
 
     def initial(self, seeds: Sequence[int]) -> Tensor:
         """Starting parameters of shape (K, P), one seed per member.
 
-        Each row holds what `torch.nn.Linear` layers built in order after `torch.manual_seed(seed)` would hold, so
-        that a member starts the same alone and in any stack.
+        Each row equals the parameters of `torch.nn.Linear` layers built in order after `torch.manual_seed(seed)`, so a
+        member starts the same alone and in any stack.
         """
         place = {seed: index for index, seed in enumerate(dict.fromkeys(seeds))}
         flat = torch.empty(len(place), self.n_parameters)
@@ -105,7 +105,7 @@ class StackedNetwork(nn.Module):
 
     @classmethod
     def from_parameters(cls, flat: Tensor, layout: Layout, dropout: float = 0.2) -> StackedNetwork:
-        """Stack around a copy of parameters of shape (K, P)."""
+        """A stack with a copy of parameters of shape (K, P)."""
         if flat.shape[-1] != layout.n_parameters:
             raise InvalidInputError(
                 f"`flat` must have {layout.n_parameters} columns for widths {list(layout.widths)}, "
@@ -119,7 +119,7 @@ class StackedNetwork(nn.Module):
         return self.flat.shape[0]
 
     def feed_forward(self) -> FeedForward:
-        """Explicit form of the whole stack, differentiable in `flat`; dropout plays no part in it."""
+        """Explicit form of the whole stack without dropout, differentiable in `flat`."""
         return self.layout.networks(self.flat)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ class StackedNetwork(nn.Module):
 def empty_network(widths: Sequence[int], dropout: float) -> nn.Sequential:
     """A chain of linear layers with ReLU and dropout between them, its parameters not yet set.
 
-    The caller's random state stays as it was. `torch.nn.utils.skip_init` would draw nothing, but imports sympy, which
+    The caller's random state does not change. `torch.nn.utils.skip_init` would draw no numbers, but it imports sympy, which
     takes seconds.
     """
     layers: list[nn.Module] = []

@@ -4,7 +4,7 @@ A person with label y in group g weighs
 
 .. math:: w \frac{P(g) P(y)}{P(g, y)},
 
-the number of such people there would be if label and group had nothing to do with each other, over the number there is.
+the expected number of such people if label and group were independent, over the actual number.
 The group is needed to train, not to decide.
 """
 
@@ -23,15 +23,14 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 def reweighing(labels: ArrayLike, groups: ArrayLike, weights: ArrayLike | None = None) -> Floats:
-    """Training weights that make label and group independent, and leave the size of each group and label as it is.
+    """Training weights that make label and group independent, and keep the size of each group and label.
 
     Parameters
     ----------
     labels, groups
         Of each person, any values that can be sorted, of shape (n,).
     weights
-        What each person weighs before; shares are then shares of weight, and the result is a multiple of these weights.
-        None for 1 each.
+        Initial weights, which the result multiplies; shares are then shares of weight. None for 1 each.
 
     Returns
     -------
@@ -40,8 +39,8 @@ def reweighing(labels: ArrayLike, groups: ArrayLike, weights: ArrayLike | None =
     Raises
     ------
     InvalidInputError
-        If lengths disagree, a weight is negative or not finite, or no one of some group has some label: no weights
-        make them independent then.
+        If lengths disagree, a weight is negative or not finite, or a group lacks a label, so that no weights make them
+        independent.
 
     Examples
     --------
@@ -54,7 +53,7 @@ def reweighing(labels: ArrayLike, groups: ArrayLike, weights: ArrayLike | None =
     if not label.shape == group.shape == own.shape or own.ndim != 1 or not len(own):
         raise InvalidInputError(
             f"Reweighing needs a label, a group and a weight for each person, got {len(label)} labels, {len(group)} "
-            f"groups and weights of shape {own.shape}; give columns of one length."
+            f"groups and weights of shape {own.shape}; pass columns of one length."
         )
     if not (np.isfinite(own) & (own >= 0)).all():
         n_bad = int((~(np.isfinite(own) & (own >= 0))).sum())
@@ -66,8 +65,8 @@ def reweighing(labels: ArrayLike, groups: ArrayLike, weights: ArrayLike | None =
     if not (observed > 0).all():
         empty = [f"{group_names[g]} with label {label_names[y]}" for g, y in np.argwhere(observed <= 0)]
         raise InvalidInputError(
-            "Reweighing needs people of every label in every group, but there is no one (of any weight) of "
-            f"{', '.join(empty)}; join groups, or leave reweighing out."
+            "Reweighing needs people of every label in every group, but there is no one (with a weight) of "
+            f"{', '.join(empty)}; merge groups, or leave reweighing out."
         )
     expected = observed.sum(1, keepdims=True) * observed.sum(0) / observed.sum()
     found: Floats = own * (expected / observed)[group, label]

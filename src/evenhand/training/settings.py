@@ -1,4 +1,4 @@
-"""How a stack is trained: what members share, and what each has of its own."""
+"""How a stack is trained: settings that members share, and settings of each member."""
 
 from __future__ import annotations
 
@@ -46,31 +46,32 @@ class TrainingSettings:
     learning_rate
         Adam's.
     objective
-        What the term of `cec_weight` is, for all members: the square of the CEC score (``"cec"``, the paper's) or of
-        the ``"reasoning_gap"`` over pairs, or what either has over placebo pairs (``"excess"``,
+        The term of `cec_weight`, for all members: the square of the CEC score (``"cec"``, the paper's) or of the
+        ``"reasoning_gap"`` over pairs, or the excess of either over placebo pairs (``"excess"``,
         ``"reasoning_excess"``).
     hidden, dropout, epochs, batch_size
         Shared by all members.
     n_steps, method
         How attributions are integrated in the CEC term. ``method="midpoint", n_steps=32`` is the paper's.
     cec_every
-        The CEC term is computed in one of this many batches, and weighs that many times as much there: faster, noisier;
-        its gradient stays unbiased.
+        Compute the CEC term in one of this many batches, with that many times the weight: faster and noisier, but its
+        gradient stays unbiased.
     patience
         Stop a member after this many epochs without improvement of `monitor` on validation data, and give it the
         weights of its best epoch; None trains all epochs and keeps the last.
     monitor
-        ``"objective"`` (the member's own weighted sum of the three terms), ``"bce"`` or ``"auc"``.
+        ``"objective"`` (the member's weighted sum of the three terms), ``"bce"`` or ``"auc"``.
     min_improvement
-        How much better counts as better.
+        The smallest change that counts as an improvement.
     least_explained
         Share of the labels' entropy that a member must explain for its two terms to count in full; below it they count
-        in proportion to what was explained in the epoch before, and in the first epoch not at all. 0: they always do.
+        in proportion to what was explained in the epoch before, and in the first epoch not at all. With 0, they always
+        count in full.
     device
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"``... or ``"auto"``: CUDA where there is one.
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``... or ``"auto"``: CUDA if available.
     n_threads
-        CPU threads, each of which trains a part of the stack; None for as many as torch would use. A single model is
-        trained on one: its operations are too small to share.
+        CPU threads, each of which trains a part of the stack; None for as many as torch would use. A single model uses
+        one thread, because its operations are too small to split.
 
     Raises
     ------
@@ -147,7 +148,7 @@ class TrainingSettings:
         """Names of settings that decide the trained weights and are not the same in `other`, a `to_dict()`."""
         own = self.to_dict()
         ignored = {"epochs", "device", "n_threads"}
-        # A state older than a setting was trained with its default.
+        # A state without a setting is older than the setting and was trained with its default.
         return [f.name for f in fields(self) if f.name not in ignored and own[f.name] != other.get(f.name, f.default)]
 
     def _check(self) -> None:

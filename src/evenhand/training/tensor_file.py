@@ -9,11 +9,11 @@ from torch import Tensor
 
 __all__ = ["tensor_bytes"]
 
-_LENGTH_BYTES = 8  # of the header's length, and what the header is padded to
+_LENGTH_BYTES = 8  # size of the header's length, and the multiple to which the header is padded
 
 
 def tensor_bytes(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
-    """What `safetensors.torch.save` writes, with the header's keys in order: the library's own order is random.
+    """What `safetensors.torch.save` writes, with the header's keys sorted, because the library's order is random.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the finished batches of a streamed audit left, read back from its folder."""
+"""Results of the finished batches of a streamed audit, read from its folder."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["StoredBatches", "StoredTriples"]
 
 Ints = NDArray[np.int64]
 
-_RANGES, _FEWEST_IN_RANGE, _MOST_IN_RANGE = 64, 50_000, 200_000  # many cores all have work
-_MOST_AHEAD = 4  # threads that read batches ahead: bounds memory
+_RANGES, _FEWEST_IN_RANGE, _MOST_IN_RANGE = 64, 50_000, 200_000  # enough work for many cores
+_MOST_AHEAD = 4  # threads that read batches ahead; limits memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class StoredBatches(Store):
     Attributes
     ----------
     all_numbers
-        Every batch, those without anyone included.
+        Every batch, including those without people.
     n_threads
         Files read at the same time; the metrics are the same to the last bit for any number.
     """
@@ -40,7 +40,7 @@ class StoredBatches(Store):
     n_threads: int
 
     def records(self) -> Iterator[BatchRecord]:
-        """The small things of every batch, in order."""
+        """The small results of every batch, in order."""
         return in_order(self.record, self.all_numbers, self.n_threads)
 
     def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts[Triples]:
@@ -74,9 +74,9 @@ class StoredTriples:
     store
         Where they are.
     n_outside
-        By batch with triples, how many are of people outside the reference.
+        For each batch with triples, how many belong to people outside the reference.
     codes
-        By batch, what turns its codes of the columns to split by into those of all batches.
+        For each batch, how its codes of the columns to split by map to those of all batches.
     n_threads
         Batches read ahead at the same time.
     """
@@ -117,7 +117,7 @@ class StoredTriples:
 
     @cached_property
     def _limits(self) -> list[int]:
-        """Ends of ranges of the reference with about as many triples each."""
+        """Ends of ranges of the reference with about the same number of triples each."""
         counts = np.zeros(self.n_reference, dtype=np.int64)
         for number, n in self.n_outside.items():
             counts += np.bincount(self.store.smallest_rows(number, n), minlength=self.n_reference)
@@ -127,5 +127,5 @@ class StoredTriples:
 
     @cached_property
     def _inside(self) -> Triples:
-        """Triples of people of the reference, who are no more than it has."""
+        """Triples of people in the reference, whose number does not exceed its size."""
         return read_triples([replace(self._files[number], start=n) for number, n in self.n_outside.items()])

@@ -1,4 +1,4 @@
-"""The pairs of a streamed audit: read from its folder, and explained once more where somebody looks at them."""
+"""The pairs of a streamed audit: read from its folder, and explained again when someone looks at them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class StoredPairs:
     Attributes
     ----------
     store, numbers
-        The folder, and its batches that hold anyone.
+        The folder, and its batches that have people.
     people, columns, reference
-        The audited people, the parts that columns play, and what was fitted on the reference.
+        The audited people, the roles of columns, and what was fitted on the reference.
     """
 
     store: Store

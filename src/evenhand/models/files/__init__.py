@@ -1,4 +1,4 @@
-"""Models from files, without running code that a file may hold."""
+"""Models from files, without running code that a file may contain."""
 
 from evenhand.models.files.model_files import load_model, register_reader
 

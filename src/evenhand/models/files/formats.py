@@ -1,4 +1,4 @@
-"""What a model file is: by what its name says, and by what it begins with."""
+"""The format of a model file, by its name and its first bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evenhand.exceptions import ModelFileError
 
 __all__ = ["PICKLES", "file_format"]
 
-# Formats by the ending of a file's name; several where an ending is shared.
+# Formats by file extension; several formats can share an extension.
 _BY_ENDING: dict[str, tuple[str, ...]] = {
     ".safetensors": ("evenhand",),
     ".onnx": ("onnx",),
@@ -48,27 +48,27 @@ def file_format(path: Path) -> str:
     Raises
     ------
     ModelFileError
-        If there is no such file, its ending is not one of a model, or it holds something else than its ending says.
+        If there is no such file, its extension is not one of a model, or its content does not match its extension.
     """
     if not path.is_file():
         raise ModelFileError(f"There is no model file {str(path)!r}.")
     named = _BY_ENDING.get(path.suffix.lower())
     if named is None:
         raise ModelFileError(
-            f"{str(path)!r} must end in one of {', '.join(_BY_ENDING)}; the ending tells how to read a model."
+            f"{str(path)!r} must end in one of {', '.join(_BY_ENDING)}; the extension says how to read the model."
         )
     if path.stat().st_size == 0:
         raise ModelFileError(f"{str(path)!r} is empty.")
     found = _by_content(path)
-    # ONNX files begin with nothing of their own, and XML has many encodings.
+    # ONNX files have no fixed first bytes, and XML has many encodings.
     if found in named or (found == "unknown" and named in (("onnx",), ("pmml",))):
         return named[0] if found == "unknown" else found
     if named in (("pickle",), ("torch",)) and found in ("pickle", "compressed", "torch"):
         return named[0]
     what = "something unknown" if found == "unknown" else f"a file of the kind {found!r}"
     raise ModelFileError(
-        f"{str(path)!r} is cut short, altered or misnamed: by its ending it is of the kind {' or '.join(named)!r}, by "
-        f"its content {what}."
+        f"{str(path)!r} is truncated, altered or misnamed: by its extension it is of the kind {' or '.join(named)!r}, "
+        f"by its content {what}."
     )
 
 

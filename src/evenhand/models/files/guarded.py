@@ -1,4 +1,4 @@
-"""Files opened in a process of their own first, so that a damaged one can do no harm here."""
+"""Files opened in a separate process first, so that a damaged one can do no harm here."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from evenhand.system.processes import module_command, module_environment
 
 __all__ = ["opened_apart", "read_tree_file"]
 
-_PATIENCE = 4  # times the computing time that a file is given, for a machine that is busy
-_TIME_IS_OVER = getattr(signal, "SIGXCPU", None)  # there is none on Windows
+_PATIENCE = 4  # times the computing time allowed for a file, because the machine may be busy
+_TIME_IS_OVER = getattr(signal, "SIGXCPU", None)  # Windows does not have it
 _TOLERANCE = 1e-4  # of margins, over their size: libraries add leaves in float32
 
 _PACKAGES = {
@@ -37,19 +37,19 @@ _PACKAGES = {
 def read_tree_file(path: Path, library: str, time_limit: float | None = None) -> Any:  # noqa: ANN401
     """The trees of a native file of XGBoost, LightGBM or CatBoost.
 
-    The library scores made-up people there, and the trees that were read must give them the same scores here.
+    There the library scores made-up people, and the trees that were read must give them the same scores here.
 
-    A CatBoost model of categories cannot be taken apart into trees; it is read again here once it has scored people
+    A CatBoost model with categories cannot be converted to trees; it is read again here after it has scored people
     there.
 
     Raises
     ------
     ModelFileError
-        If the library cannot read it, if what it read is not a model that can be explained, or if it scores people
+        If the library cannot read the file, if the model cannot be explained, or if the library scores people
         differently than the trees that were read.
     """
     if library == "lightgbm" and b"\0" in path.read_bytes():
-        raise ModelFileError(f"{str(path)!r} is damaged: a text file holds no NUL bytes.")
+        raise ModelFileError(f"{str(path)!r} is damaged: a text file must not contain NUL bytes.")
     arrays, rest = opened_apart(path, library, time_limit)
     if "takes_words" in rest:
         return catboost_model(path)
@@ -66,10 +66,10 @@ def read_tree_file(path: Path, library: str, time_limit: float | None = None) ->
 def _check_scores(
     path: Path, library: str, ensemble: TreeEnsemble, people: NDArray[np.float64], scores: NDArray[np.float64]
 ) -> None:
-    """Refuse trees whose scores are not those of the library."""
+    """Refuse trees whose scores differ from those of the library."""
     try:
         ours = ensemble.margin(people)
-    except MissingExtraError:  # without numba no one is scored by these trees
+    except MissingExtraError:  # without numba, these trees cannot score anyone
         return
     scale = max(1.0, float(np.abs(scores).max(initial=0.0)))
     differs = ~(np.abs(ours - scores) <= _TOLERANCE * scale)
@@ -81,12 +81,12 @@ def _check_scores(
 
 
 def opened_apart(path: Path, library: str, time_limit: float | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a process of its own read from a file: arrays, and values by name.
+    """Arrays, and values by name, that a separate process read from a file.
 
     Raises
     ------
     ModelFileError
-        If the process found the file unreadable, crashed on it or did not come to an end.
+        If the process could not read the file, crashed, or did not finish.
     """
     limit = seconds_for(path) if time_limit is None else time_limit
     with tempfile.TemporaryDirectory() as folder:

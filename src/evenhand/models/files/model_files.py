@@ -25,12 +25,12 @@ def load_model(path: str | os.PathLike[str], *, trust_pickle: bool = False) -> A
         XGBoost (``.json``, ``.ubj``), LightGBM (``.txt``) or CatBoost (``.cbm``, ``.json``); a ``.skops`` file; or,
         if trusted, a pickle (``.pkl``, ``.pickle``, ``.joblib``).
     trust_pickle
-        Whether to open pickles, which run any code they hold.
+        Whether to open pickles, which run any code they contain.
 
     Raises
     ------
     ModelFileError
-        If the file is absent, damaged, misnamed, of another kind, or holds types or code that are not trusted.
+        If the file is absent, damaged, misnamed, of a different kind, or contains untrusted types or code.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def load_model(path: str | os.PathLike[str], *, trust_pickle: bool = False) -> A
         return _read_pickle(file, trust_pickle)
     if kind == "torch":
         raise ModelFileError(
-            f"{str(file)!r} holds the weights of a torch model without its network; build the module in Python, load "
+            f"{str(file)!r} has the weights of a torch model without its network; build the module in Python, load "
             "the weights and call `evenhand.audit`, or export it with `torch.onnx.export`."
         )
     if kind == "skops":
@@ -67,7 +67,7 @@ _READERS: dict[str, Callable[[Path], Any]] = {}
 
 
 def register_reader(kind: str, reader: Callable[[Path], Any]) -> None:
-    """Let files of a kind be read by a function of a part of the package that this one does not know."""
+    """Let a function from a higher layer of the package read files of a kind."""
     _READERS[kind] = reader
 
 
@@ -111,8 +111,8 @@ def _read_pmml(file: Path) -> Any:  # noqa: ANN401
 def _read_pickle(file: Path, trust_pickle: bool) -> Any:  # noqa: ANN401
     if not trust_pickle:
         raise ModelFileError(
-            f"{str(file)!r} is a pickle ({', '.join(PICKLES)}), which runs any code it holds when it is opened; if you "
-            "made it yourself or trust whoever did, allow it (trust_pickle=True, --trust-pickle), or save the model as "
+            f"{str(file)!r} is a pickle ({', '.join(PICKLES)}), which can run any code when it is opened; if you made "
+            "it yourself or trust whoever did, allow it (trust_pickle=True, --trust-pickle), or save the model as "
             ".skops or ONNX."
         )
 

@@ -1,7 +1,7 @@
-"""scikit-learn models of a file, asked for scores beside what was read off them.
+"""scikit-learn models from a file, whose scores must agree with their fitted attributes.
 
-An audit reads linear models, networks and trees off their fitted attributes. In a file that was altered these may be of
-shapes that scikit-learn takes differently: an intercept for each column, say.
+An audit reads linear models, networks and trees from their fitted attributes. In an altered file, these may have shapes
+that scikit-learn interprets differently, such as an intercept for each column.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["check_scores"]
 
 _MADE_UP = 64  # people
 _TOLERANCE = 1e-4  # of a probability
-_MOST_COLUMNS = 20_000  # of a model that is asked
+_MOST_COLUMNS = 20_000  # of a model that is checked
 
 
 def check_scores(model: object) -> None:
-    """Refuse a model that scores made-up people differently than what is read off it.
+    """Refuse a model that scores made-up people differently than its fitted attributes do.
 
-    A model that takes other than numbers is looked at part by part, and one that is only asked for its scores not at
-    all.
+    A model that takes more than numbers is checked part by part. A model that an audit only asks for scores is not
+    checked.
 
     Raises
     ------
     InvalidInputError
-        If probabilities differ, or there are none.
+        If probabilities differ or cannot be computed.
 
     Examples
     --------
@@ -59,21 +59,23 @@ def check_scores(model: object) -> None:
 
 
 def _is_checked(model: Any) -> bool:  # noqa: ANN401 - a classifier of scikit-learn
-    """Whether the model takes numbers and is read off; it is refused if its own scores are different then."""
+    """Whether the model takes numbers and can be read; refuse it if its own scores then differ."""
     name = type(model).__name__
     try:
         people = _people(model)
         audited = as_audited_model(model, table=people)
     except EvenhandError:
-        return False  # the audit, which has the people that it is for, says why
+        return False  # the audit, which has the people, says why
     except Exception as error:  # attributes of a wrong kind
-        raise InvalidInputError(f"The {name} is damaged: it cannot be read off ({first_line(error)}).") from error
+        raise InvalidInputError(
+            f"The {name} is damaged: its attributes cannot be read ({first_line(error)})."
+        ) from error
     if people is None or audited.attribution == "sampled_shapley" or not hasattr(model, "predict_proba"):
         return False
     try:
         ours = audited.probability(audited.margin(audited.encode(audited.aligned(people)))).numpy()
     except (EvenhandError, ValueError, TypeError, AttributeError):
-        return False  # it takes other than numbers
+        return False  # it takes more than numbers
     try:
         theirs: NDArray[np.float64] = np.asarray(model.predict_proba(people), dtype=np.float64)
     except Exception as error:  # scikit-learn trusts its attributes
@@ -87,7 +89,7 @@ def _is_checked(model: Any) -> bool:  # noqa: ANN401 - a classifier of scikit-le
 
 
 def _people(model: Any) -> pd.DataFrame | None:  # noqa: ANN401
-    """People with the columns that the model takes; None where it does not say which, or takes too many to try."""
+    """People with the columns that the model takes; None if it does not name them, or takes too many."""
     rng = np.random.default_rng(0)
     names = getattr(model, "feature_names_in_", range(int(getattr(model, "n_features_in_", 0))))
     if not 0 < len(names) <= _MOST_COLUMNS:

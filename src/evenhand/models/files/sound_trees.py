@@ -1,7 +1,7 @@
 """scikit-learn's fitted trees, checked before anything walks them.
 
-scikit-learn follows a tree's nodes, and looks up the columns that they ask about, without checking either: a file that
-was altered could make it read memory that is not its own, or walk in a circle.
+scikit-learn follows a tree's nodes and looks up their columns without checking either: an altered file could make it
+read memory outside its arrays, or loop forever.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ __all__ = ["check_trees", "held_by"]
 
 
 def check_trees(model: object) -> None:
-    """Refuse a model in which a tree of scikit-learn is damaged, or lies where it cannot be checked.
+    """Refuse a model in which a tree of scikit-learn is damaged, or is where it cannot be checked.
 
     Parameters
     ----------
     model
-        Any estimator, and whatever it is made of.
+        Any estimator, with all its parts.
 
     Raises
     ------
     InvalidInputError
-        If nodes do not form a tree, ask about columns that the model does not have, split on categories, or belong to
-        no model; or if a method of a tree model was replaced.
+        If nodes do not form a tree, split on columns that the model does not have or on categories, or do not belong
+        to a model; or if a method of a tree model was replaced.
 
     Examples
     --------
@@ -73,12 +73,12 @@ def check_trees(model: object) -> None:
     stray = sum(id(tree) not in checked for tree in trees)
     if stray:
         raise InvalidInputError(
-            f"{stray} of the model's {len(trees)} trees belong to no tree model of scikit-learn, and cannot be checked."
+            f"{stray} of the model's {len(trees)} trees do not belong to a scikit-learn model and cannot be checked."
         )
 
 
 def _parts(model: object) -> Iterator[object]:
-    """The model and all that it holds, each once."""
+    """The model and all objects in it, each once."""
     seen: set[int] = set()
     waiting = [model]
     while waiting:
@@ -91,7 +91,7 @@ def _parts(model: object) -> Iterator[object]:
 
 
 def held_by(part: object) -> Iterable[object]:
-    """What an object holds: entries of containers, or attributes."""
+    """The contents of an object: entries of containers, or attributes."""
     if isinstance(part, np.ndarray):
         return part.ravel().tolist() if part.dtype == object else ()
     if isinstance(part, dict):
@@ -103,7 +103,7 @@ def held_by(part: object) -> Iterable[object]:
 
 
 def _has_replaced_methods(part: object) -> bool:
-    """Whether an attribute stands in for a method, which may be the one that checks the columns."""
+    """Whether an attribute replaces a method, which may be the one that checks the columns."""
     return any(callable(getattr(type(part), name, None)) for name in getattr(part, "__dict__", ()))
 
 
@@ -166,7 +166,7 @@ def _is_tree(
     is_leaf: NDArray[np.bool_],
     n_columns: int,
 ) -> bool:
-    """Whether every child comes after its parent, as scikit-learn numbers them, and has no other."""
+    """Whether every child comes after its only parent, as scikit-learn numbers them."""
     asking = np.flatnonzero(~is_leaf)
     children = np.concatenate([left[asking], right[asking]])
     return bool(

@@ -1,6 +1,6 @@
-"""Run as a process of its own: opens a file with the library that wrote it, and writes down what it read.
+"""A separate process that opens a file with the library that wrote it, and writes what it read.
 
-The native readers may crash or never end on a damaged file; here that ends this process and no other.
+The native readers may crash or hang on a damaged file; then only this process ends.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Floats = NDArray[np.float64]
 
 _MISSING = 0.05  # share of values
 _MADE_UP = 512  # people
-_MEMORY, _MEMORY_PER_BYTE = 4 * 2**30, 20  # address space: a damaged length may ask for anything
-_SECONDS, _SECONDS_PER_MB = 30.0, 1.0  # to read a file; a model of honest origin takes far less
+_MEMORY, _MEMORY_PER_BYTE = 4 * 2**30, 20  # address space, because a damaged length may ask for any size
+_SECONDS, _SECONDS_PER_MB = 30.0, 1.0  # to read a file; an undamaged model takes far less
 
 
 def main(kind: str, source: str, folder: str) -> None:
-    """Read the file `source`; leave arrays and plain values, or the reason why not, in `folder`."""
+    """Read the file `source`; write arrays and plain values, or the reason for a failure, to `folder`."""
     limit_resources(_MEMORY + _MEMORY_PER_BYTE * Path(source).stat().st_size, seconds_for(Path(source)))
     try:
         arrays, rest = _READERS[kind](source)
@@ -42,7 +42,7 @@ def main(kind: str, source: str, folder: str) -> None:
 
 
 def seconds_for(path: Path) -> float:
-    """Computing time that the library of a file may take to read it."""
+    """Computing time that the library may take to read the file."""
     return _SECONDS + _SECONDS_PER_MB * path.stat().st_size / 2**20
 
 
@@ -54,7 +54,7 @@ def _read_xgboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
     model = booster
     rounds = (0, 0)  # all
     if booster.attr("scikit_learn") is not None:
-        model = xgboost.XGBClassifier()  # stops where early stopping found best
+        model = xgboost.XGBClassifier()  # uses the best round of early stopping
         model.load_model(source)
         if booster.attr("best_iteration") is not None:
             rounds = (0, model.best_iteration + 1)
@@ -100,7 +100,7 @@ def catboost_model(path: Path) -> Any:  # noqa: ANN401 - catboost ships no types
 
 
 def _score_anyone(model: Any) -> None:  # noqa: ANN401
-    """Let a model of categories score made-up people, so that what is wrong inside a file shows here."""
+    """Let a model with categories score made-up people, so that damage inside a file shows here."""
     import pandas as pd
 
     from evenhand.models.trees.catboost_trees import word_features
@@ -141,7 +141,7 @@ def _stored(
 
 
 def _people_at_splits(ensemble: Any) -> Floats:  # noqa: ANN401 - a TreeEnsemble
-    """Made-up people whose values lie at, below and above what the trees ask about; some values are missing."""
+    """Made-up people with values at, below and above the thresholds of the trees; some values are missing."""
     rng = np.random.default_rng(0)
     people = np.full((_MADE_UP, ensemble.n_features), 0.0)
     for j in np.unique(ensemble.feature[ensemble.feature >= 0]):

@@ -16,7 +16,7 @@ __all__ = ["AdversarialDebiasing", "Adversary", "adversarial_update"]
 
 
 class AdversarialDebiasing(NetworkMethod):
-    r"""The network learns against an adversary that predicts the group from its score and the true label.
+    r"""A network trained against an adversary that predicts the group from the score and the true label.
 
     .. math:: g = \nabla L_P - \operatorname{proj}_{\nabla L_A} \nabla L_P - \alpha \nabla L_A
 

@@ -1,4 +1,4 @@
-"""Pre-processing: training rows take influential values of their matches (FairSHAP), then the plain network."""
+"""Pre-processing: training rows get influential values of their matches (FairSHAP), then the plain network."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ Ints = NDArray[np.int64]
 class FairSHAP(NetworkMethod):
     """The plain network on rows that `evenhand.training.fairshap.repaired` has repaired.
 
-    The network decides on the table as it is, without groups; only the rows it learns from are changed.
+    The network decides on the unchanged table, without groups; only the rows it learns from are changed.
 
     Parameters
     ----------
     settings
-        Network and training, of the network whose score is explained too; None for the paper's.
+        Network and training, also of the network whose score is explained; None for the paper's.
     financial_features
-        Columns on which people are matched, and which stay as they are; None to match on all, and to let all change.
+        Columns on which people are matched, and which do not change; None to match on all and let all change.
     max_auc_loss
         AUC that the repair may cost on folds of the training rows.
 
     Attributes
     ----------
     repaired_
-        The encoded training rows after the repair, and what each number of replaced values did on folds.
+        The encoded training rows after the repair, and the effect of each number of replaced values on folds.
     """
 
     repaired_: Repaired

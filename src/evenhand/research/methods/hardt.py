@@ -63,7 +63,7 @@ def drawn_decisions(probability: Floats, random_state: int) -> Ints:
 
 
 class _GivenScore(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Stands in for the fitted network: its only input column is the score."""
+    """Takes the place of the fitted network: its only input column is the score."""
 
     def fit(self) -> Self:
         self.classes_ = np.array([0, 1])

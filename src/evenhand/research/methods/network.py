@@ -137,7 +137,7 @@ class NetworkMethod:
         unknown = sorted(set(groups.names) - set(self.group_names_))
         if unknown or len(given) != n:
             raise InvalidInputError(
-                f"`sensitive_features` must hold one of {list(self.group_names_)} for each of {n} rows, "
+                f"`sensitive_features` must be one of {list(self.group_names_)} in each of {n} rows, "
                 f"got {len(given)} values{f' and the unknown groups {unknown}' if unknown else ''}."
             )
         return groups.codes[: len(given)]
@@ -208,7 +208,7 @@ def new_network(n_inputs: int, settings: NetworkSettings) -> nn.Sequential:
 
 
 def batches(n: int, settings: NetworkSettings) -> Iterator[tuple[int, Tensor]]:
-    """Epoch, from 0, and rows of each batch of the whole training, in an order drawn anew each epoch."""
+    """Epoch, from 0, and rows of each batch of the whole training, in a new random order each epoch."""
     rng = np.random.default_rng(settings.random_state)
     for epoch in range(settings.epochs):
         for rows in torch.from_numpy(rng.permutation(n)).split(settings.batch_size):

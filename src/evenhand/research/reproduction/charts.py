@@ -186,6 +186,6 @@ def _mean_std(rows: Sequence[ResultRow], metric: str) -> tuple[float, float]:
 
 
 def _places(names: Sequence[str]) -> list[int]:
-    """A method's place among the marks: the paper's seven always have the same, others share the last."""
+    """A method's position among the marks: the paper's seven always have the same, others share the last."""
     known = list(METHOD_NAMES.values())[: len(_SHAPES) - 1]
     return [known.index(name) if name in known else len(known) for name in names]

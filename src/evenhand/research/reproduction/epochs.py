@@ -1,4 +1,4 @@
-"""Which number of epochs, if any, gives the paper's rows of a method: AUC, CEC and Regime B together."""
+"""Which number of epochs, if any, gives the paper's row of a method: AUC, CEC and Regime B together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOISE = 2.0
 
 @dataclass(frozen=True)
 class AtEpochs:
-    """A method after some epochs, beside the paper's row.
+    """A method after some epochs, next to the paper's row.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class AtEpochs:
     means, spreads
         Of each of `COMPARED`: mean and standard deviation over folds.
     distances
-        Ours less the paper's, in standard deviations that the paper prints.
+        Ours minus the paper's, in the standard deviations that the paper prints.
     errors
         The same in standard errors of the difference of two means over folds, ours and the paper's.
     """

@@ -1,7 +1,7 @@
-"""What each method does to score gap and weighing, which the paper does not measure: an audit of every trained model.
+"""How each method changes score gap and weighing, which the paper does not measure: an audit of every trained model.
 
-A method is trained on a training fold and audited on the test fold, with the training fold as reference, by
-`evenhand.audit` as anyone would.
+Each method is trained on a training fold and audited by `evenhand.audit` on the test fold, with the training fold as
+reference.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def compare_gaps(
     repeats
         Cross-validations, each with the next seed, which decides folds and networks.
     out
-        Folder. A second call goes on where the first stopped.
+        Folder. A second call continues where the first stopped.
     progress
         Whether to show progress.
     of_hmda
@@ -75,7 +75,7 @@ def compare_gaps(
     Raises
     ------
     InvalidInputError
-        If a name is unknown, a dataset has other than two groups, or there is no cross-validation.
+        If a name is unknown, a dataset does not have two groups, or there is no cross-validation.
     """
     if repeats < 1:
         raise InvalidInputError(f"`repeats` (--repeats) must be at least 1, got {repeats}.")
@@ -97,7 +97,7 @@ def compare_gaps(
 def run_gaps(
     data: Dataset, methods: Sequence[str], settings: ProtocolSettings, store: ResultStore, *, progress: bool = False
 ) -> list[ResultRow]:
-    """Results of each method on each fold of one cross-validation; those that the store has are not made again."""
+    """Results of each method on each fold of one cross-validation, read from the store if it has them."""
     groups = np.unique(data.group.astype(str))
     if len(groups) != 2:
         raise InvalidInputError(
@@ -128,8 +128,8 @@ def run_gaps(
 def audited_metrics(method: Method, data: Dataset, fold: Fold) -> dict[str, float]:
     """Fit a method on a training fold and audit it on the test fold; each of `GAP_NAMES`, and counts of people.
 
-    Gaps are those of the group whose name comes first, less the other's. The score is what the method's attributions
-    are of; decisions are the method's, whatever rule they come from.
+    Gaps are those of the group whose name comes first minus the other's. The score is the one that the method's
+    attributions explain; decisions are the method's, from any rule.
     """
 
     def people(rows: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -141,7 +141,7 @@ def audited_metrics(method: Method, data: Dataset, fold: Fold) -> dict[str, floa
     (X_train, y_train, group_train), (X_test, y_test, group_test) = people(fold.train), people(fold.test)
     method.fit(X_train, y_train, sensitive_features=group_train)
     with warnings.catch_warnings():
-        # Of constant decisions, fold after fold: `evenhand reproduce` reports every method's positive rate.
+        # Do not warn of constant decisions in every fold: `evenhand reproduce` reports every method's positive rate.
         warnings.simplefilter("ignore", EvenhandWarning)
         result = audit(
             method.audited_model(),
@@ -177,7 +177,7 @@ def audited_metrics(method: Method, data: Dataset, fold: Fold) -> dict[str, floa
 
 
 def table_gaps(rows: Sequence[ResultRow], settings: ProtocolSettings) -> PaperTable:
-    """Mean over folds of each metric with a 95% interval, and what the method adds to the unconstrained network's."""
+    """Mean over folds of each metric with a 95% interval, and its difference from the unconstrained network's."""
     cells = by_method(rows, settings)
     records, body = [], []
     for (dataset, method), found in cells.items():

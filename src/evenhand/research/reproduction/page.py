@@ -25,7 +25,7 @@ def reproduction_page(
     Parameters
     ----------
     title
-        Of the page.
+        Title of the page.
     tables
         In order.
     charts
@@ -51,7 +51,7 @@ def reproduction_page(
         Section("about", "About this page", finding=finding),
         *(Section(table.name, table.title, tables=[_shown(table)], notes=table.notes) for table in tables),
         Section("charts", "Charts", panels=panels),
-        Section("made", "How these metrics were made", facts=facts),
+        Section("made", "How these metrics were computed", facts=facts),
     ]
     return render("reproduction", title, sections)
 

@@ -116,7 +116,7 @@ def reproduce(
     Raises
     ------
     InvalidInputError
-        If a dataset or a method has no such name.
+        If a name of a dataset or a method is unknown.
     """
     names = names_among(dataset, DATASETS, "dataset")
     chosen = names_among("all" if methods is None else methods, method_names(), "methods")
@@ -173,7 +173,7 @@ def write_outputs(
         If there are no rows, or those of one dataset come from several runs.
     """
     if not rows:
-        raise InvalidInputError("There are no results to make tables from.")
+        raise InvalidInputError("There are no results for the tables.")
     run_of = dict.fromkeys((row.dataset, row.run) for row in rows)
     mixed = sorted({dataset for dataset, _ in run_of if sum(name == dataset for name, _ in run_of) > 1})
     if mixed:
@@ -217,7 +217,7 @@ def loaded(name: str, **of_hmda: Any) -> Dataset:  # noqa: ANN401
 
 
 def names_among(given: str | Sequence[str], known: Sequence[str], what: str) -> list[str]:
-    """Names given as a sequence, as ``"a,b"`` or as ``"all"``, each once; others than `known` are refused."""
+    """Names given as a sequence, as ``"a,b"`` or as ``"all"``, each once; unknown names are refused."""
     wanted = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
     if wanted == ["all"]:
         return list(known)

@@ -41,7 +41,7 @@ class ProtocolSettings:
     integration, n_steps
         How attributions are integrated when people are compared.
     is_quick
-        Whether metrics are only for trying things out.
+        Whether the run is only a trial.
 
     Examples
     --------

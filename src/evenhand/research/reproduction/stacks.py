@@ -1,4 +1,4 @@
-"""Our trainer on all folds, and all lambda settings, at once: the search's stack, over two weights."""
+"""Our trainer on all folds and all lambda settings at once: the stack of the search, over two weights."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class ResultRow:
     metrics
         By name; NaN if a metric cannot be estimated.
     parameters
-        A method's own parameters, such as the level of a repair.
+        A method's parameters, such as the level of a repair.
     seconds
         Training and evaluation; of a model trained in a stack, its share of the stack's time.
     versions
@@ -112,7 +112,7 @@ class ResultStore:
         return key in self._rows
 
     def found(self, key: tuple[object, ...]) -> ResultRow:
-        """The result of a key that is there."""
+        """The result of a key that exists."""
         return self._rows[key]
 
     def append(self, row: ResultRow) -> None:

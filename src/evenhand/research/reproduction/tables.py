@@ -326,7 +326,7 @@ def _metrics_table(
 
 
 def settings_notes(settings: ProtocolSettings) -> list[str]:
-    """What a reader must know of the settings."""
+    """What a reader must know about the settings."""
     if settings.is_quick:
         return [f"Quick run ({settings.epochs} epochs, coarse integration), for trying things out: do not quote it."]
     return []

@@ -41,12 +41,12 @@ Bias: TypeAlias = Literal[
 ]
 
 BIASES: dict[Bias, str] = {
-    "none": "no bias; the model is given the group and does not use it",
-    "half swap": "the weights of the two heaviest and the two lightest other inputs go half of the way to each other",
-    "full swap": "the same weights change places",
-    "halved": "other inputs weigh half as much",
-    "finances only": "other inputs weigh nothing",
-    "stand-in": "an input that agrees with the group in 65% of people weighs 0.3; the group is no input",
+    "none": "no bias; the model has the group as an input and does not use it",
+    "half swap": "the weights of the two heaviest and the two lightest other inputs move halfway toward each other",
+    "full swap": "these weights are exchanged",
+    "halved": "other inputs have half the weight",
+    "finances only": "other inputs have no weight",
+    "stand-in": "an input that agrees with the group for 65% of people has a weight of 0.3; the group is not an input",
     "learned network": "a network learned from scores of the full swap on people of both groups in equal numbers",
     "learned trees": "boosted trees learned from decisions by the same scores",
 }
@@ -56,7 +56,7 @@ DATA_SETS_PER_MODEL = 20
 """Datasets that are audited with one model; the next ones have a model fitted to different people."""
 
 _PEOPLE_PER_MODEL = 2000
-_SHARE_OF_FEW = 0.7  # of a source too small to leave anyone out
+_SHARE_OF_FEW = 0.7  # of a source that is too small to leave people out
 _PEOPLE_PER_LESSON = 10_000
 _AGREEMENT, _STAND_IN_WEIGHT = 0.65, 0.3
 
@@ -64,7 +64,7 @@ _AGREEMENT, _STAND_IN_WEIGHT = 0.65, 0.3
 def why_not_explained(kind: str) -> str:
     """Why models of a kind cannot be explained here; empty if they can."""
     needs_kernel = kind in ("boosted", "learned trees") and find_spec("numba") is None
-    return "boosted trees are explained with numba: install evenhand[trees]" if needs_kernel else ""
+    return "explaining boosted trees needs numba: install evenhand[trees]" if needs_kernel else ""
 
 
 def fitting_rows(source: str, number: int) -> Ints:
@@ -87,7 +87,7 @@ def audited_people(source: str, number: int, n: int, rng: np.random.Generator) -
 
 @lru_cache(maxsize=64)
 def blind_model(source: str, kind: Kind, number: int) -> Any:  # noqa: ANN401 - any model that `eh.audit` takes
-    """Model `number` of a kind, fitted to features and labels: there was no group yet.
+    """Model `number` of a kind, fitted to features and labels before groups are drawn.
 
     Examples
     --------

@@ -97,7 +97,7 @@ class ProbabilityCell:
         return {**found, "excess": 0.0} if self.world == "nothing" else found
 
     def people(self, replicate: int) -> tuple[pd.DataFrame, Floats, NDArray[np.int64], NDArray[np.str_]]:
-        """Inputs, probability of the group, labels and true groups of a data set."""
+        """Inputs, probability of the group, labels and true groups of a dataset."""
         rng = np.random.default_rng((replicate, int(10 * self.sharpness), len(self.world)))
         n = self.n_people
         proxy, income, debt, noise, luck = rng.normal(size=(5, n))

@@ -41,7 +41,7 @@ def read_audit(result: AuditResult) -> Line:
     Returns
     -------
     dict with ``p`` by test; ``found``, whether each of the four questions was answered with yes; ``intervals``, by
-    test the number that hold 0 and the number of all; ``value``; ``regime_b_share``, the share of pairs.
+    test the number that cover 0 and the number of all; ``value``; ``regime_b_share``, the share of pairs.
     """
     found = result.to_dict()
     gaps, evidence = found["score_gaps"], found["evidence"]

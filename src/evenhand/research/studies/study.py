@@ -44,7 +44,7 @@ def chosen_cells(cells: Sequence[C], words: Sequence[str]) -> tuple[C, ...]:
         if not any(word in cell.name for cell in cells):
             names = ", ".join(cell.name for cell in cells[:3])
             raise InvalidInputError(
-                f"`cells` (--cells) must be parts of names of cells, such as {names}; no name has {word!r}."
+                f"`cells` (--cells) must be parts of names of cells, such as {names}; no name contains {word!r}."
             )
     return tuple(cell for cell in cells if not words or any(word in cell.name for word in words))
 
@@ -55,13 +55,13 @@ def plan_of(n_cells: int, replicates: int, rate: float) -> str:
     Examples
     --------
     >>> print(plan_of(50, 400, 0.05))
-    50 cells, 400 data sets each, 20,000 audits: the standard error of a share of 5% is
+    50 cells, 400 datasets each, 20,000 audits: the standard error of a share of 5% is
     1.1 points in a cell, 0.15 in all.
     """
     n = n_cells * replicates
     alone, together = (100 * share_error(rate, count) for count in (replicates, n))
     return (
-        f"{n_cells} cells, {replicates} data sets each, {n:,} audits: the standard error of a share of "
+        f"{n_cells} cells, {replicates} datasets each, {n:,} audits: the standard error of a share of "
         f"{100 * rate:g}% is {alone:.1f} points in a cell, {together:.2f} in all."
     )
 

@@ -148,7 +148,7 @@ def standardized(values: Floats) -> Floats:
 
 def _german() -> People:
     data = load_dataset("german")
-    # The column holds the group of the original data: with it, the paper's case would be audited.
+    # The column contains the group of the original data: with it, the paper's case would be audited.
     return _encoded(data.X.drop(columns="personal_status"), data.y, data.financial_features)
 
 

@@ -30,4 +30,4 @@ ESTIMATORS: dict[str, EstimatorFamily] = {
 """Every family but the networks, which are trained in stacks, by name."""
 
 SPECS: dict[str, FamilySpec] = {"network": NETWORK, **{name: family.spec for name, family in ESTIMATORS.items()}}
-"""What a search knows of each family, by name."""
+"""What a search knows about each family, by name."""

@@ -1,4 +1,4 @@
-"""Columns that a candidate sees: those it drops, those it is monotone in, and categories as libraries take them."""
+"""Columns that a candidate sees: which it drops, which are monotone, and categories in the form that libraries take."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["kept_columns", "monotone_signs", "numbers_and_words", "spelled_as", 
 
 
 def kept_columns(parameters: Parameters, columns: Sequence[str]) -> list[str]:
-    """The columns of a table that are left once a candidate's are dropped.
+    """The columns of a table that are left after a candidate drops its own.
 
     Raises
     ------
     InvalidInputError
-        If a dropped column is not there, or none is left.
+        If the table does not have a dropped column, or no column is left.
 
     Examples
     --------
@@ -36,14 +36,14 @@ def kept_columns(parameters: Parameters, columns: Sequence[str]) -> list[str]:
 
 
 def monotone_signs(parameters: Parameters, table: pd.DataFrame) -> list[int]:
-    """The direction that each column of a table is held to: 1, -1 or 0; empty where none is.
+    """The direction of each column of a table: 1, -1 or 0; empty if no column has one.
 
-    Columns that the table has no longer are passed over.
+    Columns that the table no longer has are skipped.
 
     Raises
     ------
     InvalidInputError
-        If the directions are no mapping of columns to 1, -1 or 0, or one is of a category.
+        If the directions do not map columns to 1, -1 or 0, or one belongs to a category.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def monotone_signs(parameters: Parameters, table: pd.DataFrame) -> list[int]:
     numbers, _ = numbers_and_words(table)
     words = [name for name, sign in given.items() if sign and name in table.columns and name not in numbers]
     if words:
-        raise InvalidInputError(f"`monotone` names {words}, which hold categories: only numbers have a direction.")
+        raise InvalidInputError(f"`monotone` names {words}, which contain categories; only numbers have a direction.")
     return [int(given.get(str(column), 0)) for column in table.columns]
 
 
@@ -69,7 +69,7 @@ def numbers_and_words(table: pd.DataFrame) -> tuple[list[str], list[str]]:
 
 
 def with_categories(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with text as pandas categories, which XGBoost and LightGBM take as they are.
+    """The table with text as pandas categories, which XGBoost and LightGBM accept.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def with_categories(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def spelled_as(columns: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Names of a model's inputs as a table spells them: LightGBM keeps a space in a name as an underscore.
+    """Names of a model's inputs as a table spells them: LightGBM replaces a space in a name by an underscore.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a family of candidates is: its parameters, what is searched by default, how it is fitted and how it is saved."""
+"""A family of candidates: its parameters, its default search space, how it is fitted and how it is saved."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _OF_SEARCH = ("drop", "monotone", "repair", "seed")
 
 @dataclass(frozen=True)
 class FamilySpec:
-    """What a search knows of a family before anything is trained.
+    """What a search knows about a family before it trains anything.
 
     Attributes
     ----------
     name, words
         Its name, and what it is in words.
     defaults
-        Every parameter that a candidate has, with its value where the space names none.
+        Every parameter of a candidate, with its value if the space does not name it.
     space
-        Values that are tried where no space is given.
+        Values to try if no space is given.
     plain
-        What makes a candidate more than plain training, at the values at which it is plain.
+        Parameters that make a candidate more than plain training, at the values at which it is plain.
     unused
-        Parameters that play no part in an unconstrained candidate, at the one value that is tried.
+        Parameters that do not matter for an unconstrained candidate, at the one value that is tried.
     """
 
     name: FamilyName
@@ -48,48 +48,48 @@ class FamilySpec:
 
 
 class EstimatorFamily(ABC):
-    """Classifiers of a library that learn from a table; nothing about them needs the group when they decide.
+    """Classifiers of a library that learn from a table; they never need the group to decide.
 
-    Parameters of a candidate are those of the library's class, by its own names, and four of a search: ``drop``
-    (columns to leave out), ``monotone`` (columns with 1 or -1, where the class can be held to them), ``repair``
-    (what is done to the training people, see `repairs`) and ``seed`` (added to the seeds of its models).
+    A candidate has the parameters of the library's class, under the library's names, and four that the search adds:
+    ``drop`` (columns to leave out), ``monotone`` (columns with 1 or -1, if the class supports that), ``repair`` (a
+    change of the training people, see `repairs`) and ``seed`` (added to the seeds of its models).
     """
 
     name: ClassVar[FamilyName]
     words: ClassVar[str]
     usual: ClassVar[dict[str, Any]]
-    """Parameters that are searched, at the library's own values."""
+    """Parameters that are searched, at the library's defaults."""
     tuned: ClassVar[dict[str, Any]] = {}
-    """Values from which a search without a starting point goes out, where they are not the library's own."""
+    """Values at which a search without a starting model begins, where they differ from the library's defaults."""
     space: ClassVar[dict[str, Sequence[Any]]]
-    """Values that are tried where there is neither a space nor a starting point."""
+    """Values to try if there is neither a space nor a starting model."""
     takes_monotone: ClassVar[bool] = False
     is_native: ClassVar[bool] = False
-    """Whether it is saved as the library's own file, which names the columns that are kept and no others."""
+    """Whether it is saved in the library's native format, which names only the columns that are kept."""
     fixed: ClassVar[frozenset[str]] = frozenset({"random_state", "n_jobs", "verbose"})
     """Parameters of the class that the search sets itself."""
 
     @property
     def spec(self) -> FamilySpec:
-        """What a search knows of it."""
+        """What a search knows about it."""
         own: dict[str, Any] = {"drop": (), **({"monotone": ()} if self.takes_monotone else {}), "repair": "none"}
         space = {**self.space, "repair": QUICK_REPAIRS}
         return FamilySpec(self.name, self.words, {**self.usual, **self.tuned, **own, "seed": 0}, space, own, own)
 
     @abstractmethod
     def class_parameters(self) -> frozenset[str]:
-        """Names of every parameter that the library's class takes; empty where it is not installed."""
+        """Names of every parameter that the library's class takes; empty if the library is not installed."""
 
     @abstractmethod
     def read(self, model: Any, text: str = "") -> Reading | None:  # noqa: ANN401 - any model
-        """How a fitted model of this family was trained; None for a model of another.
+        """How a fitted model of this family was trained; None for a model of a different family.
 
         Parameters
         ----------
         model
-            Fitted, alone or in a pipeline; or the trees of a file.
+            A fitted model, alone or in a pipeline; or the trees of a file.
         text
-            The file, where the model is from one that is text.
+            The file's text, if the model was read from a text file.
         """
 
     @abstractmethod
@@ -98,7 +98,7 @@ class EstimatorFamily(ABC):
 
     @abstractmethod
     def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:  # noqa: ANN401
-        """A candidate's model, fitted on one thread so that its bits are the same wherever it is fitted.
+        """A candidate's model, fitted on one thread so that its bits are the same on every machine.
 
         Raises
         ------
@@ -111,7 +111,7 @@ class EstimatorFamily(ABC):
         """Write a model as a file that `evenhand.load_model` opens, whole or not at all; a folder gets ``model.*``."""
 
     def starting_parameters(self, reading: Reading) -> dict[str, Any]:
-        """Every parameter of a candidate that is trained as a model was."""
+        """Every parameter of a candidate that is trained like the given model."""
         return {**self.spec.plain, **self.usual, **reading.parameters, "seed": 0}
 
     def further(self) -> frozenset[str]:
@@ -120,7 +120,7 @@ class EstimatorFamily(ABC):
 
 
 def class_options(parameters: Parameters) -> dict[str, Any]:
-    """Those of a candidate's parameters that are the library's, not the search's.
+    """A candidate's parameters that belong to the library, not to the search.
 
     Examples
     --------

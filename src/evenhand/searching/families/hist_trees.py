@@ -49,11 +49,11 @@ class HistTrees(EstimatorFamily):
     }
 
     def class_parameters(self) -> frozenset[str]:
-        """Those of `HistGradientBoostingClassifier`."""
+        """The parameters of `HistGradientBoostingClassifier`."""
         return frozenset(HistGradientBoostingClassifier().get_params())
 
     def read(self, model: Any, text: str = "") -> Reading | None:  # noqa: ANN401
-        """Of a `HistGradientBoostingClassifier`."""
+        """Read a `HistGradientBoostingClassifier`."""
         model = last_step(model)
         if not is_kind(model, "HistGradientBoostingClassifier"):
             return None
@@ -61,7 +61,7 @@ class HistTrees(EstimatorFamily):
         if model.n_iter_ < model.max_iter:
             notes += (f"Your model stopped early: its {model.n_iter_} rounds are kept.",)
         if model.is_categorical_ is not None:
-            notes += ("Your model splits on categories as such; candidates split on their codes.",)
+            notes += ("Your model splits on categories; candidates split on their integer codes.",)
         return Reading({**parameters, "max_iter": int(model.n_iter_)}, signs_by_input(model.monotonic_cst), notes)
 
     def around(self, parameters: Parameters) -> dict[str, list[Any]]:
@@ -76,7 +76,7 @@ class HistTrees(EstimatorFamily):
         }
 
     def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:  # noqa: ANN401
-        """A Pipeline: codes of categories, then trees."""
+        """A Pipeline that codes categories and then fits trees."""
         columns = [str(column) for column in training.X.columns]
         numbers, words = numbers_and_words(training.X[kept_columns(parameters, columns)])
         codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-1)

@@ -1,4 +1,4 @@
-"""Classifiers of libraries that may not be installed, fitted with errors in one sentence and saved as skops files."""
+"""Classifiers of libraries that may not be installed: fitted with one-sentence errors, and saved as skops files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def library_class(module: str, name: str) -> Any:  # noqa: ANN401 - a class
 
 
 def class_parameters(module: str, name: str) -> frozenset[str]:
-    """Names of the parameters of a library's class; empty where the library is not installed."""
+    """Names of the parameters of a library's class; empty if the library is not installed."""
     try:
         return frozenset(library_class(module, name)().get_params())
     except InvalidInputError:
@@ -48,10 +48,10 @@ def class_parameters(module: str, name: str) -> frozenset[str]:
 
 @contextmanager
 def held_to_one_thread() -> Iterator[None]:
-    """Keep BLAS and torch on one thread, and scikit-learn from saying that a column has fewer bins than were asked for.
+    """Keep BLAS and torch on one thread, and scikit-learn from warning that a column has fewer bins than requested.
 
-    Whoever starts threads that fit models holds this around them: all of it is of the whole process. How a product is
-    shared out among threads decides its last digits.
+    Use this around all threads that fit models, because these settings apply to the whole process. How a matrix product
+    is split among threads decides its last digits.
     """
     with one_thread_each(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Bins whose width are too small", category=UserWarning)
@@ -59,12 +59,12 @@ def held_to_one_thread() -> Iterator[None]:
 
 
 def fitted(model: Any, X: pd.DataFrame, training: Training, weight_name: str = "sample_weight") -> Any:  # noqa: ANN401
-    """A model fitted on people, on one thread of OpenMP; see `held_to_one_thread` for the rest.
+    """A model fitted on people, with one thread of OpenMP; see `held_to_one_thread` for the other libraries.
 
     Parameters
     ----------
     model
-        Unfitted.
+        An unfitted model.
     X, training
         The table that the model sees; labels and weights.
     weight_name
@@ -85,7 +85,7 @@ def fitted(model: Any, X: pd.DataFrame, training: Training, weight_name: str = "
 
 
 def file_in(path: Path, ending: str) -> Path:
-    """The file itself, or ``model`` with the ending in a folder."""
+    """The file itself, or ``model`` with the file extension in a folder."""
     return path if path.suffix == ending else path / f"model{ending}"
 
 

@@ -1,4 +1,4 @@
-"""Boosted trees of LightGBM, on the table's own columns: its native file then needs nothing beside it."""
+"""Boosted trees of LightGBM, on the table's columns, so the native file needs no companion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenhand.system.files import write_text
 __all__ = ["LightgbmModels"]
 
 
-# What LightGBM writes down, and what its classifier calls it.
+# Names of parameters in LightGBM's files, and in its classifier.
 _ALIASES = {
     "num_iterations": "n_estimators",
     "min_data_in_leaf": "min_child_samples",
@@ -75,11 +75,11 @@ class LightgbmModels(EstimatorFamily):
     }
 
     def class_parameters(self) -> frozenset[str]:
-        """Those of `LGBMClassifier`, which takes any of LightGBM's besides; the usual ones are known."""
+        """The parameters of `LGBMClassifier`, and the usual ones of LightGBM itself, all of which it accepts."""
         return class_parameters("lightgbm", "LGBMClassifier")
 
     def read(self, model: Any, text: str = "") -> Reading | None:  # noqa: ANN401
-        """Of an `LGBMClassifier`, a `Booster`, or the trees of a file and its text."""
+        """Read an `LGBMClassifier`, a `Booster`, or the trees of a file and its text."""
         model = last_step(model)
         if isinstance(model, TreeEnsemble):
             return _of_text(text, model.n_trees) if model.source.startswith("LightGBM") else None
@@ -106,25 +106,25 @@ class LightgbmModels(EstimatorFamily):
         }
 
     def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:  # noqa: ANN401
-        """An `LGBMClassifier` of the columns that are kept."""
+        """An `LGBMClassifier` on the columns that are kept."""
         kind = library_class("lightgbm", "LGBMClassifier")
         X = with_categories(training.X[kept_columns(parameters, [str(column) for column in training.X.columns])])
         options = class_options(parameters)
         signs = monotone_signs(parameters, X)
         if any(signs):
             options["monotone_constraints"] = signs
-        # Which way histograms are built is otherwise decided by a race, and the last digits with it.
+        # Otherwise LightGBM times two ways to build histograms and takes the faster, which changes the last digits.
         same_bits = {"deterministic": True, "force_col_wise": True}
         model = kind(**options, **same_bits, random_state=random_state, n_jobs=1, verbose=-1)
         return fitted(model, X, training)
 
     def save(self, model: Any, path: Path) -> Path:  # noqa: ANN401
-        """Write LightGBM's own text file."""
+        """Write LightGBM's native text file."""
         return write_text(file_in(path, ".txt"), model.booster_.model_to_string())
 
 
 def _of_text(text: str, n_trees: int) -> Reading:
-    """What LightGBM writes behind its trees."""
+    """The parameters that LightGBM writes after its trees."""
     written = dict(re.findall(r"^\[(\w+): (.*)\]$", text, re.MULTILINE))
     kept = {name: plain_value(written[alias]) for alias, name in _ALIASES.items() if alias in written}
     kept |= {name: plain_value(written[name]) for name in LightgbmModels.usual if name in written}

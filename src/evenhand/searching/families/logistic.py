@@ -1,4 +1,4 @@
-"""Logistic regression of scikit-learn: numbers scaled, categories as one column each."""
+"""Logistic regression of scikit-learn, on scaled numbers and one column for each category."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class LogisticModels(EstimatorFamily):
     space: ClassVar[dict[str, Sequence[Any]]] = {"C": (0.001, 0.01, 0.1, 1.0, 10.0)}
 
     def class_parameters(self) -> frozenset[str]:
-        """Those of `LogisticRegression`."""
+        """The parameters of `LogisticRegression`."""
         return frozenset(LogisticRegression().get_params())
 
     def read(self, model: Any, text: str = "") -> Reading | None:  # noqa: ANN401
-        """Of a `LogisticRegression`, which may stand behind any steps but bins."""
+        """Read a `LogisticRegression`, which may follow any steps except bins."""
         return None if bins_of(model) else regression_reading(model, self.fixed)
 
     def around(self, parameters: Parameters) -> dict[str, list[Any]]:
@@ -47,7 +47,7 @@ class LogisticModels(EstimatorFamily):
         return {"C": [parameters["C"], *(parameters["C"] * factor for factor in (0.001, 0.01, 0.1, 10.0))]}
 
     def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:  # noqa: ANN401
-        """A Pipeline: numbers filled and scaled, categories one-hot, then the regression."""
+        """A Pipeline that fills and scales numbers, one-hot encodes categories, and fits the regression."""
         scale = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
         return regression_on(scale, parameters, training, random_state)
 
@@ -57,7 +57,7 @@ class LogisticModels(EstimatorFamily):
 
 
 def regression_on(numbers_step: Any, parameters: Parameters, training: Training, random_state: int) -> Any:  # noqa: ANN401
-    """A logistic regression on what a step makes of the numbers, and on one column for each category."""
+    """A logistic regression on the transformed numbers and on one column for each category."""
     columns = [str(column) for column in training.X.columns]
     numbers, words = numbers_and_words(training.X[kept_columns(parameters, columns)])
     one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
@@ -70,7 +70,7 @@ def regression_on(numbers_step: Any, parameters: Parameters, training: Training,
 
 
 def bins_of(model: Any) -> list[Any]:  # noqa: ANN401 - any model
-    """The steps of a pipeline that put numbers into bins, however deep they lie."""
+    """The steps of a pipeline that put numbers into bins, at any depth."""
     model = unwrapped(model)
     if is_kind(model, "Pipeline"):
         return [part for _, step in flat_steps(model) for part in bins_of(step)]
@@ -82,7 +82,7 @@ def bins_of(model: Any) -> list[Any]:  # noqa: ANN401 - any model
 
 
 def regression_reading(model: Any, fixed: frozenset[str]) -> Reading | None:  # noqa: ANN401
-    """How the regression at the end of a pipeline or of a scorecard was fitted; None where there is none."""
+    """How the regression at the end of a pipeline or scorecard was fitted; None if there is no regression."""
     last: Any = getattr(model, "estimator_", None) if is_scorecard(model) else last_step(model)
     if not is_kind(last, "LogisticRegression"):
         return None

@@ -1,4 +1,4 @@
-"""Networks: what a search knows of them. They are trained in stacks, by `searching.networks`."""
+"""What a search knows about networks. `searching.networks` trains them in stacks."""
 
 from __future__ import annotations
 

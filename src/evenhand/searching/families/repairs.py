@@ -1,6 +1,6 @@
-"""What may be done to training people before a model learns from them, so that the model needs no group to decide.
+"""Changes to the training people before a model learns from them, so that the model never needs the group to decide.
 
-A repair is one value of the parameter ``repair``. It sees labels and groups of the training people alone.
+A repair is one value of the parameter ``repair``. It sees the labels and groups of the training people only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["QUICK_REPAIRS", "REPAIRS", "Training", "repaired"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_TREES = 50  # of the model whose reasons FairSHAP goes by
+_TREES = 50  # of the model whose explanations FairSHAP uses
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +39,11 @@ class Training:
     X, y
         Their table and labels.
     group
-        Codes of their groups, which no model sees.
+        Codes of their groups; no model sees them.
     financial
         Columns on which people are matched.
     weight
-        How much each counts; None for the same.
+        The weight of each person; None for equal weights.
     """
 
     X: pd.DataFrame
@@ -58,7 +58,7 @@ def _reweighed(training: Training, columns: Sequence[str]) -> Training:
 
 
 def _by_fairshap(training: Training, columns: Sequence[str]) -> Training:
-    """Values that set people apart from their matches, to a model of boosted trees, replaced by the matches'."""
+    """People with the values that, to boosted trees, set them apart from their matches replaced by the matches'."""
     seen = training.X[list(columns)]
     coded = np.column_stack([_coded(seen[name]) for name in columns])
     found = fairshap.repaired(
@@ -79,7 +79,7 @@ def _fit_trees(rows: NDArray[np.floating], labels: Ints) -> AuditedModel:
 
 
 def _coded(column: pd.Series[Any]) -> Floats:
-    """A column as numbers; categories by their place, missing ones as NaN."""
+    """A column as numbers: categories by their position, missing values as NaN."""
     if is_number_column(column) or column.dtype == bool:
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     codes = column.astype("category").cat.codes.to_numpy(dtype=np.float64)
@@ -106,11 +106,11 @@ REPAIRS = tuple(_REPAIRS)
 """Names of repairs: none; weights under which label and group are independent (Kamiran and Calders, 2012); values
 replaced by those of a match in a different group (`training.fairshap`)."""
 QUICK_REPAIRS = ("none", "reweighing")
-"""Those that take next to no time, which are tried where no space is given."""
+"""The fast repairs, which are tried if no space is given."""
 
 
 def repaired(name: str, training: Training, columns: Sequence[str]) -> Training:
-    """The training people as a repair leaves them.
+    """The training people after a repair.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def repaired(name: str, training: Training, columns: Sequence[str]) -> Training:
     Raises
     ------
     InvalidInputError
-        If there is no such repair, or it cannot be made on these people.
+        If the repair is unknown, or cannot be made on these people.
 
     Examples
     --------

@@ -31,11 +31,11 @@ class ScorecardModels(EstimatorFamily):
     space: ClassVar[dict[str, Sequence[Any]]] = {"n_bins": (2, 3, 5, 8, 12), "C": (0.01, 0.1, 1.0)}
 
     def class_parameters(self) -> frozenset[str]:
-        """Those of `LogisticRegression`."""
+        """The parameters of `LogisticRegression`."""
         return LogisticModels().class_parameters()
 
     def read(self, model: Any, text: str = "") -> Reading | None:  # noqa: ANN401
-        """Of a regression behind a `KBinsDiscretizer`, or of a scorecard of optbinning."""
+        """Read a regression after a `KBinsDiscretizer`, or a scorecard of optbinning."""
         bins = bins_of(model)
         reading = regression_reading(model, self.fixed) if bins else None
         if reading is None:
@@ -56,7 +56,7 @@ class ScorecardModels(EstimatorFamily):
         }
 
     def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:  # noqa: ANN401
-        """A Pipeline: numbers in bins of about as many people each, missing ones apart, then the regression."""
+        """A Pipeline that bins numbers at quantiles, with a bin for missing ones, and fits the regression."""
         bins = KBinsDiscretizer(
             n_bins=parameters["n_bins"],
             encode="onehot-dense",

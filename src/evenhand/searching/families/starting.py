@@ -16,21 +16,21 @@ from evenhand.models.trees.ensemble import CATEGORY_SET, TreeEnsemble, levels
 
 __all__ = ["Reading", "given_parameters", "last_step", "plain_value", "signs_by_input", "signs_in_trees"]
 
-_FEWEST_SPLITS = 10  # by chance alone so many splits go one way in one of 500 columns
+_FEWEST_SPLITS = 10  # by chance alone, that many splits all go one way in one of 500 columns
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a model tells about how it was trained.
+    """How a model was trained, as far as the model shows it.
 
     Attributes
     ----------
     parameters
-        Of the library's class.
+        Parameters of the library's class.
     signs
-        Directions that it is held to, by the name of an input or by its place.
+        Its monotone directions, by the name or the position of an input.
     notes
-        What could not be read, or is done otherwise, in sentences.
+        Sentences on what could not be read, or what candidates do differently.
     """
 
     parameters: Mapping[str, Any]
@@ -39,13 +39,13 @@ class Reading:
 
 
 def last_step(model: Any) -> Any:  # noqa: ANN401 - any model
-    """The classifier at the end of a pipeline, out of searches and threshold choosers; any other model as it is."""
+    """The classifier inside a pipeline, a parameter search or a threshold chooser; any other model unchanged."""
     model = unwrapped(model)
     return unwrapped(list(flat_steps(model))[-1][1]) if is_kind(model, "Pipeline") else model
 
 
 def given_parameters(model: Any, fixed: frozenset[str]) -> tuple[dict[str, Any], tuple[str, ...]]:  # noqa: ANN401
-    """Parameters of an estimator that are not its class's own, and a note on those that a search cannot keep.
+    """Parameters of an estimator that differ from its defaults, and a note on those that a search cannot keep.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
 
 
 def plain_value(text: str) -> Any:  # noqa: ANN401 - a number or the text
-    """A parameter as a library writes it down: a number, in the digits of a float32, or a text.
+    """A parameter as a library writes it: a number with the digits of a float32, or a text.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def plain_value(text: str) -> Any:  # noqa: ANN401 - a number or the text
 
 
 def signs_by_input(given: Any) -> dict[str | int, int]:  # noqa: ANN401 - as libraries take monotone constraints
-    """Monotone constraints by the name or the place of an input: from a mapping, a list or XGBoost's "(1,0,-1)".
+    """Monotone constraints by the name or position of an input, from a mapping, a list or XGBoost's "(1,0,-1)".
 
     Examples
     --------
@@ -107,10 +107,10 @@ def signs_by_input(given: Any) -> dict[str | int, int]:  # noqa: ANN401 - as lib
 
 
 def signs_in_trees(ensemble: TreeEnsemble) -> dict[str | int, int]:
-    """Directions that trees keep to at every split, by the place of the input.
+    """Directions that trees keep at every split, by the position of the input.
 
-    Trees that were held to a direction have no leaf on one side of a split that is beyond a leaf on the other. Inputs
-    with few splits may keep to one by chance and are passed over.
+    In trees that were trained with a direction, every leaf on one side of a split is at least as high as every leaf on
+    the other side. Inputs with few splits may keep a direction by chance and are skipped.
     """
     is_leaf = ensemble.feature < 0
     low, high = (np.where(is_leaf, ensemble.value, np.nan) for _ in range(2))

@@ -1,12 +1,12 @@
 r"""The learning rate and the penalty that XGBoost trained with, worked out from the JSON file of a model.
 
-The file does not say them. It does say, for every node, the sum of hessians :math:`H` and, for a node that asks, the
-weight :math:`w = -G / (H + \lambda)` that it would have as a leaf; a leaf has the value
-:math:`v = -\eta G / (H + \lambda)`. Gradients :math:`G` of two leaves add up to those of the node above them, so that
+The file does not contain them. It does contain the sum of hessians :math:`H` of every node and, for a node that splits,
+the weight :math:`w = -G / (H + \lambda)` that it would have as a leaf; a leaf has the value
+:math:`v = -\eta G / (H + \lambda)`. The gradients :math:`G` of two leaves add up to those of the node above them, so
 
 .. math:: v_l (H_l + \lambda) + v_r (H_r + \lambda) = \eta w (H_l + H_r + \lambda)
 
-holds at every node above two leaves, but for those that a monotone constraint has moved.
+holds at every node above two leaves, except those that a monotone constraint has moved.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Floats = NDArray[np.float64]
 
 _FEWEST_NODES = 8
 _EXACT = 1e-6  # of the largest term: values are written in float32
-_LEAST_SHARE = 0.2  # of nodes that agree to six digits: chance alone makes three of them agree
+_LEAST_SHARE = 0.2  # of nodes that agree to six digits; by chance alone, three of them agree
 _ROUNDS = 50
 
 
 def learning_of(text: str) -> tuple[float, float] | None:
-    """Learning rate and L2 penalty of a model, from its JSON; None where too few nodes agree on them.
+    """Learning rate and L2 penalty of a model, from its JSON; None if too few nodes agree on them.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def learning_of(text: str) -> tuple[float, float] | None:
 
 
 def _terms(tree: dict[str, Any]) -> Floats:
-    """What stands before the penalty, the rate and their product at each node above two leaves, and their sum."""
+    """Coefficients of the penalty, the rate and their product at each node above two leaves, and their sum."""
     left, right = np.asarray(tree["left_children"]), np.asarray(tree["right_children"])
     value, hessian, weight = (np.asarray(tree[name]) for name in ("split_conditions", "sum_hessian", "base_weights"))
     above = np.flatnonzero(left >= 0)
@@ -67,5 +67,5 @@ def _terms(tree: dict[str, Any]) -> Floats:
 
 
 def _rounded(value: float) -> float:
-    """The number that someone wrote: of small ones, four digits behind the point are known."""
+    """The number that someone wrote; of a small one, four digits after the decimal point are known."""
     return float(f"{round(value, 4):.4g}")

@@ -1,4 +1,4 @@
-"""Boosted trees of XGBoost, on the table's own columns: its native file then needs nothing beside it."""
+"""Boosted trees of XGBoost, on the table's columns, so the native file needs no companion."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class XgboostModels(EstimatorFamily):
     }
 
     def class_parameters(self) -> frozenset[str]:
-        """Those of `XGBClassifier`."""
+        """The parameters of `XGBClassifier`."""
         return class_parameters("xgboost", "XGBClassifier")
 
     def read(self, model: Any, text: str = "") -> Reading | None:  # noqa: ANN401
-        """Of an `XGBClassifier`, a `Booster`, or the trees of a file, which does not say how they were grown."""
+        """Read an `XGBClassifier`, a `Booster`, or the trees of a file, which does not say how they were grown."""
         model = last_step(model)
         if isinstance(model, TreeEnsemble):
             return _of_trees(model, text) if model.source.startswith("XGBoost") else None
@@ -84,7 +84,7 @@ class XgboostModels(EstimatorFamily):
         parameters, notes = given_parameters(model, self.fixed)
         signs = signs_by_input(model.get_params()["monotone_constraints"])
         if model.missing is not None and not math.isnan(model.missing):
-            notes += (f"Your model takes {model.missing:g} for a missing value; candidates do not.",)
+            notes += (f"Your model treats {model.missing:g} as a missing value; candidates do not.",)
         if model.get_booster().attr("best_iteration") is not None:
             parameters["n_estimators"] = model.best_iteration + 1
             notes += (f"Your model stopped early: its {parameters['n_estimators']} rounds are kept.",)
@@ -102,7 +102,7 @@ class XgboostModels(EstimatorFamily):
         }
 
     def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:  # noqa: ANN401
-        """An `XGBClassifier` of the columns that are kept."""
+        """An `XGBClassifier` on the columns that are kept."""
         kind = library_class("xgboost", "XGBClassifier")
         X = with_categories(training.X[kept_columns(parameters, [str(column) for column in training.X.columns])])
         options = class_options(parameters)
@@ -114,12 +114,12 @@ class XgboostModels(EstimatorFamily):
         return fitted(kind(**options, random_state=random_state, n_jobs=1), X, training)
 
     def save(self, model: Any, path: Path) -> Path:  # noqa: ANN401
-        """Write XGBoost's own file: JSON, or its binary form where the path ends in ``.ubj``.
+        """Write XGBoost's native file: JSON, or binary if the path ends in ``.ubj``.
 
         Raises
         ------
         InvalidInputError
-            If the model has categories and this XGBoost does not write them down.
+            If the model has categories and this version of XGBoost does not write them.
         """
         is_wordless = all(kind != "c" for kind in model.get_booster().feature_types or ())
         if not is_wordless and tuple(map(int, _version().split(".")[:2])) < (3, 1):
@@ -134,7 +134,7 @@ class XgboostModels(EstimatorFamily):
 
 
 def _of_booster(booster: Any) -> Reading:  # noqa: ANN401 - a Booster
-    """What a `Booster` remembers of its training."""
+    """What a `Booster` remembers about its training."""
     usual = {**XgboostModels.usual, "gamma": 0, "reg_alpha": 0, "max_leaves": 0, "grow_policy": "depthwise"}
     usual |= {"colsample_bylevel": 1, "colsample_bynode": 1, "max_delta_step": 0}
     learner = json.loads(booster.save_config())["learner"]
@@ -146,7 +146,7 @@ def _of_booster(booster: Any) -> Reading:  # noqa: ANN401 - a Booster
 
 
 def _of_trees(ensemble: TreeEnsemble, text: str) -> Reading:
-    """What the trees of a file tell: their number and depth, and what can be worked out from their leaves."""
+    """What the trees of a file show: their number and depth, and what follows from their leaves."""
     signs = signs_in_trees(ensemble)
     parameters: dict[str, Any] = {"n_estimators": ensemble.n_trees, "max_depth": ensemble.max_depth}
     found = learning_of(text)
@@ -159,8 +159,8 @@ def _of_trees(ensemble: TreeEnsemble, text: str) -> Reading:
     )
     held = f" {listed([_name(ensemble, j) for j in signs])} stay monotone, as in all of its trees." if signs else ""
     told = (
-        f"A file of XGBoost does not say how it was trained. From its trees, the {known} are kept.{held} All else is "
-        "as XGBoost has it by default: give the model itself, or a `space`, to say otherwise."
+        f"An XGBoost file does not say how its model was trained. The search takes the {known} from its trees.{held} "
+        "All other parameters have XGBoost's defaults; to change them, pass the model itself or a `space`."
     )
     return Reading(parameters, signs, (told,))
 

@@ -15,7 +15,7 @@ VALUES, ON, SLOPES, CARRIED, SCALED, OF_SCALED, OF_VALUES, N_LAYER_ARRAYS = rang
 
 
 class Steps(NamedTuple):
-    """S steps of K members: what `training.engine.step.Batch` holds, people by number of their row.
+    """S steps of K members: the contents of `training.engine.step.Batch`, with people by row number.
 
     Attributes
     ----------
@@ -77,11 +77,11 @@ class Work(NamedTuple):
     top
         Weights below the top layer, transposed, and their gradient, of shape (2, h, n_in).
     switching, n_switching
-        Units of the top layer that switch on each path, of shape (R + C, h + 3), and their number; of baselines, all.
+        Units of the top layer that switch on each path, of shape (R + C, h + 3), and their number; for baselines, all.
     amounts
         Of each of them: change of S and of g, derivatives in g and in u; of shape (4, R + C, h + 3).
     of_start
-        Derivative in the baselines' u of the top layer but for the division by its size, of shape (C, h).
+        Derivative in the baselines' u of the top layer before the division by its size, of shape (C, h).
     below
         Derivative in the relu(u) below a layer, flat.
     product

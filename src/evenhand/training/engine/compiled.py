@@ -1,4 +1,4 @@
-"""Blocks of steps taken by compiled code, where numba is installed and there are enough of them."""
+"""Blocks of steps in compiled code, if numba is installed and there are enough of them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from evenhand.training.settings import TrainingSettings
 
 __all__ = ["CompiledSteps", "is_compiled"]
 
-# Steps of an epoch, of all members, from which thirty epochs gain more than it takes to load compiled code from disk.
-# The number of epochs itself plays no part: a training that goes on for more must go on by the same arithmetic.
+# Steps of an epoch, over all members, at which thirty epochs save more time than loading compiled code from disk takes.
+# The number of epochs itself does not count: a training that continues must use the same arithmetic.
 _FEWEST_STEPS = 50
 
 
 def is_compiled(data: TrainingData, settings: TrainingSettings, device: torch.device) -> bool:
-    """Whether `CompiledSteps` takes the steps of a training: on the CPU, at one segment, in large trainings.
+    """Whether `CompiledSteps` runs a training: on the CPU, with one segment, for large trainings.
 
-    The two ways differ in rounding only. How attributions are compared in the reasoning gap, several steps along a path
-    and midpoints are left to torch.
+    Compiled code and torch differ in rounding only. Torch runs the reasoning gap, several steps along a path, and
+    midpoints.
     """
     uses_cec = any(settings.of_member("cec_weight"))
     is_written = not settings.uses_reasoning and settings.method == "segments" and settings.n_steps == 1
@@ -49,7 +49,7 @@ def _kernel() -> Any:  # noqa: ANN401 (a module)
 
 
 class CompiledSteps:
-    """Takes the steps of a stack whose parameters and moments it changes in place.
+    """Runs the steps of a stack, whose parameters and moments it changes in place.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class CompiledSteps:
         self._work: Work | None = None
 
     def run(self, block: Block) -> tuple[Tensor, Tensor | None]:
-        """Take the block's steps; return logits (S, K, m) and squared CEC scores (S, K, M, m) before each."""
+        """Run the block's steps; return logits (S, K, m) and squared CEC scores (S, K, M, m) before each."""
         steps = self._steps(block)
         if self._work is None:
             self._work = new_work(self._widths, steps, self._n_cells)

@@ -2,7 +2,7 @@ r"""Value and gradient of the CEC term, written out.
 
 Automatic differentiation of the term costs several times the arithmetic in dispatch at the sizes trained here, so its
 derivative is written by hand. `evenhand.attribution` and `evenhand.training.losses.cec_term` state the same formula
-plainly, and tests hold this module to them.
+plainly, and tests compare this module with them.
 
 For a path from b to x cut at knots t = 0..T, with pre-activations :math:`u_{l,t}` of layer l:
 
@@ -12,7 +12,7 @@ For a path from b to x cut at knots t = 0..T, with pre-activations :math:`u_{l,t
     \mathrm{IG} &= (x - b) \circ W_1 \tfrac1T \sum_t g_{1,t}.
 
 Weights enter twice: through the pre-activations and through the products that carry g back. The slope of a unit that
-switches between u and v is :math:`\max(u, v) / |u - v|`, so that
+switches between u and v is :math:`\max(u, v) / |u - v|`, so
 
 .. math:: \frac{\partial S}{\partial u} = \frac{S (1 - S)}{|u|}, \qquad
           \frac{\partial S}{\partial v} = \frac{S (1 - S)}{|v|},
@@ -24,8 +24,8 @@ vectors are :math:`(z - b) \circ \gamma(x)` and :math:`(z - b) \circ \gamma(\til
 placebo's weights are compared on the inputs of the person and of the *match*: see `training.excess_objective`. The two
 objectives differ in how the derivative in :math:`\gamma` comes about, and in nothing after that.
 
-At these sizes making a view or a new tensor costs as much as the arithmetic, so all of them are made once; layers share
-flat buffers, and what is done to every layer is done in one operation.
+At these sizes, making a view or a new tensor costs as much as the arithmetic. So all of them are made once, layers
+share flat buffers, and one operation covers all layers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TINY = 1e-30
 class Pairs:
     """The pairs of a batch, for K members: R = (1 + M) * q rows, the q people and then their M partners each.
 
-    Partners are matches; for objectives that go by placebo pairs, matches and then placebos, of negative weight.
+    Partners are matches; for objectives with placebo pairs, matches followed by placebos, which have negative weight.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class _Layers:
 
 
 class ConsistencyTerm:
-    """The CEC term of a stack, or another over the same pairs, on batches of one shape.
+    """The CEC term of a stack, or a related term over the same pairs, on batches of one shape.
 
     Parameters
     ----------
@@ -256,8 +256,8 @@ class ConsistencyTerm:
         if self._method == "midpoint":
             torch.sign(self._on.flat, out=self._slopes.flat)
             return
-        # Both differences round the same way: a unit that stays on has a slope of exactly 1. Where the ends are equal
-        # the slope is taken to be 0; nothing is attributed to such a step.
+        # Both differences round the same way, so a unit that stays on has a slope of exactly 1. If the ends are equal,
+        # the slope is set to 0 and nothing is attributed to the step.
         rise = torch.clamp_min(self._previous.flat, 0, out=self._slopes.flat)
         torch.sub(self._on.flat, rise, out=rise)
         run = torch.sub(self._values.flat, self._previous.flat, out=self._work.flat)

@@ -20,11 +20,11 @@ class Engine:
     Parameters
     ----------
     stepper
-        Takes the steps.
+        Runs the steps.
     source
         Makes the batches.
     compiled
-        Takes the steps instead, where the source gives people by row; None for the stepper.
+        Runs the steps instead, if the source gives people by row; None for the stepper.
     """
 
     def __init__(self, stepper: Stepper, source: BatchSource, compiled: CompiledSteps | None = None) -> None:
@@ -36,7 +36,7 @@ class Engine:
     def run_epoch(
         self, epoch: int, n_done: Tensor, is_training: Tensor, gains: Gains | None = None
     ) -> TermTotals | None:
-        """Take every step of an epoch; return the sums its history is made from, None where no member moves."""
+        """Run every step of an epoch; return the sums for its history, None if no member moves."""
         blocks = self._source.epoch(epoch, n_done, is_training, gains)
         parts = [block.totals(*self._run_block(block)) for block in blocks]
         if not parts:
@@ -58,7 +58,7 @@ class Engine:
         return torch.stack(logits), torch.stack([none if score is None else score for score in scores])
 
     def _capture(self, block: Block) -> None:
-        # A driver or an allocator that cannot capture is no reason not to train: steps then run one by one.
+        # If the driver or the allocator cannot capture graphs, steps run one by one.
         try:
             self._replay = _Replay(self._stepper, block)
         except RuntimeError:
@@ -91,7 +91,7 @@ class _Replay:
                 tensor.copy_(value)
 
     def run(self, block: Block) -> tuple[Tensor, Tensor | None]:
-        """Take the block's steps."""
+        """Run the block's steps."""
         for name, value in block.fields.items():
             self._inputs[name][: block.n_steps].copy_(value)
         self._index.zero_()

@@ -1,19 +1,19 @@
 r"""Blocks of training steps, compiled: cross-entropy, equalized odds, the CEC term at one segment, Adam.
 
-At batches of 64 a step in torch spends more time on starting operations and on passes over memory than on arithmetic;
+At batches of 64, a step in torch spends more time on starting operations and on passes over memory than on arithmetic;
 here a block of steps is one call. The formulas and symbols are those of `training.engine.step` and
-`training.engine.consistency`, and tests hold the two to each other. Two things are done here that operations on whole
-tensors cannot do:
+`training.engine.consistency`, and tests compare the two. This code does two things that operations on whole tensors
+cannot do:
 
 - The people's first layer is computed once for prediction and for the CEC term: dropout comes after it.
 - The last hidden layer, "top", is followed only where it switches. A unit of the same sign at both ends of a path has
-  the slope that it has at the baseline, so that :math:`g_L = \bar g_L + \Delta` with :math:`\bar g_L` common to a
-  (label, group) cell and :math:`\Delta` 0 but for units that switch. Five of the six products with the weights below
+  the slope that it has at the baseline, so :math:`g_L = \bar g_L + \Delta` with :math:`\bar g_L` common to a (label,
+  group) cell and :math:`\Delta` 0 except for units that switch. Five of the six products with the weights below
   that layer are with arrays that are 0 elsewhere. Typically a tenth to a third of the units switch.
 
-Nothing here checks its arguments; threads are left to the caller. Constants are made of the arrays' type: compiled code
-would go on in float64 otherwise. All compiled code is in one file because numba looks at no other to find out whether
-what it keeps on disk is out of date.
+Nothing here checks its arguments; the caller manages threads. Constants have the arrays' type, because compiled code
+would otherwise continue in float64. All compiled code is in one file because numba checks only that file to find out
+whether its cache on disk is out of date.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def find_attributions(widths: Array, parameters: Array, work: Work) -> None:
 
 @compiled
 def multiply_by_offset(rows: Array, cell: Array, out: Array) -> None:
-    """Multiply by what each row differs from its baseline in."""
+    """Multiply by each row's difference from its baseline."""
     for i in range(len(cell)):
         start = rows[len(cell) + cell[i]]
         for j in range(rows.shape[1]):
@@ -361,7 +361,7 @@ def add_consistency_gradient(widths: Array, parameters: Array, n_people: Scalar,
         below = matrix(work.below, 0, len(on), widths[layer + 1])
         for i in range(len(on)):
             for j in range(on.shape[1]):
-                of_value = below[i, j]  # read in either case: a choice of two numbers takes no branch
+                of_value = below[i, j]  # read in both cases: choosing between two numbers needs no branch
                 of_values[i, j] += of_value if on[i, j] > zero else zero
         if layer == 0:  # what `add_prediction_gradient` left
             of_people = matrix(work.people[1], 0, n_people, widths[1])
@@ -476,7 +476,7 @@ def adam(parameters: Array, mean: Array, square: Array, gradient: Array, rates: 
 def take_steps(
     widths: Array, parameters: Array, mean: Array, square: Array, steps: Steps, work: Work, logits: Array, scores: Array
 ) -> None:
-    """Take every step of every member; write logits (S, K, m) and squared CEC scores (S, K, M, m) before each."""
+    """Run every step of every member; write logits (S, K, m) and squared CEC scores (S, K, M, m) before each."""
     n_steps, n_members, n_people = steps.person.shape
     of_logits = np.empty(n_people, parameters.dtype)
     for member in range(n_members):

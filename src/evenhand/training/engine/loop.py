@@ -41,8 +41,8 @@ _MOST_THREADS = 8
 
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0
 
-# The excess of a network that has not learned anything is that of its random weights. Large gradients at the start
-# would also hold Adam's steps small long after.
+# The excess of an untrained network is that of its random weights. Large gradients at the start would also keep Adam's
+# steps small for a long time.
 _EPOCHS_WITHOUT_EXCESS = 2
 
 
@@ -58,14 +58,14 @@ class Trainer:
     data, settings
         What to learn from, and how.
     state
-        Go on from here instead of from the start. The result is the same as of an uninterrupted run.
+        Continue from here instead of from the start. The result is the same as that of an uninterrupted run.
     checkpoint
-        File in which an unfinished training is kept, and from which the same training goes on; removed at the end.
+        File that keeps an unfinished training, from which the same training continues; removed at the end.
 
     Raises
     ------
     InvalidInputError
-        If settings and data, or a state and settings, do not go together.
+        If settings and data, or a state and settings, do not fit together.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Trainer:
     def state(self) -> TrainerState:
         """As of the last completed epoch, on the CPU; also after an interrupt or an error.
 
-        A stack of thousands takes longer to fetch from a device than an epoch, so that it is fetched when asked for.
+        Fetching a stack of thousands from a device takes longer than an epoch, so it is fetched only when asked for.
         """
         return self._state.on_cpu()
 
@@ -133,7 +133,7 @@ class Trainer:
                     if time.monotonic() - saved_at >= _SECONDS_BETWEEN_CHECKPOINTS:
                         self._save()
                         saved_at = time.monotonic()
-        except BaseException:  # an interrupt too: what was trained is kept
+        except BaseException:  # also after an interrupt, keep what was trained
             self._save()
             raise
         if self._checkpoint is not None:
@@ -235,7 +235,7 @@ class Trainer:
         return Gains(learned * self._excess_gain(epoch) if lowers_excess else learned, learned)
 
     def _learned_gain(self) -> Tensor:
-        """Share of their weights that members' terms have for what was learned so far, of shape (K,)."""
+        """Shares of their weights with which members' terms count, given what was learned so far, of shape (K,)."""
         losses, n_members = self._state.history["bce"], self.settings.n_members
         if not self.settings.least_explained:
             return torch.ones(n_members, device=self._device)
@@ -297,7 +297,7 @@ class Trainer:
         value = -metric if self.settings.monitor == "auc" else metric
         is_better = value < state.best_value - self.settings.min_improvement  # False for NaN
         best_epoch = torch.where(is_better, state.epoch, state.best_epoch)
-        # Before any metric could be computed there is nothing to be patient about but time itself.
+        # Before any metric could be computed, patience counts epochs only.
         waited = state.epoch - best_epoch.clamp_min(-1)
         return {
             "is_stopped": state.is_stopped | (waited >= patience + (best_epoch < 0).long()),
@@ -359,7 +359,7 @@ def _check(data: TrainingData, settings: TrainingSettings) -> None:
     if highest >= data.n_tables:
         raise InvalidInputError(f"`table` must be below {data.n_tables}, the number of tables, got {highest}.")
     if settings.patience is not None and data.validation is None:
-        raise InvalidInputError("`patience` needs validation data; give `validation` or leave `patience` None.")
+        raise InvalidInputError("`patience` needs validation data; pass `validation` or leave `patience` None.")
     if any(settings.of_member("equalized_odds_weight")) and data.n_groups < 2:
         raise InvalidInputError(f"`equalized_odds_weight` needs at least two groups, got {data.n_groups}; set it to 0.")
     if any(settings.of_member("cec_weight")) and data.match.shape[2] < 1:
@@ -378,11 +378,11 @@ def _check_resumed(state: TrainerState, layout: Layout, settings: TrainingSettin
     if state.widths != layout.widths:
         differing.append(f"number of inputs or hidden widths ({list(state.widths)}, now {list(layout.widths)})")
     if differing:
-        raise InvalidInputError(f"The state to go on from was trained with other settings: {differing}.")
+        raise InvalidInputError(f"The state to continue from was trained with different settings: {differing}.")
 
 
 def device_of(name: str) -> torch.device:
-    """The device of that name; "auto" for CUDA where there is one."""
+    """The device of that name; "auto" for CUDA if available."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

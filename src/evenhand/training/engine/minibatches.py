@@ -1,4 +1,4 @@
-"""Batches of a stack, prepared a block of steps at a time so that steps themselves only compute."""
+"""Batches of a stack, prepared for a block of steps at a time, so that steps only compute."""
 
 from __future__ import annotations
 
@@ -147,19 +147,19 @@ def batch_of(fields: dict[str, Tensor], has_pairs: bool) -> Batch:
 class BatchSource:
     """Draws the batches of each epoch for some members of a stack.
 
-    What a member draws in an epoch is decided by its seed and the epoch's number alone: it is the same in any stack,
-    and training can go on from any epoch without a saved generator.
+    A member's draws in an epoch depend only on its seed and the epoch's number. They are the same in any stack, and
+    training can continue from any epoch without a saved generator.
 
     Parameters
     ----------
     data, settings, members
         What to train on, how, and which members.
     device
-        Where batches are wanted.
+        Where to put the batches.
     uses_equalized_odds, uses_cec
         Which terms' tensors to prepare.
     by_row
-        Whether people are wanted by number of their row of `inputs`, rather than by value.
+        Whether to give people by their row of `inputs`, rather than by value.
 
     Attributes
     ----------
@@ -210,7 +210,7 @@ class BatchSource:
         self._cec_weight = members.cec_weight.to(device, torch.float32)
         self._odds_weight = members.equalized_odds_weight.to(device, torch.float32)
         self.steps_per_epoch = -(-self._n_rows // settings.batch_size)
-        # Members of one seed that learn from as many people draw the same numbers, which are drawn once for all.
+        # Members with the same seed and the same number of people draw the same numbers, which are drawn once.
         draws = list(zip(members.seed, self._n_rows.tolist(), strict=True))
         self._draws = list(dict.fromkeys(draws))
         place = {draw: index for index, draw in enumerate(self._draws)}
@@ -306,8 +306,8 @@ class BatchSource:
                 n_unmatched = (is_used & (share == 0)).sum((0, 2, 3))
                 pair_weight = weight.unsqueeze(-2) * is_used * share
                 pair_weight = torch.cat((pair_weight, -pair_weight), dim=-2)
-                # Divided by what is the same for every batch of a table, not by what a batch happens to hold of the
-                # rarer directions: the gradient stays unbiased.
+                # Divide by a number that is the same for every batch of a table, not by the number of rarer directions
+                # that happen to be in the batch: the gradient stays unbiased.
                 normalized = pair_weight / _never_zero(weight.sum(-1)).view(*weight.shape[:-1], 1, 1)
             else:
                 partner = self._match[flat].transpose(-1, -2)  # (S, K, M, m)
@@ -321,14 +321,14 @@ class BatchSource:
         return Block(fields, len(order), has_pairs, weight, is_active, odds_form, pair_weight, n_unmatched, n_left_out)
 
     def _compared(self, flat: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
-        """Rows of others and then placebos, (S, K, 2M, m), and how much the triples count, (S, K, M, m)."""
+        """Rows of matches followed by placebos, (S, K, 2M, m), and weights of the triples, (S, K, M, m)."""
         row = flat % self._rows_per_table
         rows = triples_in_turn(self._triples[flat], self._n_triples[flat], row, epoch)  # (S, K, m, M, 2)
         partner = rows.movedim((-1, -2), (-3, -2)).flatten(-3, -2)
         return partner, self._triple_weight[flat].transpose(-1, -2)
 
     def _pairs(self, person: Tensor, partner: Tensor, cell: Tensor) -> dict[str, Tensor]:
-        """People (S, K, q), their partners (S, K, M, q) and the baselines, and what goes with them."""
+        """People (S, K, q), their partners (S, K, M, q) and the baselines, with their weights and cells."""
         if self._by_row:
             return {"partner": partner, "cell": cell}
         first, n_cells = self.first_baselines.view(1, -1, 1), self.n_cells
@@ -348,7 +348,7 @@ class BatchSource:
         if settings.dropout == 0:
             return {}
         n_used = n_left.clamp(0, n_steps).tolist()
-        # Stored draw by draw, so that a member's do not depend on the others'.
+        # Stored draw by draw, so that a member's draws do not depend on the other members.
         shapes = [(settings.batch_size, width) for width in settings.hidden]
         draw_of = self._draw_of.to(self._device)
         if self._generators:
@@ -385,7 +385,7 @@ def _draw_kept(kept: NDArray[np.float32], generator: np.random.Generator, dropou
     """Fill dropout factors of shape (S, units) from 16 random bits a unit, several times faster than from floats."""
     threshold = np.int16(min(round(dropout * 65536), 65535) - 32768)
     n_steps, n_units = kept.shape
-    # Whole words for each step: the numbers do not depend on how an epoch is cut into blocks.
+    # With whole words for each step, the numbers do not depend on how an epoch is split into blocks.
     words = generator.integers(-(2**63), 2**63 - 1, endpoint=True, size=(n_steps, math.ceil(n_units / 4)))
     np.multiply(words.view(np.int16)[:, :n_units] >= threshold, np.float32(1 / (1 - dropout)), out=kept)
 

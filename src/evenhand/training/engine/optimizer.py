@@ -1,4 +1,4 @@
-"""Adam for a stack: every member at its own step, members that are done left untouched."""
+"""Adam for a stack, in which every member has its own step and finished members do not move."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AdamState:
 
 
 def adam_rates(n_done: Tensor, is_active: Tensor, learning_rate: Tensor) -> Tensor:
-    """Everything about the next S steps that does not depend on gradients, of shape (S, 4, K, 1).
+    """The part of the next S steps that does not depend on gradients, of shape (S, 4, K, 1).
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def adam_rates(n_done: Tensor, is_active: Tensor, learning_rate: Tensor) -> Tens
 
 
 def adam_step(parameters: Tensor, gradient: Tensor, state: AdamState, rates: Tensor) -> None:
-    """Move parameters of shape (K, P) in place, by `rates` of shape (4, K, 1); `gradient` is used up."""
+    """Move parameters of shape (K, P) in place, by `rates` of shape (4, K, 1); `gradient` is overwritten."""
     mean_weight, square_weight, size, epsilon = rates.unbind(0)
     state.mean.lerp_(gradient, mean_weight)
     state.square.lerp_(gradient.square_(), square_weight)

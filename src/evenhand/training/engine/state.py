@@ -25,9 +25,9 @@ _HISTORY = "history."
 
 @dataclass(frozen=True, eq=False)
 class TrainerState:
-    """A stack after a number of whole epochs; tensors are on the CPU, but for a trainer's own.
+    """A stack after a number of whole epochs; tensors are on the CPU, except in a trainer.
 
-    No random state is kept: what a member draws in an epoch follows from its seed and the epoch's number.
+    It keeps no random state: a member's draws in an epoch follow from its seed and the epoch's number.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class TrainerState:
         Members that early stopping has ended, of shape (K,).
     best_parameters, best_value, best_epoch
         Parameters at each member's best epoch, the monitored metric there (lower is better; -AUC for ``"auc"``), and
-        the epoch's number from 0, or -1 before there is one.
+        the epoch's number from 0, or -1 if there is none yet.
     history
         By name, one row per epoch and one column per member; NaN where a term was not computed or a member had stopped.
     """
@@ -84,7 +84,7 @@ class TrainerState:
         return stack.eval()
 
     def to_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors by name, and metadata that JSON can hold."""
+        """Tensors by name, and metadata as JSON values."""
         tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.type == "Tensor"}
         tensors |= {_HISTORY + name: values for name, values in self.history.items()}
         metadata = {
@@ -103,7 +103,7 @@ class TrainerState:
         Raises
         ------
         ModelFileError
-            If the two are not what `to_dict` makes.
+            If the two do not come from `to_dict`.
         """
         if metadata.get("format") != _FORMAT or metadata.get("version") != _VERSION:
             raise ModelFileError(

@@ -58,7 +58,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Objective:
-    """How attributions are made and compared; the weights of the terms are in the batches."""
+    """How attributions are computed and compared; the weights of the terms are in the batches."""
 
     n_steps: int
     method: TrainingMethod
@@ -68,7 +68,7 @@ class Objective:
 
 
 class Stepper:
-    """Takes steps of a stack whose parameters, of shape (K, P), it changes in place.
+    """Runs steps of a stack, whose parameters, of shape (K, P), it changes in place.
 
     Parameters
     ----------
