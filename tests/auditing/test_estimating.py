@@ -50,12 +50,13 @@ class Clock:
 
     def __init__(self, fixed, each):
         self.now, self.fixed, self.each, self.audits = 0.0, fixed, each, []
+        self.compiling = 0.0  # seconds, in the first audit
 
     def perf_counter(self):
         return self.now
 
     def audit_batch(self, reference, people, by, *, person_row, compared):
-        self.now += self.fixed + self.each * len(compared)
+        self.now += self.fixed + self.each * len(compared) + (0.0 if self.audits else self.compiling)
         self.audits.append((len(reference.pool), len(people), person_row, compared))
 
 
@@ -73,8 +74,15 @@ def test_the_cost_of_one_more_person_is_told_apart_from_fixed_costs(reference, c
     assert seconds == pytest.approx(0.02 + 100_000 * 0.002 + after)
 
 
-def test_nothing_is_said_of_a_short_run_and_little_is_tried(reference, clock):
-    assert estimating.seconds_of(reference, RunSize(1_000)) is None
+@pytest.mark.parametrize(("n_people", "tried"), [(1_000, []), (3_000, [100]), (20_000, [100, 100, 200])])
+def test_nothing_is_said_of_a_short_run_and_little_is_tried(reference, clock, n_people, tried):
+    assert (estimating.seconds_of(reference, RunSize(n_people)) is None) == (len(tried) < 3)
+    assert [n for _, n, *_ in clock.audits] == tried
+
+
+def test_a_first_trial_that_compiles_does_not_make_a_run_long(reference, clock):
+    clock.compiling = 10.0
+    assert estimating.seconds_of(reference, RunSize(3_000)) is None
     assert [n for _, n, *_ in clock.audits] == [100, 100]
 
 

@@ -26,6 +26,7 @@ __all__ = ["RunSize", "announce_run", "needed_memory", "seconds_of", "shown_run"
 
 _WORTH_SAYING = 30.0  # seconds
 _FEWEST, _MOST = 100, 2_000  # people in a trial
+_WORTH_TRYING = 20  # times as many people as in the smallest trial: a shorter audit soon says itself how long it takes
 _PER_CELL = 10  # people in a small trial for each label and group
 _TRIAL_SECONDS = 0.3
 _LOOKED_AT = 50_000  # rows from which the people of a trial are drawn
@@ -85,11 +86,18 @@ def seconds_of(
     """
     n_cells = 2 * len(reference.pool.groups.names)
     few = max(_FEWEST, _PER_CELL * n_cells)
+    if size.n_people < _WORTH_TRYING * few:
+        return None
     trial = _Trial(reference, size, prepared)
-    trial.seconds(few)  # triggers compilation
-    small = trial.seconds(few)
     finishing = _finishing(reference, size)
-    if small / few * size.n_people + finishing < _WORTH_SAYING:
+
+    def is_short(seconds: float) -> bool:
+        return seconds / few * size.n_people + finishing < _WORTH_SAYING
+
+    if is_short(trial.seconds(few)):  # the first trial also compiles functions
+        return None
+    small = trial.seconds(few)
+    if is_short(small):
         return None
     many = int(np.clip(few * _TRIAL_SECONDS / small, 2 * few, max(2 * few, _MOST)))
     large = trial.seconds(many)
