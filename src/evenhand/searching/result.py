@@ -147,9 +147,10 @@ class SearchResult:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What the reported candidates do to approvals, in sentences."""
+        """How your model is changed to be trained anew, and what the reported candidates do to approvals."""
         reported = self.choice.alternatives(self.n_reported)
-        return tuple(told for k in reported for told in self._warnings(k))
+        of_start = () if self.start is None else self.start.warnings
+        return (*of_start, *(told for k in reported for told in self._warnings(k)))
 
     @property
     def n_reported(self) -> int:
