@@ -1,6 +1,7 @@
 """Interventional TreeSHAP against shap's own, and a whole audit: XGBoost, 300 trees of depth 6.
 
-TreeSHAP explains 20,000 people from four baselines; the audit has 10,000 people, and its evidence.
+TreeSHAP explains 20,000 people from four baselines; the audit has 10,000 people, and its evidence: with as many triples
+a person as so many people have, and with as many as people have in smaller audits.
 """
 
 import os
@@ -15,6 +16,7 @@ import pandas as pd
 from xgboost import XGBClassifier
 
 import evenhand as eh
+from evenhand.auditing import reference
 from evenhand.models.trees import contributions, read_trees
 
 N_AUDITED, N_FINANCIAL = 10_000, 4
@@ -56,8 +58,8 @@ def compilation_seconds() -> tuple[float, float]:
     return first, second
 
 
-def audited(model: XGBClassifier, X: np.ndarray, cell: np.ndarray) -> dict:
-    """An audit with evidence, after a small one that compiles."""
+def audited(model: XGBClassifier, X: np.ndarray, cell: np.ndarray) -> list[dict]:
+    """Audits with evidence, after a small one that compiles."""
     names = [f"x{j}" for j in range(N_FEATURES)]
 
     def audit(n: int) -> eh.AuditResult:
@@ -67,10 +69,23 @@ def audited(model: XGBClassifier, X: np.ndarray, cell: np.ndarray) -> dict:
         )
 
     audit(500)
-    result, seconds = timed(lambda: audit(N_AUDITED))
-    n_triples = result.to_dict()["evidence"]["n_triples"] / N_AUDITED
-    what = f"audit with evidence, XGBoost 300 x 6, {N_AUDITED:,} people, {n_triples:.0f} triples a person"
-    return {"what": what, "ours_s": seconds, "target": "under 6 s with 12 triples"}
+    usual = reference._REACH
+    rows = []
+    try:
+        for reach in (usual, {np.inf: usual[min(usual)]}):
+            reference._REACH = reach
+            (result, cpu), seconds = timed(lambda: with_cpu_time(lambda: audit(N_AUDITED)))
+            n_triples = result.to_dict()["evidence"]["n_triples"] / N_AUDITED
+            what = f"audit with evidence, XGBoost 300 x 6, {N_AUDITED:,} people, {n_triples:.0f} triples a person"
+            rows.append({"what": f"{what} (CPU time {cpu:.1f} s)", "ours_s": seconds, "target": 6, "better": "lower"})
+    finally:
+        reference._REACH = usual
+    return rows
+
+
+def with_cpu_time(work):
+    start = time.process_time()
+    return work(), time.process_time() - start
 
 
 def timed(work):
@@ -121,7 +136,7 @@ def run() -> list[dict]:
     ]
     rows = [{**row, "theirs_s": best["shap"], "ratio": best["shap"] / row["ours_s"]} for row in rows]
     alone = "the same people, inputs of one in the context of another (shap has no such values), two threads"
-    return [*rows, {"what": alone, "ours_s": best["context"]}, audited(model, X, cell)]
+    return [*rows, {"what": alone, "ours_s": best["context"]}, *audited(model, X, cell)]
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from evenhand.auditing import audit as auditing
 from evenhand.auditing import estimating
 from evenhand.auditing.estimating import RunSize
 from evenhand.auditing.streaming import stream
+from evenhand.system import threads
 
 N = 1_200
 
@@ -50,12 +51,13 @@ class Clock:
 
     def __init__(self, fixed, each):
         self.now, self.fixed, self.each, self.audits = 0.0, fixed, each, []
+        self.compiling = 0.0  # seconds, in the first audit
 
     def perf_counter(self):
         return self.now
 
     def audit_batch(self, reference, people, by, *, person_row, compared):
-        self.now += self.fixed + self.each * len(compared)
+        self.now += self.fixed + self.each * len(compared) + (0.0 if self.audits else self.compiling)
         self.audits.append((len(reference.pool), len(people), person_row, compared))
 
 
@@ -69,19 +71,39 @@ def clock(monkeypatch):
 
 def test_the_cost_of_one_more_person_is_told_apart_from_fixed_costs(reference, clock):
     seconds = estimating.seconds_of(reference, RunSize(100_000))
-    after = 100_000 * (estimating._FINISHING + estimating._FINISHING_COMPARED)
+    after = 100_000 * (estimating._FINISHING + reference.evidence.n_triples * estimating._FINISHING_TRIPLE)
     assert seconds == pytest.approx(0.02 + 100_000 * 0.002 + after)
 
 
-def test_nothing_is_said_of_a_short_run_and_little_is_tried(reference, clock):
-    assert estimating.seconds_of(reference, RunSize(1_000)) is None
+@pytest.mark.parametrize(("n_people", "tried"), [(1_000, []), (3_000, [100]), (20_000, [100, 100, 200])])
+def test_nothing_is_said_of_a_short_run_and_little_is_tried(reference, clock, n_people, tried):
+    assert (estimating.seconds_of(reference, RunSize(n_people)) is None) == (len(tried) < 3)
+    assert [n for _, n, *_ in clock.audits] == tried
+
+
+def test_threads_share_an_audit_in_memory_and_a_trial_keeps_to_one(reference, monkeypatch):
+    said, cores = [], []
+    monkeypatch.setattr(estimating, "n_cores", lambda: 16)
+    monkeypatch.setattr(estimating, "announce_run", lambda reference, size: said.append(size))
+    with estimating.shown_run(reference, reference.pool, is_shown=True):
+        assert said == [RunSize(N, n_workers=threads.MOST_THREADS)]
+    monkeypatch.undo()
+    monkeypatch.setattr(estimating, "audit_batch", lambda *given, **how: cores.append(threads.n_cores()))
+    estimating.announce_run(reference, RunSize(10**9, n_workers=2))
+    assert set(cores) == {1}
+
+
+def test_a_first_trial_that_compiles_does_not_make_a_run_long(reference, clock):
+    clock.compiling = 10.0
+    assert estimating.seconds_of(reference, RunSize(3_000)) is None
     assert [n for _, n, *_ in clock.audits] == [100, 100]
 
 
 def test_workers_share_batches_and_only_those_compared_cost_a_comparison(reference, clock):
     size = RunSize(200_000, in_batch=N // 4, n_workers=2, compared=0.25)
     seconds = estimating.seconds_of(reference, size)
-    after = 200_000 * (estimating._FINISHING + 0.25 * estimating._FINISHING_COMPARED / 1.8)
+    triples = 0.25 * reference.evidence.n_triples * estimating._FINISHING_TRIPLE
+    after = 200_000 * (estimating._FINISHING + triples / 1.8)
     batches = 200_000 * 0.25 * 0.002 + 0.02 * math.ceil(200_000 / (N // 4))
     assert seconds == pytest.approx(batches / 1.8 + after, rel=0.02)
     pool, n, rows, compared = clock.audits[0]

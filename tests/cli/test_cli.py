@@ -400,6 +400,18 @@ def test_an_interrupt_is_quiet(evenhand, monkeypatch, tmp_path):
     assert err.strip() == "Interrupted."
 
 
+def test_a_search_whose_workbook_cannot_be_written_does_not_start(evenhand, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "xlsxwriter", None)
+    monkeypatch.setattr("evenhand.cli.jobs.search_table", lambda *given, **settings: pytest.fail("searched"))
+    words = ("search", "people.csv", "--label", "y", "--group", "sex", "--financial", "f0", "--out", tmp_path / "out")
+    code, _, err = evenhand(*words)
+    assert code == 2
+    assert err.strip() == (
+        "Error: The workbook needs xlsxwriter, which is not installed: pip install 'evenhand[excel]'."
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_interrupt_says_what_is_kept_where_something_is(evenhand, monkeypatch, tmp_path):
     def interrupt(*arguments, **settings):
         raise stopped

@@ -13,8 +13,10 @@ import evenhand as eh
 HEAVY = {"altair", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "statsmodels", "torch", "vl_convert"}
 UNUSED = {  # by an audit of a linear model
     "catboost",
+    "dask",
     "distributed",
     "docx",
+    "duckdb",
     "evenhand.auditing.given",
     "evenhand.auditing.history",
     "evenhand.auditing.streaming",
@@ -23,12 +25,16 @@ UNUSED = {  # by an audit of a linear model
     "evenhand.training",
     "interpret",
     "lightgbm",
+    "matplotlib",
     "mlflow",
     "numba",
     "onnx",
     "onnxruntime",
+    "openpyxl",
+    "pyspark",
     "shap",
     "skops",
+    "torch._dynamo",
     "xgboost",
 }
 RUN = """

@@ -12,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import KBinsDiscretizer, StandardScaler
+from sklearn.preprocessing import KBinsDiscretizer, QuantileTransformer, StandardScaler
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.dispatch import as_audited_model
@@ -183,11 +183,13 @@ def test_regressions_and_scorecards_are_told_apart(people, numbers):
     scaled = make_pipeline(StandardScaler(), LogisticRegression(C=0.2, tol=1e-8)).fit(numbers, people.labels)
     start = read_start(scaled, people)
     assert (start.point.family, start.point.parameters["C"]) == ("logistic", 0.2)
+    assert "before its classifier (StandardScaler) are replaced" in start.warnings[0]
     np.testing.assert_allclose(margin(refitted(start, people), people.table), margin(scaled, numbers), atol=1e-3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # parameters of the class change
         tuned = LogisticRegressionCV(Cs=[0.5], cv=2).fit(numbers, people.labels)
-        assert read_start(tuned, people).point.parameters["C"] == 0.5
+        alone = read_start(tuned, people)
+        assert (alone.point.parameters["C"], alone.warnings) == (0.5, ())
     bins = KBinsDiscretizer(4, strategy="quantile", quantile_method="averaged_inverted_cdf")
     card = read_start(make_pipeline(bins, LogisticRegression(C=0.3)).fit(numbers, people.labels), people)
     assert (card.point.family, card.point.parameters["n_bins"], card.point.parameters["C"]) == ("scorecard", 4, 0.3)
@@ -253,6 +255,22 @@ def test_everything_is_compared_with_the_start(found, tmp_path):
     assert '<a href="model/model.json">model/model.json</a>' in page
     assert "The chosen &lt;model&gt;" in page
     assert "your model" in page
+
+
+def test_the_steps_of_a_pipeline_that_are_replaced_are_named_in_the_result_and_on_the_page(people, numbers, tmp_path):
+    names = np.asarray(people.groups.names)[people.groups.codes]
+    found = search(
+        numbers,
+        people.labels,
+        sensitive_features=names,
+        financial_features=FINANCIAL,
+        start=make_pipeline(QuantileTransformer(n_quantiles=20), LogisticRegression()).fit(numbers, people.labels),
+        n_candidates=1,
+        folds=2,
+        confirmation=0,
+    )
+    assert "before its classifier (QuantileTransformer) are replaced" in found.warnings[0]
+    assert found.warnings[0] in found.to_html(tmp_path / "search.html").read_text("utf-8")
 
 
 @pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")

@@ -20,20 +20,21 @@ from evenhand.exceptions import EvenhandError
 from evenhand.inputs.splitting import sample_people
 from evenhand.models.sampling_plan import is_sampled
 from evenhand.system.memory import available_memory
-from evenhand.system.threads import one_thread_each
+from evenhand.system.threads import MOST_THREADS, n_cores, on_this_core, one_thread_each
 
 __all__ = ["RunSize", "announce_run", "needed_memory", "seconds_of", "shown_run"]
 
 _WORTH_SAYING = 30.0  # seconds
 _FEWEST, _MOST = 100, 2_000  # people in a trial
+_WORTH_TRYING = 20  # times as many people as in the smallest trial: a shorter audit soon says itself how long it takes
 _PER_CELL = 10  # people in a small trial for each label and group
-_TRIAL_SECONDS = 0.3
+_TRIAL_SECONDS, _TRIAL_SHARE = 0.3, 0.01  # of the larger trial; the share is of the audit on one core
 _LOOKED_AT = 50_000  # rows from which the people of a trial are drawn
 _MOST_TIMES_IN_BATCH = 8  # largest ratio of the reference to the batch in a trial
 _QUERIED = 256
-# Seconds that a pair takes after the batches, for metrics and, where it is compared, for evidence, which workers share;
-# the model is not asked again there. `benchmarks/bench_estimate.py` says whether they still hold.
-_FINISHING, _FINISHING_COMPARED = 10e-6, 50e-6
+# Seconds that a pair takes after the batches, for metrics, and that each of its triples takes, for evidence, which
+# workers share; the model is not asked again there. `benchmarks/bench_estimate.py` says whether they still hold.
+_FINISHING, _FINISHING_TRIPLE = 10e-6, 10e-6
 _GAIN_OF_WORKER = 0.8  # of each beyond the first
 # Bytes at the peak of an audit in memory, for each pair and each of its values: see docs/growth.md.
 _BYTES_PER_PAIR, _BYTES_PER_VALUE, _BYTES_PER_VALUE_COMPARED = 1_500, 50, 165
@@ -50,7 +51,7 @@ class RunSize:
     in_batch
         People in a batch; None if they are all in memory.
     n_workers
-        Batches audited at the same time.
+        Batches audited at the same time; in memory, threads that share the work.
     compared
         Share of people who are compared with placebo pairs.
     """
@@ -85,13 +86,22 @@ def seconds_of(
     """
     n_cells = 2 * len(reference.pool.groups.names)
     few = max(_FEWEST, _PER_CELL * n_cells)
-    trial = _Trial(reference, size, prepared)
-    trial.seconds(few)  # triggers compilation
-    small = trial.seconds(few)
-    finishing = _finishing(reference, size)
-    if small / few * size.n_people + finishing < _WORTH_SAYING:
+    if size.n_people < _WORTH_TRYING * few:
         return None
-    many = int(np.clip(few * _TRIAL_SECONDS / small, 2 * few, max(2 * few, _MOST)))
+    trial = _Trial(reference, size, prepared)
+    finishing = _finishing(reference, size)
+
+    def is_short(seconds: float) -> bool:
+        return seconds / few * size.n_people + finishing < _WORTH_SAYING
+
+    first = trial.seconds(few)
+    if is_short(first):
+        return None
+    small = min(first, trial.seconds(few))  # the first may have compiled functions
+    if is_short(small):
+        return None
+    may_take = max(_TRIAL_SECONDS, _TRIAL_SHARE * small / few * size.n_people)
+    many = int(np.clip(few * may_take / small, 2 * few, max(2 * few, _MOST)))
     large = trial.seconds(many)
     each = max(large - small, 0.1 * large) / (many - few)
     of_batch = max(0.0, small - each * few)
@@ -108,8 +118,8 @@ def _gain(size: RunSize) -> float:
 def _finishing(reference: AuditReference, size: RunSize) -> float:
     """Seconds from the last batch to the result."""
     n_pairs = size.n_people * (len(reference.pool.groups.names) - 1)
-    compared = 0.0 if reference.evidence is None else size.compared
-    return n_pairs * (_FINISHING + compared * _FINISHING_COMPARED / _gain(size))
+    n_triples = 0.0 if reference.evidence is None else size.compared * reference.evidence.n_triples
+    return n_pairs * (_FINISHING + n_triples * _FINISHING_TRIPLE / _gain(size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,9 +180,14 @@ def shown_run(reference: AuditReference, people: People, *, is_shown: bool) -> I
     """Report what an audit in memory needs; return the reference, with a model that shows progress if it is sampled."""
     n_draws = 1 if people.probabilities is None else people.probabilities.n_draws
     if is_shown and not is_sampled(reference.explainer):
-        announce_run(reference, RunSize(len(people) * n_draws))
+        announce_run(reference, RunSize(len(people) * n_draws, n_workers=_threads(reference)))
     with shown_sampling(reference, len(people) * n_draws, is_shown=is_shown) as watched:
         yield watched
+
+
+def _threads(reference: AuditReference) -> int:
+    """Threads that share the work of an audit in memory; cores do not make a GPU faster."""
+    return min(n_cores(), MOST_THREADS) if reference.pool.x.device.type == "cpu" else 1
 
 
 def announce_run(
@@ -187,11 +202,8 @@ def announce_run(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings about a few people may not apply to all
         try:
-            if size.in_batch is None:
+            with on_this_core(), one_thread_each():  # a trial is too small for threads to share
                 seconds = seconds_of(reference, size, prepared)
-            else:
-                with one_thread_each():
-                    seconds = seconds_of(reference, size, prepared)
         except EvenhandError:  # a group is too small for a trial
             return
     if seconds is not None and seconds >= _WORTH_SAYING:

@@ -8,6 +8,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -198,10 +199,13 @@ class PairMetrics:
         )
 
 
+_version = cache(version)  # read from files, and each form of a result asks for it
+
+
 def library_versions() -> dict[str, str]:
     """Versions of everything that a metric depends on."""
     packages = ("numpy", "scipy", "torch", "scikit-learn", "pandas")
-    return {"evenhand": __version__, "python": platform.python_version(), **{name: version(name) for name in packages}}
+    return {"evenhand": __version__, "python": platform.python_version(), **{name: _version(name) for name in packages}}
 
 
 def write_json(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:

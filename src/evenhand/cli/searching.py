@@ -96,10 +96,12 @@ def search(
     from evenhand.cli.auditing import show_and_write
     from evenhand.cli.jobs import search_table
     from evenhand.exceptions import MissingExtraError
+    from evenhand.report.workbook import workbook_library
     from evenhand.searching.page import left_to_gain
     from evenhand.system.files import written_together
 
     check_given(plan, "label", "group", "financial_features")
+    workbook_library()  # if it is missing, say so before a long search
     space = None if seed_search is None else _with_seeds(family, seed_search, has_start=start is not None)
     options = {"keep": keep, "minimize": minimize, "payoff": payoff, "space": space, "family": family}
     found, notes = search_table(

@@ -96,7 +96,7 @@ def reliability(data: Summary) -> alt.Chart:
     base = chart_of(rows)
     layers = (
         chart_of([{"score": 0, "rate": 0}, {"score": 1, "rate": 1}]).mark_line(style="guide").encode(x=x, y=y),
-        base.mark_rule().encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=color, tooltip=tooltip),
+        base.mark_rule().encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=color, tooltip=tooltip),
         base.mark_line(strokeWidth=1.5).encode(
             x=x, y=y, color=color, strokeDash=alt.StrokeDash("group:N", legend=None)
         ),

@@ -128,7 +128,7 @@ def plane(data: Data) -> alt.Chart:
         tooltip=tooltips("group", ("pfr", ".1%", "flip rate"), ("cec", ".3f", "mean CEC"), ("pairs", ",")),
     )
     layers: list[Any] = [
-        chart_of(corners).mark_text(style="corner").encode(x=x, y=y, text="letter:N"),
+        chart_of(corners).mark_text(style="corner").encode(x=x, y=y, text=alt.Text("letter:N")),
         *guide_y(tau, f"consistency threshold {tau:g}", "guide"),
     ]
     found = data["evidence"]
@@ -160,9 +160,9 @@ def density(data: Data) -> alt.Chart:
     cells = chart_of(rows).mark_rect(style="heat")
     cells = cells.encode(
         x=quantity(alt.X, "left", "Score of the match minus score of the person", domain=[-1, 1]),
-        x2="right:Q",
+        x2=alt.X2("right:Q"),
         y=quantity(alt.Y, "low", "CEC score", domain=[0, 1]),
-        y2="high:Q",
+        y2=alt.Y2("high:Q"),
         fillOpacity=alt.FillOpacity("pairs:Q", scale=shades, legend=None),
         tooltip=tooltips(
             ("left", "", "difference from"),

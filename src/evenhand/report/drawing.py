@@ -159,7 +159,7 @@ def forest(
         layers += guide_x(value, words)
     base = chart_of(shown)
     layers += [
-        base.mark_rule(style="interval").encode(x=x, x2="high:Q", y=y, tooltip=tooltip),
+        base.mark_rule(style="interval").encode(x=x, x2=alt.X2("high:Q"), y=y, tooltip=tooltip),
         base.mark_point().encode(x=alt.X("value:Q", title=title), y=y, tooltip=tooltip),
     ]
     return finished(alt.layer(*layers), description, STEP * len(shown))
@@ -178,8 +178,11 @@ def _configuration() -> alt.Config:
 
 
 def chart_of(rows: Sequence[Row]) -> alt.Chart:
-    """A chart of plain rows, without marks yet."""
-    return alt.Chart(alt.InlineData(values=list(rows)))
+    """A chart of plain rows, without marks yet.
+
+    The rows are a tuple because Altair copies lists, cell by cell, whenever it puts layers together.
+    """
+    return alt.Chart(alt.InlineData(values=tuple(rows)))
 
 
 def lines_of(names: Sequence[str], field: str = "label") -> alt.Y:
@@ -238,9 +241,10 @@ def guide_y(
 ) -> list[alt.Chart]:
     """A horizontal line with its name at one end."""
     base = chart_of([{"at": value, "words": words}])
+    end = alt.XValue("width" if side == "right" else 0)  # type: ignore[no-untyped-call]
     dx, dy = (4 if side == "left" else 0), (-7 if is_above else 9)
     text = base.mark_text(style=f"{style}-text", align=side, dx=dx, dy=dy).encode(
-        y=alt.Y("at:Q"), x=alt.value("width" if side == "right" else 0), text="words:N"
+        y=alt.Y("at:Q"), x=end, text=alt.Text("words:N")
     )
     return [base.mark_rule(style=style).encode(y=alt.Y("at:Q")), text]
 
@@ -248,8 +252,9 @@ def guide_y(
 def guide_x(value: float, words: str) -> list[alt.Chart]:
     """A vertical line with its name at the top."""
     base = chart_of([{"at": value, "words": words}])
+    top = alt.YValue(0)  # type: ignore[no-untyped-call]
     text = base.mark_text(style="guide-text", align="left", baseline="bottom", dx=3, dy=-2).encode(
-        x=alt.X("at:Q"), y=alt.value(0), text="words:N"
+        x=alt.X("at:Q"), y=top, text=alt.Text("words:N")
     )
     return [base.mark_rule(style="guide").encode(x=alt.X("at:Q")), text]
 

@@ -111,7 +111,7 @@ def _rounded(column: pd.Series[Any]) -> list[float | None]:
 def _column(own: pd.Series[Any], match: pd.Series[Any]) -> dict[str, Any]:
     """Values of one feature: numbers unchanged, anything else as places in a list of its levels."""
     if pd.api.types.is_numeric_dtype(own.dtype) and not pd.api.types.is_bool_dtype(own.dtype):
-        return {"own": [_number(v) for v in own], "match": [_number(v) for v in match]}
+        return {"own": _numbers(own), "match": _numbers(match)}
     both = pd.concat([own.astype(object), match.astype(object)], ignore_index=True)
     text = both.map(lambda value: shortened(value, _LONGEST_VALUE), na_action="ignore")
     codes, levels = pd.factorize(text)
@@ -119,7 +119,11 @@ def _column(own: pd.Series[Any], match: pd.Series[Any]) -> dict[str, Any]:
     return {"levels": [str(level) for level in levels], "own": places[: len(own)], "match": places[len(own) :]}
 
 
-def _number(value: Any) -> float | int | None:  # noqa: ANN401 - a cell of a user's table
-    if pd.isna(value) or not math.isfinite(value):
+def _numbers(column: pd.Series[Any]) -> list[float | int | None]:
+    return [_number(value) for value in column.to_numpy(dtype=np.float64, na_value=np.nan).tolist()]
+
+
+def _number(value: float) -> float | int | None:
+    if not math.isfinite(value):
         return None
-    return int(value) if float(value).is_integer() and abs(value) < 2**53 else float(f"{float(value):.6g}")
+    return int(value) if value.is_integer() and abs(value) < 2**53 else float(f"{value:.6g}")

@@ -72,7 +72,7 @@ def change_chart(changes: Sequence[Record], title: str) -> alt.Chart:
     tooltip = tooltips("metric", "audit", *numbers, "verdict")
     nothing = chart_of([{"at": 1 if is_ratio else 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q", scale=scale))
     lines = chart_of(rows).mark_rule(strokeWidth=2)
-    lines = lines.encode(x=alt.X("low:Q", title=title, scale=scale), x2="high:Q", **shared)
+    lines = lines.encode(x=alt.X("low:Q", title=title, scale=scale), x2=alt.X2("high:Q"), **shared)
     hollow = [row for row in rows if row["verdict"] != "more than noise"]
     full = [row for row in rows if row["verdict"] == "more than noise"]
     # A layer without rows has no extent.
@@ -91,7 +91,7 @@ def share_chart(shares: Sequence[Row], audits: Sequence[str], features: Sequence
     x = quantity(alt.X, "share", "Share of the CEC score", percent=True, zero=True)
     y = lines_of(names, "feature")
     base = chart_of(rows)
-    between = base.mark_line(style="guide", strokeDash=[1, 0]).encode(x=x, y=y, detail="feature:N")
+    between = base.mark_line(style="guide", strokeDash=[1, 0]).encode(x=x, y=y, detail=alt.Detail("feature:N"))
     points = base.mark_point(size=90).encode(
         x=x,
         y=y,
@@ -136,10 +136,10 @@ def trend_chart(trend: Record, is_share: bool) -> alt.Chart:
     tooltip = ["audit:N", alt.Tooltip("shown:N", title="value"), "interval:N"]
     tooltip += [alt.Tooltip("limits:N", title="limits")] if trend["is_monitored"] else []
     layers = [
-        past.mark_area(style="band", line=False).encode(x=x, y=y("limit_low"), y2="limit_high:Q"),
+        past.mark_area(style="band", line=False).encode(x=x, y=y("limit_low"), y2=alt.Y2("limit_high:Q")),
         past.mark_line(style="guide").encode(x=x, y=y("expected")),
         known.mark_line(strokeWidth=1.5, color=VARIABLES.accent, opacity=0.55).encode(x=x, y=y("value")),
-        known.mark_rule(style="interval").encode(x=x, y=y("low"), y2="high:Q"),
+        known.mark_rule(style="interval").encode(x=x, y=y("low"), y2=alt.Y2("high:Q")),
         known.mark_point(size=80).encode(x=x, y=y("value"), tooltip=tooltip),
     ]
     if left is not None:
@@ -173,7 +173,7 @@ def cusum_chart(trends: Sequence[Record], limit: float) -> alt.Chart:
     y = quantity(alt.Y, "sum", "Sum of deviations, standard errors", domain=[-end, end], nice=False)
     color = group_color(words, "metric")
     base = chart_of(rows).transform_filter("isValid(datum.sum)")
-    lines = base.mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color, detail="side:N")
+    lines = base.mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color, detail=alt.Detail("side:N"))
     points = base.mark_point(size=45, clip=True).encode(
         x=x,
         y=y,
@@ -211,7 +211,7 @@ def rate_chart(trends: Sequence[Record], title: str, format_: str = ".0%") -> al
     tooltip = tooltips("metric", "audit", ("value", ".3f"), "interval")
     value = alt.Y("value:Q", title=title, axis=axis, scale=scale)
     low = alt.Y("low:Q", title=title, axis=axis, scale=scale)
-    band = base.mark_area(opacity=0.12).encode(x=x, y=low, y2="high:Q", color=color)
+    band = base.mark_area(opacity=0.12).encode(x=x, y=low, y2=alt.Y2("high:Q"), color=color)
     lines = base.mark_line().encode(x=x, y=value, color=color)
     points = base.mark_point(size=60).encode(
         x=x, y=value, color=color, shape=group_shape(words, "metric"), tooltip=tooltip

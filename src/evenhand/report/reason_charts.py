@@ -60,7 +60,7 @@ def reason_rates(data: Mapping[str, Any]) -> alt.Chart:
     x = quantity(alt.X, "low", "Share of declined people with the reason", percent=True, domain=[0, top])
     layers = [
         base.mark_rule(style="interval").encode(
-            x=x, x2="high:Q", y=lines, yOffset=beside, color=group_color(names), tooltip=tooltip
+            x=x, x2=alt.X2("high:Q"), y=lines, yOffset=beside, color=group_color(names), tooltip=tooltip
         ),
         base.mark_point().encode(
             x=alt.X("share:Q"),

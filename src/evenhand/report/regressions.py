@@ -123,7 +123,7 @@ def coefficients(data: Summary) -> alt.Chart:
     layers = (
         chart_of([{"at": 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q")),
         base.mark_rule(strokeWidth=2).encode(
-            x=x, x2="high:Q", y=lines_of(names), yOffset=offset, color=color, tooltip=tooltip
+            x=x, x2=alt.X2("high:Q"), y=lines_of(names), yOffset=offset, color=color, tooltip=tooltip
         ),
         base.mark_point(size=60, filled=True, opacity=1).encode(
             x=alt.X("value:Q", title=title),

@@ -86,12 +86,12 @@ def _frontier_layers(rows: Sequence[Row], titles: tuple[str, str], color: alt.Co
     layers = []
     if len(on_line) > 1:
         line = chart_of(on_line).mark_line(strokeWidth=1.5, strokeDash=[4, 3], color=VARIABLES.muted)
-        layers.append(line.encode(x=x, y=y, order="place:Q"))
+        layers.append(line.encode(x=x, y=y, order=alt.Order("place:Q")))
     if known:
         bars = chart_of(known).mark_rule(strokeWidth=1)
         layers += [
-            bars.encode(x=alt.X("utility_low:Q", title=titles[0]), x2="utility_high:Q", y=y, color=color),
-            bars.encode(y=alt.Y("metric_low:Q", title=titles[1]), y2="metric_high:Q", x=x, color=color),
+            bars.encode(x=alt.X("utility_low:Q", title=titles[0]), x2=alt.X2("utility_high:Q"), y=y, color=color),
+            bars.encode(y=alt.Y("metric_low:Q", title=titles[1]), y2=alt.Y2("metric_high:Q"), x=x, color=color),
         ]
     return layers
 
@@ -116,7 +116,7 @@ def gain_chart(rows: Sequence[Row], axis: str) -> alt.LayerChart:
     title = "Better by"
     base = chart_of(rows)
     zero = chart_of([{"at": 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q", title=title))
-    line = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title), x2="high:Q", y=y, color=color)
+    line = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title), x2=alt.X2("high:Q"), y=y, color=color)
     point = base.mark_point(size=90, filled=True).encode(
         x=alt.X("gain:Q", title=title),
         y=y,

@@ -147,9 +147,10 @@ class SearchResult:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences on how the reported candidates change approvals."""
+        """Sentences on how the search changes your model before retraining it, and how candidates change approvals."""
         reported = self.choice.alternatives(self.n_reported)
-        return tuple(told for k in reported for told in self._warnings(k))
+        of_start = () if self.start is None else self.start.warnings
+        return (*of_start, *(told for k in reported for told in self._warnings(k)))
 
     @property
     def n_reported(self) -> int:

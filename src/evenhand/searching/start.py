@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.metrics.roc import auc
 from evenhand.models.dispatch import as_audited_model
+from evenhand.models.encoders.steps import flat_steps
 from evenhand.models.files import load_model
 from evenhand.models.input_columns import input_columns
 from evenhand.models.protocol import AuditedModel
+from evenhand.models.sklearn import is_kind, unwrapped
 from evenhand.searching.against import spelled_columns
 from evenhand.searching.families import ESTIMATORS, EstimatorFamily
 from evenhand.searching.families.starting import Reading
@@ -45,6 +47,8 @@ class Start:
         ``"low"`` if its score is a risk; candidates always score the favorable outcome.
     notes
         What could not be read, or what candidates do differently.
+    warnings
+        What makes the retrained model different from yours.
     """
 
     model: Any
@@ -52,6 +56,7 @@ class Start:
     kind: str
     favorable: Literal["high", "low"]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -105,7 +110,8 @@ def read_start(given: Any, people: SearchPeople) -> Start:  # noqa: ANN401 - a m
         notes += ("Your model scores the unfavorable outcome; candidates score the favorable one.",)
     own = {"monotone": signs} if family.takes_monotone else {}
     parameters |= {"drop": tuple(name for name in columns if name not in seen), **own}
-    return Start(model, StartingPoint(family.name, parameters), audited.kind, favorable, notes)
+    replaced = _replaced_steps(model)
+    return Start(model, StartingPoint(family.name, parameters), audited.kind, favorable, notes, replaced)
 
 
 def _read(model: Any, text: str) -> tuple[EstimatorFamily, Reading]:  # noqa: ANN401
@@ -116,6 +122,18 @@ def _read(model: Any, text: str) -> tuple[EstimatorFamily, Reading]:  # noqa: AN
     raise InvalidTypeError(
         "`start` must be a fitted model of XGBoost, LightGBM, HistGradientBoostingClassifier or LogisticRegression, "
         f"alone or in a pipeline, a scorecard, or a file of one; got {type(model).__name__}."
+    )
+
+
+def _replaced_steps(model: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """A sentence on the steps of a pipeline in front of its classifier; none for a classifier alone."""
+    model = unwrapped(model)
+    steps = [type(step).__name__ for _, step in flat_steps(model)][:-1] if is_kind(model, "Pipeline") else []
+    if not steps:
+        return ()
+    return (
+        f"The search prepares columns in its own way: the steps of your pipeline before its classifier "
+        f"({', '.join(steps)}) are replaced, so the retrained model may score people differently.",
     )
 
 

@@ -144,8 +144,8 @@ class StackedNetwork(nn.Module):
 def empty_network(widths: Sequence[int], dropout: float) -> nn.Sequential:
     """A chain of linear layers with ReLU and dropout between them, its parameters not yet set.
 
-    The caller's random state does not change. `torch.nn.utils.skip_init` would draw no numbers, but it imports sympy, which
-    takes seconds.
+    The caller's random state does not change. `torch.nn.utils.skip_init` would draw no numbers, but it imports sympy,
+    which takes seconds.
     """
     layers: list[nn.Module] = []
     with torch.random.fork_rng(devices=[]):
