@@ -400,18 +400,6 @@ def test_an_interrupt_is_quiet(evenhand, monkeypatch, tmp_path):
     assert err.strip() == "Interrupted."
 
 
-def test_a_search_whose_workbook_cannot_be_written_does_not_start(evenhand, monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "xlsxwriter", None)
-    monkeypatch.setattr("evenhand.cli.jobs.search_table", lambda *given, **settings: pytest.fail("searched"))
-    words = ("search", "people.csv", "--label", "y", "--group", "sex", "--financial", "f0", "--out", tmp_path / "out")
-    code, _, err = evenhand(*words)
-    assert code == 2
-    assert err.strip() == (
-        "Error: The workbook needs xlsxwriter, which is not installed: pip install 'evenhand[excel]'."
-    )
-    assert not (tmp_path / "out").exists()
-
-
 def test_an_interrupt_says_what_is_kept_where_something_is(evenhand, monkeypatch, tmp_path):
     def interrupt(*arguments, **settings):
         raise stopped
@@ -602,6 +590,17 @@ def test_a_search_starts_from_a_model_and_compares_with_it(evenhand, loans, tmp_
     code, out, err = evenhand("search", loans, *BASICS, "--start", tmp_path / "none.json", "--out", out_folder)
     assert code == 2
     assert "There is no model file" in err
+
+
+def test_a_search_without_the_library_of_workbooks_writes_the_rest(evenhand, loans, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xlsxwriter", None)
+    _, _, err = evenhand(
+        "search", loans, *BASICS, "--candidates", "1", "--folds", "2", "--keep", "auc >= 0.9999",
+        "--out", tmp_path / "search",
+    )  # fmt: skip
+    assert "The workbook needs xlsxwriter, which is not installed: pip install 'evenhand[excel]'." in err
+    assert "Traceback" not in err
+    assert {path.name for path in (tmp_path / "search").glob("search.*")} == {"search.html", "search.json"}
 
 
 def test_a_search_without_an_admissible_model_says_so(evenhand, loans, tmp_path):

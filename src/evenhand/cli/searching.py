@@ -96,12 +96,9 @@ def search(
     from evenhand.cli.auditing import show_and_write
     from evenhand.cli.jobs import search_table
     from evenhand.exceptions import MissingExtraError
-    from evenhand.report.workbook import workbook_library
     from evenhand.searching.page import left_to_gain
-    from evenhand.system.files import written_together
 
     check_given(plan, "label", "group", "financial_features")
-    workbook_library()  # if it is missing, say so before a long search
     space = None if seed_search is None else _with_seeds(family, seed_search, has_start=start is not None)
     options = {"keep": keep, "minimize": minimize, "payoff": payoff, "space": space, "family": family}
     found, notes = search_table(
@@ -130,14 +127,10 @@ def search(
     if found.stopping.bounds:
         say(left_to_gain(found.to_dict()))
     page = out / "search.html"
-    with written_together(out) as stage:
-        found.to_json(stage / "search.json")
-        found.to_excel(stage / "search.xlsx")
-        found.to_html(stage / "search.html")
+    files = _written(found, out)
     if found.chosen is None:
         say(f"No candidate meets every constraint.\nWritten: {page}")
         raise typer.Exit(1)
-    files = {"The search as a workbook": "search.xlsx", "Its numbers": "search.json"}
     try:
         saved = found.save_model(out / "model")
         files["The chosen model"] = saved.relative_to(out).as_posix()
@@ -151,6 +144,26 @@ def search(
         files |= _compared(found, chosen, out)
     found.to_html(page, files)  # once more, with links to what is there now
     say(f"Search: {page}")
+
+
+def _written(found: SearchResult, out: Path) -> dict[str, str]:
+    """Write page, numbers and, where its library is installed, the workbook; the files besides the page, by title."""
+    from evenhand.exceptions import MissingExtraError
+    from evenhand.system.files import written_together
+
+    files = {"The search as a workbook": "search.xlsx", "Its numbers": "search.json"}
+    missing = ""
+    with written_together(out) as stage:
+        found.to_json(stage / "search.json")
+        try:
+            found.to_excel(stage / "search.xlsx")
+        except MissingExtraError as error:
+            missing = str(error)
+            del files["The search as a workbook"]
+        found.to_html(stage / "search.html")
+    if missing:
+        say(missing, err=True)
+    return files
 
 
 def _with_seeds(family: list[str] | None, n_seeds: int, *, has_start: bool) -> dict[str, Any]:

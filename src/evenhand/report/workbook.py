@@ -33,7 +33,7 @@ from evenhand.system.clock import time_of_writing
 from evenhand.system.files import write_atomically
 from evenhand.system.optional import optional_module
 
-__all__ = ["MAX_PAIRS", "Sheet", "sheet_of", "workbook_library", "write_sheets", "write_workbook"]
+__all__ = ["MAX_PAIRS", "Sheet", "sheet_of", "write_sheets", "write_workbook"]
 
 MAX_PAIRS = 1_048_575
 """Number of rows of an Excel sheet below its heading."""
@@ -292,17 +292,6 @@ def _glossary(sheets: Sequence[Sheet]) -> Sheet:
 # --- the file ---
 
 
-def workbook_library() -> Any:  # noqa: ANN401 - a module without types
-    """The library that writes workbooks.
-
-    Raises
-    ------
-    MissingExtraError
-        If it is not installed.
-    """
-    return optional_module("xlsxwriter", "The workbook", "xlsxwriter", "excel")
-
-
 def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title: str, subject: str = "") -> None:
     """Write sheets as an Excel workbook, completely or not at all; no text can become a formula or a link.
 
@@ -331,7 +320,7 @@ def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title
     >>> file.exists()
     True
     """
-    xlsxwriter = workbook_library()
+    xlsxwriter = optional_module("xlsxwriter", "The workbook", "xlsxwriter", "excel")
     options = {
         "constant_memory": True,
         "strings_to_formulas": False,
