@@ -43,7 +43,7 @@ def is_text(of: pa.DataType) -> bool:
 def texts_where(is_kept: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """Texts, and null where they are not kept.
 
-    The nulls are a column: with a single null and a slice of texts, `if_else` of Arrow 16 to 22 returns wrong texts.
+    The nulls are a column: with a single null and a slice of texts, `if_else` of Arrow 21 and 22 returns wrong texts.
     """
     return pc.if_else(is_kept, texts, pa.nulls(len(texts), texts.type))
 
