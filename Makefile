@@ -104,19 +104,20 @@ coverage: $(VENV)/.dev  ## the default tests with their coverage of lines and br
 
 # The lower bounds of pyproject.toml are promises: the default tests run with exactly them.
 # Old versions among new ones warn of each other; that is not ours to mend, so warnings are no errors here.
+TORCH := $(shell grep '^torch==' constraints.txt)
 WHEELS = $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)) $(if $(PIP_EXTRA_INDEX_URL),--extra-index-url $(PIP_EXTRA_INDEX_URL) --index-strategy unsafe-best-match)
 oldest: $(VENV)/.release  ## the default tests with the oldest versions that pyproject.toml allows, in .venv-oldest
-	$(PYTHON) -m venv --clear .venv-oldest
-	$(PYTHON) tools/oldest.py > .venv-oldest/oldest.txt
-	$(BIN)/uv pip install --quiet --python .venv-oldest/bin/python $(WHEELS) --override tools/no_gpu.txt \
-	  $(if $(OLDEST_TORCH),,--constraint constraints.txt) --constraint .venv-oldest/oldest.txt --editable '.[all,test]'
-	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n auto --dist worksteal -p no:cacheprovider -W default
+	$(PYTHON) -m venv --clear $(VENV)-oldest
+	$(PYTHON) tools/oldest.py > $(VENV)-oldest/oldest.txt
+	$(BIN)/uv pip install --quiet --python $(VENV)-oldest/bin/python $(WHEELS) --override tools/no_gpu.txt \
+	  --constraint $(VENV)-oldest/oldest.txt --editable '.[all,test]' $(if $(OLDEST_TORCH),,$(TORCH))
+	OMP_NUM_THREADS=1 $(VENV)-oldest/bin/python -m pytest -n auto --dist worksteal -p no:cacheprovider -W default
 
 newest: $(VENV)/.release  ## the default tests with the newest versions there are, pre-releases of none, in .venv-newest
-	$(PYTHON) -m venv --clear .venv-newest
-	$(BIN)/uv pip install --quiet --python .venv-newest/bin/python $(WHEELS) --override tools/no_gpu.txt \
-	  $(if $(NEWEST_TORCH),,--constraint constraints.txt) --upgrade --editable '.[dev]'
-	OMP_NUM_THREADS=1 .venv-newest/bin/python -m pytest -n auto --dist worksteal -p no:cacheprovider
+	$(PYTHON) -m venv --clear $(VENV)-newest
+	$(BIN)/uv pip install --quiet --python $(VENV)-newest/bin/python $(WHEELS) --override tools/no_gpu.txt \
+	  --upgrade --editable '.[dev]' $(if $(NEWEST_TORCH),,$(TORCH))
+	OMP_NUM_THREADS=1 $(VENV)-newest/bin/python -m pytest -n auto --dist worksteal -p no:cacheprovider
 
 $(VENV)/.release: $(VENV)/.base
 	$(BIN)/python -m pip install --quiet build cyclonedx-bom twine uv
@@ -134,13 +135,19 @@ package: $(VENV)/.release  ## wheel and source distribution in dist/, checked, i
 	  rm -rf $$away; \
 	done
 
-sbom: $(VENV)/.release  ## what a release depends on, as CycloneDX in dist/
-	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible \
-	  --of JSON -o dist/evenhand.cdx.json $(VENV)
+# From an environment that holds the wheel and what it needs, and none of the tools that make a release.
+sbom: $(VENV)/.release  ## what the wheel in dist/ and its extras depend on, as CycloneDX, beside it
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(VENV)-sbom
+	$(BIN)/uv pip install --quiet --python $(VENV)-sbom/bin/python $(WHEELS) --override tools/no_gpu.txt \
+	  --constraint constraints.txt "$$(ls dist/*.whl)[all]"
+	version=$$($(VENV)-sbom/bin/python -c 'from importlib.metadata import version; print(version("evenhand"))') && \
+	  sed "s/^dynamic = .*/version = \"$$version\"/" pyproject.toml > $(VENV)-sbom/pyproject.toml
+	$(BIN)/cyclonedx-py environment --pyproject $(VENV)-sbom/pyproject.toml --mc-type library --output-reproducible \
+	  --of JSON -o dist/evenhand.cdx.json $(VENV)-sbom
 
 lock: $(VENV)/.release  ## versions that development works with, in requirements-dev.lock
 	$(BIN)/uv pip compile --quiet pyproject.toml --extra dev --constraint constraints.txt --override tools/no_gpu.txt \
 	  $(shell sed -n 's/^\([a-z0-9-]*\);.*/--no-emit-package \1/p' tools/no_gpu.txt) --universal --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock" -o requirements-dev.lock
 
 clean:  ## remove what the commands above made
-	rm -rf $(VENV) .venv-oldest .venv-newest dist demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest $(VENV)-sbom dist demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -30,6 +30,7 @@ __all__ = ["Ended", "copied_processes", "in_a_copy"]
 
 _FAILED = 3
 _MOST_MEMORY = 8 * 2**30  # of addresses, so that more than 4 GB can be seen and the machine is not filled
+_LOADED = 2**29  # of addresses: what libraries take at least in a process that opens a file, out of its limit
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def _addresses() -> int:
 @contextlib.contextmanager
 def copied_processes() -> Iterator[None]:
     """Let evenhand open and score model files in copies of this process, each with its limit of memory."""
-    taken = _addresses()
+    taken = _addresses() - _LOADED
     runs = SimpleNamespace(run=_run, DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired)
     scores = SimpleNamespace(
         Popen=_Copy, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired

@@ -27,7 +27,7 @@ def test_a_number_for_everyone_is_no_group():
     assert len(as_groups(np.arange(MOST_GROUPS), MOST_GROUPS).names) == MOST_GROUPS
 
 
-@pytest.mark.parametrize("values", [["a", "a\0"], ["a", "b\ud800"]])
+@pytest.mark.parametrize("values", [["a", "b\0"], ["a", "b\ud800"]])
 def test_names_that_cannot_be_written(values):
     with pytest.raises(InvalidInputError, match="group names with invalid characters"):
         as_groups(values, 2)

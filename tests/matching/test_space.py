@@ -87,7 +87,7 @@ def test_missing_values_become_features_when_asked(table):
 
 def test_a_value_missing_only_outside_the_reference_is_average(table):
     space = MatchingSpace.fit(table[["income", "purpose"]], missing="indicator")
-    someone = pd.DataFrame({"income": [np.nan], "purpose": pd.Series([None], dtype="str")})
+    someone = pd.DataFrame({"income": [np.nan], "purpose": pd.Series([None], dtype="string")})
     assert not space.transform(someone).any()
 
 

@@ -1,10 +1,21 @@
 """Tables of applicants, and a model of every kind fitted on them."""
 
+import importlib.util
 from math import comb
 
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels
+
+
+@pytest.fixture(params=["patsy", "formulaic"])
+def formula_engine(request, monkeypatch):
+    """What reads the formulas of statsmodels; before 0.15, patsy alone does."""
+    if importlib.util.find_spec("statsmodels.formula.options") is not None:
+        monkeypatch.setattr("statsmodels.formula.options.formula_engine", request.param)
+    elif request.param != "patsy":
+        pytest.skip(f"statsmodels {statsmodels.__version__} knows patsy only")
 
 
 @pytest.fixture(scope="session")

@@ -779,6 +779,14 @@ def test_a_tree_that_its_library_walks_differently_is_refused(saved, tmp_path):
         load_model(path)
 
 
+def test_a_lightgbm_file_that_is_cut_in_its_parameters_is_refused(saved, tmp_path):
+    text = saved["lightgbm.txt"][0].read_bytes()
+    path = tmp_path / "model.txt"
+    path.write_bytes(text[: text.index(b"\n[machine_list_filename") + 23])
+    with pytest.raises(ModelFileError, match="is damaged: its parameters do not come to an end"):
+        load_model(path)
+
+
 def test_a_lightgbm_file_with_nul_bytes_is_refused_at_once(saved, tmp_path):
     text = saved["lightgbm.txt"][0].read_bytes()
     path = tmp_path / "model.txt"

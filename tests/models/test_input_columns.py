@@ -50,10 +50,9 @@ def test_columns_are_those_that_the_model_was_fitted_on(name, numbers):
     assert input_columns(FITTED[name](X[USED], y)) == USED
 
 
-@pytest.mark.parametrize("engine", ["patsy", "formulaic"])
-def test_a_formula_takes_its_variables_and_no_function(engine, numbers, monkeypatch):
+@pytest.mark.usefixtures("formula_engine")
+def test_a_formula_takes_its_variables_and_no_function(numbers):
     X, y, _ = numbers
-    monkeypatch.setattr("statsmodels.formula.options.formula_engine", engine)
     fitted = smf.logit("y ~ income + C(np.sign(debt))", X.assign(y=y)).fit(disp=0)
     assert input_columns(fitted) == ["income", "debt"]
 

@@ -1,5 +1,7 @@
 """Decisions of an audit are those of the model, wherever it makes them."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
@@ -78,7 +80,8 @@ def test_a_model_without_a_threshold_of_its_own_decides_at_one_half(numbers):
 
 def test_a_threshold_of_a_margin_that_is_not_explained_is_refused(numbers):
     X, y, _ = numbers
-    with pytest.warns(FutureWarning):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # scikit-learn 1.8 began to deprecate `probability`
         inner = SVC(probability=True, random_state=0).fit(X, y)
     model = FixedThresholdClassifier(FrozenEstimator(inner), threshold=0.2, response_method="decision_function")
     with pytest.raises(InvalidInputError, match=r"decides by a margin, at 0\.2, but is explained by its probability"):

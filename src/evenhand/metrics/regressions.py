@@ -326,6 +326,14 @@ def _least_squares(sample: _Sample, confidence: float) -> _Numbers | str:
     return value, float(low), float(high), float(fitted.bse[1]), float(fitted.pvalues[1]), ""
 
 
+_SEPARATED = "not estimable: group and controls separate the decisions perfectly, as inputs do those of a linear score"
+
+
+def _separates(parameters: Floats, design: Floats, outcome: Floats) -> bool:
+    """Whether every decision is on its side of one half."""
+    return bool(np.abs(outcome - special.expit(design @ parameters)).max() < 0.5)
+
+
 def _logit(sample: _Sample, confidence: float) -> _Numbers | str:
     """Value, interval, error, p-value and note of the average marginal effect of the group, or why there is none."""
     design = _design(sample)
@@ -333,15 +341,15 @@ def _logit(sample: _Sample, confidence: float) -> _Numbers | str:
         warnings.simplefilter("ignore")  # the causes of their warnings are checked below
         try:
             fitted = Logit(sample.outcome, design).fit(maxiter=_MOST_STEPS, disp=False, **sample.errors)
-        except np.linalg.LinAlgError:
-            return "not estimable: the logit has no unique solution"
+        except np.linalg.LinAlgError:  # statsmodels before 0.15, also on the way to infinite coefficients
+            fitted = Logit(sample.outcome, design).fit(method="bfgs", maxiter=_MOST_STEPS, disp=False)
+            is_separated = _separates(np.asarray(fitted.params), design, sample.outcome)
+            return _SEPARATED if is_separated else "not estimable: the logit has no unique solution"
     parameters = np.asarray(fitted.params)
     if not np.isfinite(parameters).all():
         return "not estimable: the logit has no unique solution"
-    if np.abs(sample.outcome - special.expit(design @ parameters)).max() < 0.5:
-        return (
-            "not estimable: group and controls separate the decisions perfectly, as inputs do those of a linear score"
-        )
+    if _separates(parameters, design, sample.outcome):
+        return _SEPARATED
     if abs(parameters[1]) > _INFINITE:
         return "not estimable: with controls held equal, the decision follows from the group alone"
     if not fitted.mle_retvals["converged"]:

@@ -27,7 +27,7 @@ from evenhand.system.processes import limit_resources, module_command, module_en
 __all__ = ["OnnxProcesses"]
 
 _MEMORY, _MEMORY_PER_BYTE = 4 * 2**30, 20  # address space, in total and per byte of the model
-_SECONDS, _SECONDS_PER_ROW = 60.0, 0.01
+_SECONDS, _SECONDS_PER_ROW = 30.0, 0.01  # to answer; a command that meets a hanging graph ends within a minute
 _MOST_IDLE = 64
 _MOST_SCORES = 1024  # for each person: more would fill the memory of whoever asks
 

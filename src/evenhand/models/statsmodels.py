@@ -156,6 +156,8 @@ class _Design:
     def spec(self) -> Any:  # noqa: ANN401 - of formulaic, or of patsy
         """The formula."""
         model = self.results.model
+        if hasattr(model.data, "design_info"):  # statsmodels before 0.15
+            return model.data.design_info
         return getattr(model, "model_spec", None) or model.data.model_spec
 
     def exog(self, table: pd.DataFrame) -> NDArray[np.float64]:

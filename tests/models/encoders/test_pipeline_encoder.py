@@ -266,7 +266,7 @@ def test_what_a_pipeline_cannot_encode_is_said(mixed):
 
 
 def test_sparse_matrices_are_filled_in_where_they_fit(monkeypatch):
-    sparse = scipy.sparse.eye_array(5).tocsr()
+    sparse = scipy.sparse.csr_array(np.eye(5))
     np.testing.assert_array_equal(dense(sparse), np.eye(5))
     monkeypatch.setattr("evenhand.models.encoders.pipeline_encoder._MAX_DENSE_VALUES", 24)
     with pytest.raises(InvalidInputError, match="a sparse matrix of 5 rows and 5 columns, too large for memory"):

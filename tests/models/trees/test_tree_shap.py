@@ -292,7 +292,7 @@ def test_a_number_of_threads_below_one_is_refused(rng):
 
 
 def test_code_without_a_place_on_disk_is_compiled_all_the_same():
-    from evenhand.models.trees.kernel import compiled
+    from evenhand.system.compiling import compiled
 
     names = {}
     exec(compile("def double(x):\n    return 2 * x", "<nowhere>", "exec"), names)

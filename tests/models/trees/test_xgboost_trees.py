@@ -115,6 +115,9 @@ def test_categories_of_a_table_are_kept_with_their_codes(coded, values):
     np.testing.assert_allclose(ensemble.margin(rows), model.predict(table, output_margin=True), atol=TOLERANCE)
 
 
+@pytest.mark.skipif(
+    np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="the last shap for NumPy 1 cannot read models of XGBoost 3"
+)
 def test_contributions_equal_shap(applicants_with_gaps, assert_equal_to_shap):
     X, y = applicants_with_gaps
     X = X.astype(np.float32).astype(float)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from evenhand.exceptions import DataFileError
 
-__all__ = ["check_usable", "drift", "is_text", "kind_of", "kinds_of", "usable_type"]
+__all__ = ["check_usable", "drift", "is_text", "kind_of", "kinds_of", "texts_where", "usable_type"]
 
 
 def kind_of(of: pa.DataType) -> str:
@@ -37,6 +38,14 @@ def kinds_of(schema: pa.Schema) -> dict[str, str]:
 def is_text(of: pa.DataType) -> bool:
     """Whether a column holds text, and is not a dictionary."""
     return bool(pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of))
+
+
+def texts_where(is_kept: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts, and null where they are not kept.
+
+    The nulls are a column: with a single null and a slice of texts, `if_else` of Arrow 21 and 22 returns wrong texts.
+    """
+    return pc.if_else(is_kept, texts, pa.nulls(len(texts), texts.type))
 
 
 def usable_type(of: pa.DataType) -> pa.DataType | None:

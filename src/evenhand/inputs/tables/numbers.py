@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.read_options import DECIMALS, THOUSANDS, ReadOptions
+from evenhand.inputs.tables.kinds import texts_where
 
 __all__ = [
     "NOTATIONS",
@@ -322,7 +323,7 @@ def _parts(cells: Any) -> dict[str, Any]:  # noqa: ANN401 - an array or a chunke
     is_sound = pc.equal(is_open, _is_there(parts["close"]))  # brackets come in pairs, and replace a sign
     for first, second in ((is_open, has_sign), (is_open, has_inner), (has_sign, has_inner)):
         is_sound = pc.and_not(is_sound, pc.and_(first, second))
-    return {name: pc.if_else(is_sound, part, None) for name, part in parts.items()}
+    return {name: texts_where(is_sound, part) for name, part in parts.items()}
 
 
 @cache

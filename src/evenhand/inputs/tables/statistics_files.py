@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenhand.inputs.tables.data_files import LocalFile, fingerprint_files
-from evenhand.inputs.tables.kinds import is_text
+from evenhand.inputs.tables.kinds import is_text, texts_where
 from evenhand.inputs.tables.raw import check_names, reading
 from evenhand.system.optional import optional_module
 
@@ -87,4 +87,4 @@ class StatisticsFile:
 
 
 def _without_blanks(column: Any) -> Any:  # noqa: ANN401 - a chunked array
-    return pc.if_else(pc.equal(column, ""), None, column) if is_text(column.type) else column
+    return texts_where(pc.not_equal(column, ""), column) if is_text(column.type) else column

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenhand.inputs.read_options import ReadOptions
-from evenhand.inputs.tables.kinds import check_usable, is_text, usable_type
+from evenhand.inputs.tables.kinds import check_usable, is_text, texts_where, usable_type
 from evenhand.inputs.tables.numbers import (
     Notation,
     NumberEvidence,
@@ -67,7 +67,7 @@ class ColumnReading:
         if self.notation is not None:
             return numbers_of(cells, self.notation)
         if is_text(self.kind):  # spaces around a text are part of it
-            return pc.if_else(pc.is_valid(cells), texts, None)
+            return texts_where(pc.is_valid(cells), texts)
         if pa.types.is_boolean(self.kind):
             return pc.if_else(pc.is_valid(cells), pc.is_in(cells, value_set=pa.array(_TRUE)), None)
         return cells.cast(self.kind)
@@ -196,4 +196,4 @@ def _on_other_cells(name: str, found: NumberEvidence) -> str:
 def _cells(column: pa.ChunkedArray, missing: Sequence[str]) -> pa.ChunkedArray:
     """Text without outer spaces, null if there is no value."""
     cells = pc.utf8_trim_whitespace(column)
-    return pc.if_else(pc.is_in(cells, value_set=pa.array(missing, pa.string())), pa.scalar(None, pa.string()), cells)
+    return texts_where(pc.invert(pc.is_in(cells, value_set=pa.array(missing, pa.string()))), cells)

@@ -48,8 +48,8 @@ def read_tree_file(path: Path, library: str, time_limit: float | None = None) ->
         If the library cannot read the file, if the model cannot be explained, or if the library scores people
         differently than the trees that were read.
     """
-    if library == "lightgbm" and b"\0" in path.read_bytes():
-        raise ModelFileError(f"{str(path)!r} is damaged: a text file must not contain NUL bytes.")
+    if library == "lightgbm":
+        _check_text(path)
     arrays, rest = opened_apart(path, library, time_limit)
     if "takes_words" in rest:
         return catboost_model(path)
@@ -61,6 +61,15 @@ def read_tree_file(path: Path, library: str, time_limit: float | None = None) ->
     ensemble = TreeEnsemble(**arrays, **rest)
     _check_scores(path, library, ensemble, people, scores)
     return ensemble
+
+
+def _check_text(path: Path) -> None:
+    """Refuse a file of LightGBM that the library would read beyond its end, or not come to an end with."""
+    content = path.read_bytes()
+    if b"\0" in content:
+        raise ModelFileError(f"{str(path)!r} is damaged: a text file must not contain NUL bytes.")
+    if b"\nparameters:" in content and b"\nend of parameters" not in content:
+        raise ModelFileError(f"{str(path)!r} is damaged: its parameters do not come to an end. Copy the file again.")
 
 
 def _check_scores(

@@ -114,7 +114,7 @@ def _score_anyone(model: Any) -> None:  # noqa: ANN401
         for j, name in enumerate(model.feature_names_)
     }
     model.get_all_params()  # the audit asks for the loss
-    scores = model.predict(pd.DataFrame(people), prediction_type="RawFormulaVal")
+    scores = model.predict(pd.DataFrame(people), prediction_type="RawFormulaVal", thread_count=1)
     if np.shape(scores) != (_MADE_UP,) or not np.isfinite(scores).all():
         raise ValueError("its scores are not one finite number for each person")
 
