@@ -34,6 +34,7 @@ from evenhand.auditing.reference import AuditReference, audited_model, settled_o
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.scales import notes_on_scales
 from evenhand.auditing.streaming.batch_audit import BatchContext
+from evenhand.auditing.streaming.finishing import finishing
 from evenhand.auditing.streaming.manifest import check_resumable, model_probe
 from evenhand.auditing.streaming.reference_table import reference_table
 from evenhand.auditing.streaming.running import n_workers, run_batches
@@ -56,7 +57,8 @@ from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.input_columns import input_columns
 from evenhand.system.memory import return_freed_memory
 from evenhand.system.progress import progress as shown_progress
-from evenhand.system.threads import MOST_THREADS, one_thread_each
+from evenhand.system.threads import one_thread_each
+from evenhand.system.workers import Workers
 
 __all__ = ["audit_stream"]
 
@@ -286,9 +288,10 @@ def audit_stream(
     )
     if progress:
         _announce(plan, people, store, how)
-    run_batches(plan.context, people, store, how, progress)
-    return_freed_memory()
-    return _finished(plan, people, store, {"source files": content, **version}, how, progress, left_out)
+    with Workers(n_workers(how)) as pool:
+        run_batches(plan.context, people, store, how, progress, pool)
+        return_freed_memory()
+        return _finished(plan, people, store, {"source files": content, **version}, how, progress, left_out, pool)
 
 
 def _announce(plan: _Plan, people: Source, store: Store, how: StreamOptions) -> None:
@@ -390,17 +393,18 @@ def _finished(
     how: StreamOptions,
     is_shown: bool,
     left_out: tuple[str, ...],
+    processes: Workers,
 ) -> AuditResult:
     """The result of finished batches; `left_out` says what a reader must know about the columns."""
     context, n = plan.context, len(people.batches)
     pool = context.reference.pool
-    numbers = [batch.number for batch in people.batches]
-    batches = StoredBatches(store.folder, numbers, min(n_workers(how), MOST_THREADS))
     with (
+        finishing(how, processes, people, context.reference, store) as crew,
         one_thread_each(),
         writing(store.folder, f"all {n} batches are kept: free some space and continue with `resume=True` (--resume)"),
         shown_progress("metrics", FINISHING_STEPS + 1, is_shown=is_shown) as advance,
     ):
+        batches = StoredBatches(store.folder.absolute(), [batch.number for batch in people.batches], crew)
         merged = merge_batches(batches)
         if merged is None:
             raise StreamError(f"{people.name!r} has no row with both a label and a group; no one can be audited.")
