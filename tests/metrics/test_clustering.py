@@ -9,6 +9,7 @@ import torch
 from evenhand.metrics import clustering
 from evenhand.metrics.clustering import InMemory, Selection, estimate_excesses
 from evenhand.metrics.excess import excess_columns
+from evenhand.system.parallel import Threads
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def test_parts_and_ranges_give_the_errors_of_all_at_once(rng, monkeypatch, n_ins
 
 def test_any_number_of_threads_gives_the_same_bits(rng):
     whole = triples(rng, 60, 12)
-    one, three = (estimate_excesses([All(10), All(10)], InParts(whole, 30), n_threads) for n_threads in (1, 3))
+    one, three = (estimate_excesses([All(10), All(10)], InParts(whole, 30), Threads(n)) for n in (1, 3))
     assert repr(one) == repr(three)
 
 
@@ -103,7 +104,7 @@ def test_what_a_part_raises_in_a_thread_is_raised(rng):
             raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="the disk is gone"):
-        estimate_excesses([All(10)], Torn(triples(rng, 60, 12), 30), n_threads=2)
+        estimate_excesses([All(10)], Torn(triples(rng, 60, 12), 30), Threads(2))
 
 
 def test_few_people_and_no_questions(rng):
@@ -120,7 +121,9 @@ def test_few_people_and_no_questions(rng):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_sums_on_a_gpu_are_those_of_the_cpu_and_the_same_each_time(rng):
     parts = InParts(triples(rng, 400, 12), 30)
-    here, *there = (estimate_excesses([All(10)], parts, 2, torch.device(d))[0] for d in ("cpu", "cuda", "cuda"))
+    here, *there = (
+        estimate_excesses([All(10)], parts, Threads(2), torch.device(d))[0] for d in ("cpu", "cuda", "cuda")
+    )
     assert [asdict(estimate) for estimate in there[0]] == [asdict(estimate) for estimate in there[1]]
     for expected, found in zip(here, there[0], strict=True):
         for name in ("value", "standard_error", "p_value", "df"):

@@ -44,7 +44,6 @@ from evenhand.metrics.outcomes import group_outcomes, outcome_metrics
 from evenhand.metrics.proxies import ProxyScreen, proxy_screen
 from evenhand.metrics.weights import RowWeights
 from evenhand.system.hashing import person_hash
-from evenhand.system.parallel import in_order
 from evenhand.system.threads import one_thread_each
 
 __all__ = ["FINISHING_STEPS", "PROXY_PEOPLE", "assemble", "screened_people"]
@@ -177,7 +176,7 @@ def _pair_quantiles(
 
 
 def _columns(batches: FinishedBatches, merged: Merged, *names: str) -> Iterator[list[NDArray[Any]]]:
-    return in_order(lambda number: batches.pair_column(number, *names), merged.numbers, batches.n_threads)
+    return batches.crew.in_order(lambda number: batches.pair_column(number, *names), merged.numbers)
 
 
 def _distributions(merged: Merged, weighting: Weighting | None) -> Mapping[str, Any]:
@@ -324,7 +323,7 @@ def _screen_for_proxies(
     batches: FinishedBatches, numbers: Sequence[int], names: tuple[str, ...], random_state: int
 ) -> ProxyScreen | None:
     """Screen some people for proxies; None where fewer than two groups have people enough to hold some out."""
-    parts = [part for part in in_order(batches.screened, numbers, batches.n_threads) if part is not None]
+    parts = [part for part in batches.crew.in_order(batches.screened, numbers) if part is not None]
     codes = np.concatenate([np.zeros(0, dtype=np.int64), *(part for _, part in parts)])
     if (np.bincount(codes, minlength=len(names)) >= 2 * _PROXY_FOLDS).sum() < 2:
         return None

@@ -50,6 +50,7 @@ from evenhand.inputs.validation import (
 )
 from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.protocol import AuditedModel
+from evenhand.system.parallel import Threads
 from evenhand.system.progress import PATIENCE
 from evenhand.system.progress import progress as shown_progress
 from evenhand.system.threads import MOST_THREADS
@@ -384,7 +385,7 @@ def assembled(
     people, pool = found.people, reference.pool
     screened = screened_people(np.arange(len(people)), reference.settings.random_state)
     output = BatchOutput.of(found, screened=screened)
-    batches = OneBatch(output, n_threads=min(torch.get_num_threads(), MOST_THREADS))
+    batches = OneBatch(output, Threads(min(torch.get_num_threads(), MOST_THREADS)))
     merged = merge_batches(batches)
     assert merged is not None
     assert output.pairs is not None

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from evenhand.auditing.triples import Triples
 from evenhand.metrics.clustering import InMemory, Parts, Question, estimate_excesses
 from evenhand.metrics.excess import ExcessEstimate
+from evenhand.system.parallel import Crew
 
 __all__ = ["ByGroups", "excesses_by_groups"]
 
@@ -64,19 +65,19 @@ def excesses_by_groups(
     questions: Sequence[Question[Triples]],
     triples: Parts[Triples],
     n_groups: int,
-    n_threads: int,
+    crew: Crew,
     device: torch.device | None,
 ) -> list[tuple[ExcessEstimate, ...]]:
     """As `estimate_excesses`, but a question with `sides` only uses the triples between these two groups."""
     by_groups = ByGroups.of(triples, n_groups)
     if by_groups.order is None:
-        return estimate_excesses(questions, triples, n_threads, device)
+        return estimate_excesses(questions, triples, crew, device)
     places: dict[tuple[int, int] | None, list[int]] = {}
     for place, question in enumerate(questions):
         places.setdefault(getattr(question, "sides", None), []).append(place)
     found: dict[int, tuple[ExcessEstimate, ...]] = {}
     for sides, asked in places.items():
         some = triples if sides is None else by_groups.between(*sides)
-        answers = estimate_excesses([questions[place] for place in asked], some, n_threads, device)
+        answers = estimate_excesses([questions[place] for place in asked], some, crew, device)
         found |= dict(zip(asked, answers, strict=True))
     return [found[place] for place in range(len(questions))]

@@ -27,6 +27,7 @@ from evenhand.auditing.summary import PairMetrics
 from evenhand.auditing.triples import KeptTriples
 from evenhand.metrics.clustering import estimate_excesses
 from evenhand.metrics.pooling import pool
+from evenhand.system.parallel import Threads
 
 __all__ = ["pooled_over_draws"]
 
@@ -96,11 +97,11 @@ def _evidence(reference: AuditReference, found: BatchEvidence, against: str) -> 
     features = tuple(str(column) for column in reference.pool.table.columns)
     design = Design(features, reference.pool.groups.names, {}, settings.consistency_threshold)
     triples = KeptTriples(found.triples, len(reference.pool), sums.n_left_out)
-    n_threads, present = torch.get_num_threads(), values_present(triples, len(design.groups))
+    crew, present = Threads(torch.get_num_threads()), values_present(triples, len(design.groups))
     scores, _, *others = main_questions(design, present)
-    main, (balanced,), (shared, overlap), (regime_b,) = estimate_excesses([scores, *others], triples, n_threads)
+    main, (balanced,), (shared, overlap), (regime_b,) = estimate_excesses([scores, *others], triples, crew)
     buckets = person_buckets(reference.pool, settings.financial_features)
-    gaps, of_gaps = estimate_score_gaps(reference, triples, features, against, buckets, present, n_threads)
+    gaps, of_gaps = estimate_score_gaps(reference, triples, features, against, buckets, present, crew)
     n = sums.compared or 1.0
     return Evidence(
         *(main[0], balanced, main[1], main[2], regime_b, shared, overlap),
@@ -117,5 +118,5 @@ def _evidence(reference: AuditReference, found: BatchEvidence, against: str) -> 
         by_matches=(),
         regime_b_by_threshold=(),
         score_gaps=gaps,
-        influences=Influences.of({**excess_influences(triples, design, present, buckets, n_threads), **of_gaps}),
+        influences=Influences.of({**excess_influences(triples, design, present, buckets, crew), **of_gaps}),
     )

@@ -37,7 +37,7 @@ from evenhand.metrics.clustering import Parts, Question
 from evenhand.metrics.estimate import p_two_sided
 from evenhand.metrics.excess import ExcessEstimate
 from evenhand.metrics.influence import excess_influence
-from evenhand.system.parallel import in_order
+from evenhand.system.parallel import ONE_THREAD, Crew
 
 __all__ = [
     "DISTANCE_SHARES",
@@ -230,7 +230,7 @@ def estimate_evidence(
     present: Present,
     distance_limits: Sequence[float],
     *,
-    n_threads: int = 1,
+    crew: Crew = ONE_THREAD,
     device: torch.device | None = None,
 ) -> Evidence:
     """The evidence, from triples in one part or many.
@@ -245,8 +245,8 @@ def estimate_evidence(
         Columns to split by, and the values that occur.
     distance_limits
         Quarters of the distances: see `DISTANCE_SHARES`.
-    n_threads
-        Parts processed at the same time.
+    crew
+        Workers that process parts at the same time.
     device
         Where sums are computed; None for the CPU.
     """
@@ -263,7 +263,7 @@ def estimate_evidence(
         *(Nearest(k) for k in nearest),
         *(question for _, _, question in splits),
     ]
-    answers = iter(excesses_by_groups(questions, parts, n_groups, n_threads, device))
+    answers = iter(excesses_by_groups(questions, parts, n_groups, crew, device))
     cec, input_gap, reasoning_gap = next(answers)
     features = next(answers)
     balanced = next(answers)[0]
@@ -309,10 +309,10 @@ def gather_evidence(
     reference: AuditReference, batches: FinishedBatches, merged: Merged, reference_group: str
 ) -> Evidence:
     """The evidence of everyone who was compared; score gaps are relative to a reference group."""
-    sums, numbers = merged.sums, merged.numbers
+    sums, numbers, crew = merged.sums, merged.numbers, batches.crew
     assert sums.evidence is not None
     features = tuple(str(column) for column in reference.pool.table.columns)
-    limits = quantiles_of_parts(lambda: in_order(batches.distances, numbers, batches.n_threads), DISTANCE_SHARES)
+    limits = quantiles_of_parts(lambda: crew.in_order(batches.distances, numbers), DISTANCE_SHARES)
     limits = [limit for limit in limits if np.isfinite(limit)]
     design = Design(
         features=features,
@@ -322,12 +322,11 @@ def gather_evidence(
         without_weight=tuple(reference.model.category_columns(list(features))),
     )
     triples = batches.triples(merged, limits, len(reference.pool))
-    device, n_threads = reference.pool.x.device, batches.n_threads
-    present = values_present(triples, len(design.groups))
-    evidence = estimate_evidence(triples, sums.evidence, design, present, limits, n_threads=n_threads, device=device)
+    device, present = reference.pool.x.device, values_present(triples, len(design.groups), crew)
+    evidence = estimate_evidence(triples, sums.evidence, design, present, limits, crew=crew, device=device)
     buckets = person_buckets(reference.pool, reference.settings.financial_features)
-    gaps, of_gaps = estimate_score_gaps(reference, triples, features, reference_group, buckets, present, n_threads)
-    of_excess = excess_influences(triples, design, present, buckets, n_threads, device)
+    gaps, of_gaps = estimate_score_gaps(reference, triples, features, reference_group, buckets, present, crew)
+    of_excess = excess_influences(triples, design, present, buckets, crew, device)
     influences = Influences.of({**of_excess, **of_gaps})
     return replace(evidence, score_gaps=gaps, influences=influences)
 
@@ -337,13 +336,13 @@ def excess_influences(
     design: Design,
     present: Present,
     buckets: Ints,
-    n_threads: int,
+    crew: Crew,
     device: torch.device | None = None,
 ) -> dict[str, Floats]:
     """Influences of people on the excess and on weighing, by name."""
     scores, _, balanced, reasons, _ = main_questions(design, present)
     wanted = [(scores, 3), (balanced, 1), (reasons, 1)]
-    *found, of_reasons = excess_influence(wanted, triples, buckets, device, n_threads)
+    *found, of_reasons = excess_influence(wanted, triples, buckets, device, crew)
     names = ("excess", "excess: input gap", "weighing", "excess_balanced")
     both = np.hstack(found).T
     return {

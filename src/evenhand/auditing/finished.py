@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ from evenhand.auditing.distributions import merge_distributions, pair_distributi
 from evenhand.auditing.sums import AuditSums
 from evenhand.auditing.triples import KeptTriples, Triples, return_much_freed_memory
 from evenhand.metrics.clustering import Parts
-from evenhand.system.parallel import sum_in_order
+from evenhand.system.parallel import ONE_THREAD, Crew, sum_in_order
 
 __all__ = ["BatchOutput", "BatchRecord", "FinishedBatches", "Merged", "OneBatch", "PairNulls", "merge_batches"]
 
@@ -135,11 +136,15 @@ class FinishedBatches(Protocol):
     """Results of audited batches."""
 
     @property
-    def n_threads(self) -> int:
-        """Number of batches read at the same time."""
+    def crew(self) -> Crew:
+        """Workers that process batches at the same time; the metrics are the same to the last bit for any."""
 
-    def records(self) -> Iterator[BatchRecord]:
-        """The small results of every batch, in order."""
+    @property
+    def all_numbers(self) -> Sequence[int]:
+        """Every batch, including those without people."""
+
+    def record(self, number: int) -> BatchRecord:
+        """The small results of a batch."""
 
     def pair_column(self, number: int, *columns: str) -> list[NDArray[Any]]:
         """Columns of the pair table of a batch."""
@@ -186,28 +191,50 @@ class Merged:
 
 def merge_batches(batches: FinishedBatches) -> Merged | None:
     """All batches together, in order; None if every row was left out."""
-    distributions: Mapping[str, Any] | None = None
-    exclusions: dict[str, int] = {}
-    n_outside: dict[int, int] = {}
-    by_values: dict[int, Mapping[str, tuple[str, ...]]] = {}
-
-    def sums_of_batches() -> Iterator[AuditSums]:
-        nonlocal distributions
-        for record in batches.records():
-            for reason, n in record.exclusions.items():
-                exclusions[reason] = exclusions.get(reason, 0) + n
-            if record.sums is None or record.distributions is None:
-                continue
-            more = record.distributions
-            distributions = more if distributions is None else merge_distributions(distributions, more)
-            n_outside[record.number] = record.n_outside
-            by_values[record.number] = {name: tuple(values) for name, values in record.sums.approvals.items()}
-            yield record.sums
-
-    sums = sum_in_order(lambda of_batch: of_batch, sums_of_batches(), batches.n_threads)
-    if sums is None or distributions is None:
+    found = sum_in_order(lambda number: _Records.of(batches.record(number)), batches.all_numbers, batches.crew)
+    if found is None or found.sums is None:
         return None
-    return Merged(tuple(n_outside), sums, distributions, exclusions, n_outside, by_values)
+    distributions = reduce(merge_distributions, found.distributions)
+    return Merged(tuple(found.n_outside), found.sums, distributions, found.exclusions, found.n_outside, found.by_values)
+
+
+@dataclass(frozen=True, eq=False)
+class _Records:
+    """The records of consecutive batches; the fields are those of `Merged`, with the distributions of each batch."""
+
+    sums: AuditSums | None
+    distributions: tuple[Mapping[str, Any], ...]
+    exclusions: Mapping[str, int]
+    n_outside: Mapping[int, int]
+    by_values: Mapping[int, Mapping[str, tuple[str, ...]]]
+
+    @classmethod
+    def of(cls, record: BatchRecord) -> _Records:
+        """Those of one batch."""
+        if record.sums is None or record.distributions is None:
+            return cls(None, (), record.exclusions, {}, {})
+        by_values = {name: tuple(values) for name, values in record.sums.approvals.items()}
+        return cls(
+            record.sums,
+            (record.distributions,),
+            record.exclusions,
+            {record.number: record.n_outside},
+            {record.number: by_values},
+        )
+
+    def __add__(self, other: _Records) -> _Records:
+        exclusions = dict(self.exclusions)
+        for reason, n in other.exclusions.items():
+            exclusions[reason] = exclusions.get(reason, 0) + n
+        if self.sums is None or other.sums is None:
+            return replace(other if self.sums is None else self, exclusions=exclusions)
+        return _Records(
+            self.sums + other.sums,
+            self.distributions + other.distributions,
+            exclusions,
+            {**self.n_outside, **other.n_outside},
+            {**self.by_values, **other.by_values},
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,11 +242,16 @@ class OneBatch:
     """A single batch, kept in memory."""
 
     output: BatchOutput
-    n_threads: int = 1
+    crew: Crew = ONE_THREAD
 
-    def records(self) -> Iterator[BatchRecord]:
-        """The record of the batch."""
-        yield self.output.record
+    @property
+    def all_numbers(self) -> Sequence[int]:
+        """The number of the batch."""
+        return [self.output.record.number]
+
+    def record(self, number: int) -> BatchRecord:
+        """The small things of the batch."""
+        return self.output.record
 
     def pair_column(self, number: int, *columns: str) -> list[NDArray[Any]]:
         """Columns of the pair table."""

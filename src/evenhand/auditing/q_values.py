@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.finished import FinishedBatches
 from evenhand.metrics.adjustment import NullScores
-from evenhand.system.parallel import in_order, sum_in_order
+from evenhand.system.parallel import sum_in_order
 
 __all__ = ["write_q_values"]
 
@@ -28,23 +28,21 @@ def write_q_values(batches: FinishedBatches, numbers: Sequence[int], n_groups: i
         part = batches.nulls(number)
         return NullScores.of(part.placebo_over_gap, part.stratum, part.person, 2 * n_groups * n_groups, most)
 
-    pooled = sum_in_order(nulls_of, numbers, batches.n_threads)
+    pooled = sum_in_order(nulls_of, numbers, batches.crew)
     assert pooled is not None
 
     def n_at_least(number: int) -> tuple[Ints, Ints]:
         part = batches.nulls(number)
         return pooled.n_at_least(part.over_gap, part.stratum), part.stratum
 
-    counts = [np.zeros(size + 1, dtype=np.int64) for size in pooled.sizes.tolist()]
-    for found in in_order(lambda number: pooled.counts(*n_at_least(number)), numbers, batches.n_threads):
-        for total, more in zip(counts, found, strict=True):
-            total += more
-    table = pooled.q_values(tuple(counts))
+    counts = sum_in_order(lambda number: np.concatenate(pooled.counts(*n_at_least(number))), numbers, batches.crew)
+    assert counts is not None
+    table = pooled.q_values(tuple(np.split(counts, np.cumsum(pooled.sizes + 1)[:-1])))
 
     def write(number: int) -> None:
         batches.write_q_values(number, _looked_up(table, *n_at_least(number)))
 
-    for _ in in_order(write, numbers, batches.n_threads):
+    for _ in batches.crew.in_order(write, numbers):
         pass
 
 

@@ -12,6 +12,7 @@ from evenhand.auditing.reason_evidence import SharedReasons
 from evenhand.auditing.triples import Triples
 from evenhand.matching.placebos import N_NEAR
 from evenhand.metrics.clustering import Parts, Question, Selection
+from evenhand.system.parallel import ONE_THREAD, Crew
 
 __all__ = [
     "BetweenGroups",
@@ -251,7 +252,7 @@ def main_questions(design: Design, present: Present) -> list[Question[Triples]]:
 
 @dataclass(frozen=True)
 class Present:
-    """Which values occur among the triples, and what each group weighs.
+    """Which values occur among some triples, and what each group weighs; those of parts can be added.
 
     Attributes
     ----------
@@ -269,40 +270,52 @@ class Present:
     largest_rank: int
     differing: Ints
 
+    def __add__(self, other: Present) -> Present:
+        weights, by = dict(self.weights), dict(self.by)
+        for code, weight in other.weights.items():
+            weights[code] = weights.get(code, 0.0) + weight
+        for name, codes in other.by.items():
+            by[name] = by.get(name, frozenset()) | codes
+        return Present(
+            groups=self.groups | other.groups,
+            weights=dict(sorted(weights.items())),
+            labels=self.labels | other.labels,
+            decisions=self.decisions | other.decisions,
+            between=self.between | other.between,
+            by=by,
+            largest_rank=max(self.largest_rank, other.largest_rank),
+            differing=self.differing + other.differing,
+        )
 
-def values_present(parts: Parts[Triples], n_groups: int) -> Present:
+
+def values_present(parts: Parts[Triples], n_groups: int, crew: Crew = ONE_THREAD) -> Present:
     """Scan the triples for the values that occur and the weight of each group."""
-    seen: dict[str, set[int]] = {"group": set(), "label": set(), "decision": set()}
-    by: dict[str, set[int]] = {}
-    between: set[tuple[int, int]] = set()
-    largest = 0
-    weights, differing = np.zeros(n_groups), np.zeros(2 * n_groups**2, dtype=np.int64)
-    for part in parts.parts():
-        weights += np.bincount(part.group, part.weight / part.n_within[:, -1], minlength=n_groups)
-        for name, codes in seen.items():
-            codes.update(_occurring(_person_column(part, name)))
-        for name, values in part.by.items():
-            by.setdefault(name, set()).update(_occurring(values))
-        sides = part.group * n_groups + part.other_group
-        between.update((min(two), max(two)) for two in (divmod(code, n_groups) for code in _occurring(sides)))
-        differing += np.bincount((2 * sides + part.is_favorable)[~part.is_same_decision], minlength=len(differing))
-        largest = max(largest, int(part.rank.max(initial=0)))
+    none = frozenset[int]()
+    found = Present(none, {}, none, none, frozenset(), {}, 0, np.zeros((n_groups, n_groups, 2), dtype=np.int64))
+    for more in crew.in_order(lambda part: _present(part, n_groups), parts.parts()):
+        found += more
+    return found
+
+
+def _present(part: Triples, n_groups: int) -> Present:
+    sides = part.group * n_groups + part.other_group
+    differing = np.bincount((2 * sides + part.is_favorable)[~part.is_same_decision], minlength=2 * n_groups**2)
+    weights = np.bincount(part.group, part.weight / part.n_within[:, -1], minlength=n_groups)
     return Present(
-        groups=frozenset(seen["group"]),
+        groups=_occurring(part.group),
         weights={code: float(weight) for code, weight in enumerate(weights) if weight > 0},
-        labels=frozenset(seen["label"]),
-        decisions=frozenset(seen["decision"]),
-        between=frozenset(between),
-        by={name: frozenset(codes) for name, codes in by.items()},
-        largest_rank=largest,
+        labels=_occurring(part.label),
+        decisions=_occurring(part.is_favorable.astype(np.int64)),
+        between=frozenset((min(two), max(two)) for two in (divmod(code, n_groups) for code in _occurring(sides))),
+        by={name: _occurring(codes) for name, codes in part.by.items()},
+        largest_rank=int(part.rank.max(initial=0)),
         differing=differing.reshape(n_groups, n_groups, 2),
     )
 
 
-def _occurring(codes: NDArray[np.signedinteger]) -> list[int]:
+def _occurring(codes: NDArray[np.signedinteger]) -> frozenset[int]:
     """Which of few codes occur."""
-    found: list[int] = np.flatnonzero(np.bincount(codes)).tolist()
-    return found
+    return frozenset(np.flatnonzero(np.bincount(codes)).tolist())
 
 
 def split_questions(

@@ -18,6 +18,7 @@ from evenhand.metrics.adjustment import holm
 from evenhand.metrics.clustering import Parts
 from evenhand.metrics.gap_sums import FinanceControls
 from evenhand.metrics.score_gap import GapColumn, GroupGap, group_gap, smallest_p_values
+from evenhand.system.parallel import ONE_THREAD, Crew
 
 __all__ = ["FeatureGap", "ScoreGap", "estimate_score_gaps"]
 
@@ -107,7 +108,7 @@ def estimate_score_gaps(
     reference_group: str,
     buckets: NDArray[np.int64],
     present: Present,
-    n_threads: int = 1,
+    crew: Crew = ONE_THREAD,
 ) -> tuple[tuple[ScoreGap, ...], dict[str, NDArray[np.float64]]]:
     """Score gaps of every two groups, and people's influences on them by name.
 
@@ -127,8 +128,8 @@ def estimate_score_gaps(
         Of the people of the reference.
     present
         What occurs among the triples.
-    n_threads
-        Parts worked on at the same time.
+    crew
+        Who works on parts at the same time.
     """
     names = reference.pool.groups.names
     first = names.index(reference_group)
@@ -147,7 +148,7 @@ def estimate_score_gaps(
                 held_against,
                 buckets,
                 decisions=[len(features) + 2],
-                n_threads=n_threads,
+                crew=crew,
             )
             found.append(_between(reference, present, estimated, features, group, held_against))
             keys = _keys(features, names[group], names[held_against])

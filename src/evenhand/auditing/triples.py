@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
@@ -181,7 +181,7 @@ class KeptTriples(InMemory[Triples]):
     They are processed a few at a time, so that intermediate results take little extra memory.
     """
 
-    def parts(self) -> Iterator[Triples]:
+    def parts(self) -> Iterable[Triples]:
         """Yield the triples part by part; all at once if a person has several rows."""
         person = self.part.person
         if len(person) <= _ROWS_AT_ONCE or not np.array_equal(self.part.unit, person):
@@ -191,7 +191,7 @@ class KeptTriples(InMemory[Triples]):
         for start, stop in pairwise(sorted({0, *ends, len(person)})):
             yield self.part.rows(slice(start, stop))
 
-    def ranges(self) -> Iterator[tuple[Triples, int, int]]:
+    def ranges(self) -> Iterable[tuple[Triples, int, int]]:
         """Triples by ranges of the reference."""
         limits = range_limits(np.bincount(smallest_row(self.part), minlength=self.n_reference), _ROWS_AT_ONCE)
         if len(limits) == 2:

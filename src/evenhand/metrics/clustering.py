@@ -28,7 +28,7 @@ from evenhand.metrics.excess import (
     too_few,
 )
 from evenhand.metrics.sharing import deleted_squares, effective_number, placed, squared_sums
-from evenhand.system.parallel import in_order
+from evenhand.system.parallel import ONE_THREAD, Crew
 from evenhand.system.threads import device_turn, one_torch_thread
 
 __all__ = [
@@ -90,10 +90,10 @@ class Parts(Protocol[P_co]):
     def n_left_out(self) -> int:
         """Triples that could not be used and are not in any part."""
 
-    def parts(self) -> Iterator[P_co]:
+    def parts(self) -> Iterable[P_co]:
         """Parts; all triples of a person are in one."""
 
-    def ranges(self) -> Iterator[tuple[P_co, int, int]]:
+    def ranges(self) -> Iterable[tuple[P_co, int, int]]:
         """Triples whose two reference rows have the lower one in a range, with the range's two ends."""
 
 
@@ -166,13 +166,13 @@ class InMemory(Generic[P]):
     n_reference: int
     n_left_out: int = 0
 
-    def parts(self) -> Iterator[P]:
+    def parts(self) -> Iterable[P]:
         """The part."""
-        yield self.part
+        return [self.part]
 
-    def ranges(self) -> Iterator[tuple[P, int, int]]:
+    def ranges(self) -> Iterable[tuple[P, int, int]]:
         """The whole part."""
-        yield self.part, 0, self.n_reference
+        return [(self.part, 0, self.n_reference)]
 
 
 def smallest_row(part: Part) -> NDArray[np.signedinteger]:
@@ -184,7 +184,7 @@ def smallest_row(part: Part) -> NDArray[np.signedinteger]:
 def estimate_excesses(
     questions: Sequence[Question[P]],
     parts: Parts[P],
-    n_threads: int = 1,
+    crew: Crew = ONE_THREAD,
     device: torch.device | None = None,
 ) -> list[tuple[ExcessEstimate, ...]]:
     """The excess of each column of each question.
@@ -197,8 +197,8 @@ def estimate_excesses(
         What to average.
     parts
         The triples.
-    n_threads
-        Parts worked on at the same time; the estimates are the same to the last bit for any number.
+    crew
+        Who works on parts at the same time; the estimates are the same to the last bit for any.
     device
         Device on which sums are taken; None for the CPU. Estimates of different devices agree up to rounding.
     """
@@ -208,7 +208,7 @@ def estimate_excesses(
     note = left_out_note(parts.n_left_out)
     found: list[list[ExcessEstimate]] = [[] for _ in questions]
     with one_torch_thread():
-        moments = excess_moments(questions, parts, n_threads, place)
+        moments = excess_moments(questions, parts, crew, place)
         pieces: list[_Piece[P]] = []
         for k, (question, moment) in enumerate(zip(questions, moments, strict=True)):
             n_people = 0 if moment is None else round(moment.n_people)
@@ -218,8 +218,8 @@ def estimate_excesses(
                 pieces += _pieces(k, question, moment.fit(), place)
         for blocks in _passes(pieces, parts.n_reference, place):
             sums = [_ClusterSums.zeros(block, parts.n_reference, place) for block in blocks]
-            _add_people(sums, parts, n_threads)
-            _add_couples(sums, parts, n_threads)
+            _add_people(sums, parts, crew)
+            _add_couples(sums, parts, crew)
             for of_block in sums:
                 for piece, estimates in zip(of_block.block, of_block.estimates(note), strict=True):
                     found[piece.place] += estimates
@@ -241,7 +241,7 @@ class _Piece(Generic[P]):
 
 
 def excess_moments(
-    questions: Sequence[Question[P]], parts: Parts[P], n_threads: int, device: torch.device
+    questions: Sequence[Question[P]], parts: Parts[P], crew: Crew, device: torch.device
 ) -> list[ExcessMoments | None]:
     """Sums that the regression of each question follows from; None without a part."""
 
@@ -250,7 +250,7 @@ def excess_moments(
             return [_moments_of(question, part, device) for question in questions]
 
     found: list[ExcessMoments | None] = [None] * len(questions)
-    for of_questions in in_order(of_part, parts.parts(), n_threads):
+    for of_questions in crew.in_order(of_part, parts.parts()):
         for k, more in enumerate(of_questions):
             before = found[k]
             found[k] = more if before is None else before + more
@@ -300,31 +300,34 @@ def _filled(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator
         yield found
 
 
-def _add_people(sums: Sequence[_ClusterSums[P]], parts: Parts[P], n_threads: int) -> None:
-    device = sums[0].of_piece.device
+def _add_people(sums: Sequence[_ClusterSums[P]], parts: Parts[P], crew: Crew) -> None:
+    # The function may be sent to processes, without the sums.
+    device, n_reference, blocks = sums[0].of_piece.device, parts.n_reference, [(s.block, s.of_piece) for s in sums]
 
     def of_part(part: P) -> tuple[Tensor, list[_PeopleSums]]:
         with device_turn(device.type):
-            people = PeopleOfPart.of(_people(part, device), parts.n_reference)
-            found = [_PeopleSums.of(people, *_residuals(total.block, part, device), total.of_piece) for total in sums]
+            people = PeopleOfPart.of(_people(part, device), n_reference)
+            found = [_PeopleSums.of(people, *_residuals(block, part, device), of_piece) for block, of_piece in blocks]
             return people.rows, found
 
-    for rows, of_blocks in in_order(of_part, parts.parts(), n_threads):
+    for rows, of_blocks in crew.in_order(of_part, parts.parts()):
         for total, more in zip(sums, of_blocks, strict=True):
             total.people.add(rows, more)
 
 
-def _add_couples(sums: Sequence[_ClusterSums[P]], parts: Parts[P], n_threads: int) -> None:
-    device = sums[0].of_piece.device
+def _add_couples(sums: Sequence[_ClusterSums[P]], parts: Parts[P], crew: Crew) -> None:
+    device, n_reference, blocks = sums[0].of_piece.device, parts.n_reference, [s.block for s in sums]
 
-    def of_range(item: tuple[P, int, int]) -> list[Tensor]:
+    def of_range(item: tuple[P, int, int]) -> list[Tensor] | None:
         part, low, high = item
+        if not len(part):
+            return None
         with device_turn(device.type):
-            couples = couples_of_reference(_people(part, device), parts.n_reference, low, high)
-            return [squared_sums(couples, _residuals(total.block, part, device)[0]) for total in sums]
+            couples = couples_of_reference(_people(part, device), n_reference, low, high)
+            return [squared_sums(couples, _residuals(block, part, device)[0]) for block in blocks]
 
-    for of_blocks in in_order(of_range, parts.ranges(), n_threads):
-        for total, more in zip(sums, of_blocks, strict=True):
+    for of_blocks in crew.in_order(of_range, parts.ranges()):
+        for total, more in zip(sums, of_blocks or (), strict=of_blocks is not None):
             total.people.shared_squares.add_(more)
 
 

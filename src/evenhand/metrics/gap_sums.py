@@ -5,7 +5,7 @@ They are computed in torch, on the device of the controls; devices differ by rou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Protocol, TypeAlias
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from evenhand.metrics.influence import N_BUCKETS, bucket_sums
 from evenhand.metrics.sharing import Gathered, distinct_codes, numbered, placed
-from evenhand.system.parallel import in_order
+from evenhand.system.parallel import ONE_THREAD, Crew
 from evenhand.system.threads import device_turn, one_thread_each
 
 __all__ = ["FinanceControls", "GapFit", "GapMoments", "GapPart", "InfluenceSums", "gap_coefficients"]
@@ -191,11 +191,11 @@ class GapMoments:
     @classmethod
     def of(
         cls,
-        parts: Iterator[GapPart],
+        parts: Iterable[GapPart],
         controls: FinanceControls,
         group: int,
         reference_group: int,
-        n_threads: int = 1,
+        crew: Crew = ONE_THREAD,
     ) -> GapMoments | None:
         """Sums over all parts, for a group and its reference group; None without a part."""
 
@@ -204,7 +204,7 @@ class GapMoments:
                 return cls._of_design(_Design.of(part, controls, group, reference_group), group, reference_group)
 
         found: GapMoments | None = None
-        for more in in_order(of_part, parts, n_threads):
+        for more in crew.in_order(of_part, parts):
             found = more if found is None else found._added(more)
         return found
 
@@ -297,11 +297,11 @@ class InfluenceSums:
     @classmethod
     def of(
         cls,
-        parts: Iterator[GapPart],
+        parts: Iterable[GapPart],
         controls: FinanceControls,
         fit: GapFit,
         reference_buckets: Ints | None,
-        n_threads: int = 1,
+        crew: Crew = ONE_THREAD,
     ) -> InfluenceSums:
         """Sums over all parts; by bucket only if the reference has buckets."""
         n_columns, device = fit.coefficients.shape[1], controls.device
@@ -316,7 +316,7 @@ class InfluenceSums:
                 )
 
         found = cls.zeros(n_columns, 0 if buckets is None else N_BUCKETS)
-        for more, rows, sums in in_order(of_part, parts, n_threads):
+        for more, rows, sums in crew.in_order(of_part, parts):
             found = found._added(more)
             inside.index_add_(0, rows, sums)
         return found._with_people(inside)

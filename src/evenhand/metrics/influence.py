@@ -19,7 +19,7 @@ from torch import Tensor
 
 from evenhand.metrics.clustering import Part, Parts, Question, Selection, excess_moments
 from evenhand.metrics.sharing import Gathered, placed
-from evenhand.system.parallel import in_order
+from evenhand.system.parallel import ONE_THREAD, Crew
 
 __all__ = ["N_BUCKETS", "PartOfPeople", "bucket_sums", "excess_influence", "folded", "standard_error_of_difference"]
 
@@ -70,7 +70,7 @@ def excess_influence(
     parts: Parts[P],
     reference_buckets: Ints,
     device: torch.device | None = None,
-    n_threads: int = 1,
+    crew: Crew = ONE_THREAD,
 ) -> list[Floats]:
     """Influences of people on excesses, for each question of shape (N_BUCKETS, n_columns); no columns without people.
 
@@ -84,14 +84,14 @@ def excess_influence(
         Bucket of each person of the reference.
     device
         Where sums are taken; None for the CPU.
-    n_threads
-        Parts worked on at the same time; the influences are the same to the last bit for any number.
+    crew
+        Who works on parts at the same time; the influences are the same to the last bit for any.
     """
     place = device or torch.device("cpu")
     wanted = [_First(question, n_columns) for question, n_columns in questions]
     fits = [
         None if one is None or round(one.n_people) < 1 else one.fit()
-        for one in excess_moments(wanted, parts, n_threads, place)
+        for one in excess_moments(wanted, parts, crew, place)
     ]
     buckets = placed(reference_buckets, place)
 
@@ -112,7 +112,7 @@ def excess_influence(
         np.zeros((N_BUCKETS, 0 if fit is None else question.n_columns))
         for question, fit in zip(wanted, fits, strict=True)
     ]
-    for sums in in_order(of_part, parts.parts(), n_threads):
+    for sums in crew.in_order(of_part, parts.parts()):
         for total, more in zip(totals, sums, strict=True):
             total += more.cpu().numpy()
     return totals

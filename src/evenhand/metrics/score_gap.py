@@ -25,7 +25,7 @@ rather than too small if few pairs differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -35,6 +35,7 @@ from scipy import stats
 
 from evenhand.metrics.estimate import p_two_sided, size_found
 from evenhand.metrics.gap_sums import FinanceControls, GapMoments, GapPart, InfluenceSums
+from evenhand.system.parallel import ONE_THREAD, Crew
 
 __all__ = [
     "FEW_DEGREES",
@@ -114,14 +115,14 @@ class GroupGap:
 
 
 def group_gap(
-    parts: Callable[[], Iterator[GapPart]],
+    parts: Callable[[], Iterable[GapPart]],
     controls: FinanceControls,
     group: int,
     reference_group: int,
     reference_buckets: Ints | None = None,
     *,
     decisions: Sequence[int] = (),
-    n_threads: int = 1,
+    crew: Crew = ONE_THREAD,
 ) -> GroupGap:
     """Score gaps between a group and a reference group, one for each column.
 
@@ -137,15 +138,15 @@ def group_gap(
         Bucket of each person of the reference, if influences are wanted.
     decisions
         Columns of differences between decisions, 0 for most pairs: see the module.
-    n_threads
-        Parts worked on at the same time; the gaps are the same to the last bit for any number.
+    crew
+        Who works on parts at the same time; the gaps are the same to the last bit for any.
 
     Returns
     -------
     Estimates in the order of the columns. All come from one regression, so if columns add up to another column, so do
     their estimates.
     """
-    moments = GapMoments.of(parts(), controls, group, reference_group, n_threads)
+    moments = GapMoments.of(parts(), controls, group, reference_group, crew)
     if moments is None or min(moments.n_people) < _MIN_PEOPLE:
         n = (0, 0) if moments is None else moments.n_people
         n_columns = 0 if moments is None else moments.product.shape[2]
@@ -154,7 +155,7 @@ def group_gap(
             tuple(_nothing(note) for _ in range(n_columns)), np.eye(n_columns), sum(n), 0, np.zeros((0, n_columns))
         )
     fit = moments.fit()
-    sums = InfluenceSums.of(parts(), controls, fit, reference_buckets, n_threads)
+    sums = InfluenceSums.of(parts(), controls, fit, reference_buckets, crew)
     own_error = np.sqrt(np.diag(sums.products))
     is_decision = np.isin(np.arange(len(own_error)), decisions)
     error = np.sqrt(np.maximum(sums.squares, sums.pooled_variance))

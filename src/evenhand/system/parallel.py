@@ -1,14 +1,15 @@
-"""Results in order, from work done in parallel; and their sum."""
+"""Results in order, from work done in parallel, wherever it is done; and their sum."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["PairwiseSum", "in_order", "sum_in_order"]
+__all__ = ["ONE_THREAD", "Crew", "Later", "PairwiseSum", "Threads", "consumed_in_order", "in_order", "sum_in_order"]
 
 
 class _Adds(Protocol):
@@ -34,18 +35,73 @@ def in_order(function: Callable[[T], R], items: Iterable[T], n_threads: int) -> 
     >>> list(in_order(abs, [-3, 1, -2], n_threads=2))
     [3, 1, 2]
     """
-    waiting: deque[Future[R]] = deque()
     with ThreadPoolExecutor(n_threads) as pool:
-        try:
-            for item in items:
-                if len(waiting) == _WAITING_PER_THREAD * n_threads:
-                    yield waiting.popleft().result()
-                waiting.append(pool.submit(function, item))
-            while waiting:
+        yield from consumed_in_order(lambda item: pool.submit(function, item), items, _WAITING_PER_THREAD * n_threads)
+
+
+def consumed_in_order(submit: Callable[[T], Future[R]], items: Iterable[T], most: int) -> Iterator[R]:
+    """Results of items in order, of which no more than so many are begun before they are consumed."""
+    waiting: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            if len(waiting) == most:
                 yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+            waiting.append(submit(item))
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+@dataclass(frozen=True, eq=False)
+class Later(Generic[T]):
+    """Items that are loaded where they are needed: by whoever iterates over them, or in each thread or process.
+
+    Examples
+    --------
+    >>> list(Later(abs, [-3, 1]))
+    [3, 1]
+    """
+
+    load: Callable[[Any], T]
+    keys: Sequence[Any]
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self.load, self.keys)
+
+    def then(self, function: Callable[[T], R]) -> Callable[[Any], R]:
+        """What a function returns of the item of a key."""
+        return lambda key: function(self.load(key))
+
+
+class Crew(Protocol):
+    """Threads or processes that work through items."""
+
+    def in_order(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """Results of a function in the order of the items; only a few wait to be consumed."""
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Threads of this process.
+
+    Examples
+    --------
+    >>> list(Threads(2).in_order(str, Later(abs, [-3, 1, -2])))
+    ['3', '1', '2']
+    """
+
+    n: int = 1
+
+    def in_order(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """Results of a function in the order of the items; only a few wait to be consumed."""
+        if isinstance(items, Later):
+            return in_order(items.then(function), items.keys, self.n)
+        return in_order(function, items, self.n)
+
+
+ONE_THREAD = Threads()
 
 
 class PairwiseSum(Generic[A]):
@@ -83,12 +139,12 @@ class PairwiseSum(Generic[A]):
         return total
 
 
-def sum_in_order(function: Callable[[T], A], items: Iterable[T], n_threads: int) -> A | None:
-    """The sum of a function's results over the items, added in threads as `PairwiseSum` does; None without items.
+def sum_in_order(function: Callable[[T], A], items: Iterable[T], crew: Crew) -> A | None:
+    """The sum of a function's results over the items, added by a crew as `PairwiseSum` does; None without items.
 
     Examples
     --------
-    >>> sum_in_order(str, range(12), n_threads=2)
+    >>> sum_in_order(str, range(12), Threads(2))
     '01234567891011'
     """
 
@@ -103,6 +159,6 @@ def sum_in_order(function: Callable[[T], A], items: Iterable[T], n_threads: int)
     left = iter(items)
     blocks = iter(lambda: list(islice(left, _ADDED_AT_ONCE)), [])
     sums: PairwiseSum[A] = PairwiseSum()
-    for block in in_order(added, blocks, n_threads):
+    for block in crew.in_order(added, blocks):
         sums.add(block)
     return sums.total()

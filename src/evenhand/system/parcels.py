@@ -8,8 +8,10 @@ import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
+from threading import Lock
 from typing import IO, Any
 
 import cloudpickle  # handles classes and functions of a script, which other processes cannot import
@@ -20,10 +22,11 @@ from torch import Tensor
 
 from evenhand.system.files import temporary_path
 
-__all__ = ["Parcel", "parcel"]
+__all__ = ["Parcel", "opened", "parcel"]
 
 _SMALLEST_APART = 4096  # bytes; smaller arrays are not worth a separate place in the file
 _ALIGNMENT = 64  # bytes, as numpy and torch align what they allocate
+_OPENING = Lock()
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,23 @@ class Parcel:
             raise ValueError(f"{str(self.path)!r} was changed after it was written")
         spans, value = pickle.loads(pickled)
         return pickle.loads(value, buffers=[content[first:last] for first, last in spans])
+
+
+def opened(sent: Parcel) -> Any:  # noqa: ANN401 - the original object
+    """On a worker: the object, opened once, by one of the worker's threads, and kept until a different one is opened.
+
+    Raises
+    ------
+    OSError, ValueError
+        As `Parcel.open` does.
+    """
+    with _OPENING:
+        return _opened(sent)
+
+
+@lru_cache(maxsize=1)
+def _opened(sent: Parcel) -> Any:  # noqa: ANN401
+    return sent.open()
 
 
 @contextmanager

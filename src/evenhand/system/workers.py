@@ -40,10 +40,16 @@ class Workers(Executor):
     """
 
     def __init__(self, n_workers: int) -> None:
+        self.n_workers = n_workers
         self._threads = ThreadPoolExecutor(n_workers)  # each waits for a process
         self._idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
         self._all: list[_Process] = []
         self._lock, self._is_ended = threading.Lock(), False
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there are processes already."""
+        return bool(self._all)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run a function in a process; the future raises `BrokenExecutor` if the process is lost."""
@@ -112,7 +118,7 @@ class _Process:
         assert asks is not None
         assert answers is not None
         try:
-            pickle.dump((fn, args, kwargs), asks)
+            pickle.dump((fn, args, kwargs), asks, pickle.HIGHEST_PROTOCOL)
             asks.flush()
             found: tuple[Any, Any] = pickle.load(answers)
         except (OSError, EOFError, pickle.UnpicklingError, ValueError) as error:
@@ -141,7 +147,7 @@ def _serve(asks: IO[bytes], answers: IO[bytes]) -> None:
             found = fn(*args, **kwargs)
         except Exception as raised:
             error = raised
-        pickle.dump((found, error), answers)
+        pickle.dump((found, error), answers, pickle.HIGHEST_PROTOCOL)
         answers.flush()
 
 

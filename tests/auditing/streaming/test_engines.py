@@ -16,9 +16,12 @@ import psutil
 import pytest
 import torch
 
+from evenhand.auditing import assemble
+from evenhand.auditing.streaming import finishing
 from evenhand.auditing.streaming.engines import local
 from evenhand.auditing.streaming.engines.executor import ShippingError
 from evenhand.exceptions import InvalidInputError, StreamError
+from evenhand.system.crews import Processes
 
 pytestmark = [
     pytest.mark.integration,
@@ -47,8 +50,8 @@ def audited(tmp_path_factory, applicants, network, streamed):
     """Audits the same people with an engine, in a folder to look at."""
     model, table = network().float(), applicants(600)
 
-    def run(name, model=model, table=table, **settings):
-        folder = tmp_path_factory.mktemp(name)
+    def run(name, model=model, table=table, folder=None, **settings):
+        folder = folder or tmp_path_factory.mktemp(name)
         streamed(model, table, folder, **{"by": ["state"]} | settings)
         return folder
 
@@ -90,16 +93,60 @@ def test_processes_find_the_same_to_the_last_bit_from_any_folder(audited, expect
     assert _written(folder / "audit") == expected
 
 
-@pytest.mark.parametrize("n_jobs", [2, 5])
-def test_any_number_of_workers_finishes_to_the_same_bits(audited, expected, monkeypatch, n_jobs):
+@pytest.fixture
+def crews(monkeypatch):
+    """Processes finish any audit that they run, from two on; who finished."""
+    found = []
+
+    class Watched(Processes):
+        def __init__(self, pool, folder):
+            super().__init__(pool, folder)
+            found.append(self)
+
+    monkeypatch.setattr(finishing, "MOST_THREADS", 1)
+    monkeypatch.setattr(finishing, "Processes", Watched)
+    return found
+
+
+@pytest.mark.parametrize(("engine", "n_jobs"), [("threads", 2), ("threads", 5), ("processes", 2), ("processes", 3)])
+def test_any_number_of_workers_finishes_to_the_same_bits(audited, expected, monkeypatch, crews, engine, n_jobs):
     monkeypatch.setattr("evenhand.auditing.streaming.stored_batches._FEWEST_IN_RANGE", 100)
     monkeypatch.setattr("evenhand.metrics.clustering._MOST_SUMS", 10_000)
     monkeypatch.setattr("evenhand.metrics.clustering._ESTIMATES_AT_ONCE", 1)
-    folders = [audited("workers", engine="threads", n_jobs=n) / "audit" for n in (1, n_jobs)]
+    folders = [audited("workers", engine=name, n_jobs=n) / "audit" for name, n in (("threads", 1), (engine, n_jobs))]
+    assert [crew.pool.n_workers for crew in crews] == [n_jobs] * (engine == "processes")
     first, second = map(_written, folders)
     assert first == second
     # Ranges and passes only decide how sums are cut.
     assert first[0].keys() == expected[0].keys()
+
+
+def test_a_resumed_audit_of_many_people_is_finished_by_processes(audited, expected, monkeypatch, crews):
+    monkeypatch.setattr(finishing, "_MANY_PEOPLE", 600)
+    folder = audited("resumed", engine="threads", n_jobs=2)
+    audited("resumed", folder=folder, n_jobs=2, resume=True)
+    assert len(crews) == 1
+    assert _written(folder / "audit") == expected
+
+
+def test_a_worker_lost_after_the_last_batch_is_told_of_and_the_audit_is_resumed(audited, expected, monkeypatch, crews):
+    write_q_values = assemble.write_q_values
+
+    def with_a_loss(batches, *rest):
+        os.kill(batches.crew.pool.submit(os.getpid).result(), signal.SIGKILL)
+        write_q_values(batches, *rest)
+
+    folder = audited("lost", engine="threads", n_jobs=1)
+    (folder / "audit" / "audit.json").unlink()
+    monkeypatch.setattr(assemble, "write_q_values", with_a_loss)
+    monkeypatch.setattr(finishing, "_MANY_PEOPLE", 600)
+    with pytest.raises(
+        StreamError, match=r"lost after the last batch \(BrokenExecutor: process .*all 6 batches are kept"
+    ):
+        audited("lost", folder=folder, n_jobs=2, resume=True)
+    monkeypatch.setattr(assemble, "write_q_values", write_q_values)
+    audited("lost", folder=folder, n_jobs=2, resume=True)
+    assert _written(folder / "audit") == expected
 
 
 @pytest.fixture

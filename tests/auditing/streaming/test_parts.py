@@ -18,7 +18,7 @@ from evenhand.auditing.sums import ScoreCounts
 from evenhand.exceptions import StreamError
 from evenhand.inputs.tables import open_table, typed
 from evenhand.system.hashing import person_hash
-from evenhand.system.parallel import PairwiseSum, in_order, sum_in_order
+from evenhand.system.parallel import PairwiseSum, Threads, in_order, sum_in_order
 
 _VALUES = st.floats(allow_nan=False, allow_infinity=False, width=64) | st.sampled_from([0.0, -0.0, 1e-300, 0.1])
 
@@ -133,7 +133,7 @@ def test_sums_in_threads_are_those_by_pairs_to_the_last_bit(rng, n_threads):
         expected = PairwiseSum()
         for value in values:
             expected.add(value)
-        assert sum_in_order(float, iter(values), n_threads) == expected.total()
+        assert sum_in_order(float, iter(values), Threads(n_threads)) == expected.total()
 
 
 @pytest.mark.parametrize("kind", [np.dtype("i2"), np.dtype([("a", "f8"), ("b", "i1", (3,))])])

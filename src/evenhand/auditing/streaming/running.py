@@ -10,6 +10,7 @@ from evenhand.auditing.streaming.store import Store
 from evenhand.exceptions import EvenhandError
 from evenhand.system.progress import progress
 from evenhand.system.threads import n_cores
+from evenhand.system.workers import Workers
 
 __all__ = ["n_workers", "run_batches"]
 
@@ -19,7 +20,9 @@ def n_workers(how: StreamOptions) -> int:
     return n_cores() if how.n_jobs is None else how.n_jobs
 
 
-def run_batches(context: BatchContext, source: Source, store: Store, how: StreamOptions, is_shown: bool) -> None:
+def run_batches(
+    context: BatchContext, source: Source, store: Store, how: StreamOptions, is_shown: bool, pool: Workers
+) -> None:
     """Audit the batches that are not finished yet, and record who did.
 
     Raises
@@ -31,7 +34,7 @@ def run_batches(context: BatchContext, source: Source, store: Store, how: Stream
     if not left:
         return
     n = len(source.batches)
-    engine = engine_of(how, n_workers(how))
+    engine = engine_of(how, pool)
     with progress("batches", n, is_shown=is_shown, done=n - len(left)) as advance:
         try:
             who = engine(BatchWork(context, source, store), left, lambda: advance(""))

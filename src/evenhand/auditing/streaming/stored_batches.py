@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.auditing.finished import BatchRecord, Merged
+from evenhand.auditing.finished import Merged
 from evenhand.auditing.streaming.store import Store
 from evenhand.auditing.streaming.triple_files import Slice, read_triples
 from evenhand.auditing.triples import Triples, range_limits
 from evenhand.metrics.clustering import Parts, smallest_row
-from evenhand.system.parallel import in_order
+from evenhand.system.parallel import Crew, Later
 
 __all__ = ["StoredBatches", "StoredTriples"]
 
 Ints = NDArray[np.int64]
 
 _RANGES, _FEWEST_IN_RANGE, _MOST_IN_RANGE = 64, 50_000, 200_000  # enough work for many cores
-_MOST_AHEAD = 4  # threads that read batches ahead; limits memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,16 +31,12 @@ class StoredBatches(Store):
     ----------
     all_numbers
         Every batch, including those without people.
-    n_threads
-        Files read at the same time; the metrics are the same to the last bit for any number.
+    crew
+        Workers that read files at the same time; the metrics are the same to the last bit for any.
     """
 
     all_numbers: Sequence[int]
-    n_threads: int
-
-    def records(self) -> Iterator[BatchRecord]:
-        """The small results of every batch, in order."""
-        return in_order(self.record, self.all_numbers, self.n_threads)
+    crew: Crew
 
     def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts[Triples]:
         """The triples of all batches, with each person's number within limits of distance."""
@@ -59,10 +54,9 @@ class StoredBatches(Store):
             found = read_triples([self.slice_of(number, codes[number])])
             self.write_near(number, found.within(limits).n_near)
 
-        for _ in in_order(write_near, merged.numbers, self.n_threads):
+        for _ in self.crew.in_order(write_near, merged.numbers):
             pass
-        n_left_out, n_ahead = merged.sums.evidence.n_left_out, min(self.n_threads, _MOST_AHEAD)
-        return StoredTriples(self, merged.n_outside, codes, n_reference, n_left_out, n_ahead)
+        return StoredTriples(self, merged.n_outside, codes, n_reference, merged.sums.evidence.n_left_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +71,6 @@ class StoredTriples:
         For each batch with triples, how many belong to people outside the reference.
     codes
         For each batch, how its codes of the columns to split by map to those of all batches.
-    n_threads
-        Batches read ahead at the same time.
     """
 
     store: Store
@@ -86,20 +78,19 @@ class StoredTriples:
     codes: Mapping[int, Mapping[str, Ints]]
     n_reference: int
     n_left_out: int
-    n_threads: int = 1
 
     @cached_property
     def _files(self) -> dict[int, Slice]:
         """All triples of each batch."""
         return {number: self.store.slice_of(number, self.codes[number]) for number in self.n_outside}
 
-    def parts(self) -> Iterator[Triples]:
+    def parts(self) -> Iterable[Triples]:
         """The triples of each batch."""
-        return in_order(lambda part: read_triples([part]), self._files.values(), self.n_threads)
+        return Later(lambda part: read_triples([part]), tuple(self._files.values()))
 
-    def ranges(self) -> Iterator[tuple[Triples, int, int]]:
+    def ranges(self) -> Iterable[tuple[Triples, int, int]]:
         """Triples by ranges of the reference."""
-        limits = self._limits
+        limits, files, inside = self._limits, self._files, self._inside  # what is sent to processes
         places = {
             number: np.searchsorted(self.store.smallest_rows(number, n), limits).tolist()
             for number, n in self.n_outside.items()
@@ -107,13 +98,10 @@ class StoredTriples:
 
         def read(k: int) -> tuple[Triples, int, int]:
             low, high = limits[k : k + 2]
-            slices = [
-                replace(self._files[number], start=place[k], stop=place[k + 1]) for number, place in places.items()
-            ]
-            return read_triples(slices, self._inside.between(low, high)), low, high
+            slices = [replace(files[number], start=place[k], stop=place[k + 1]) for number, place in places.items()]
+            return read_triples(slices, inside.between(low, high)), low, high
 
-        ranges = in_order(read, range(len(limits) - 1), self.n_threads)
-        return (item for item in ranges if len(item[0]))
+        return Later(read, range(len(limits) - 1))
 
     @cached_property
     def _limits(self) -> list[int]:

@@ -18,7 +18,7 @@ from evenhand.auditing.streaming.source import Source
 from evenhand.auditing.streaming.store import Store
 from evenhand.inputs.roles import Columns
 from evenhand.system.parallel import in_order
-from evenhand.system.threads import n_cores
+from evenhand.system.threads import MOST_THREADS, n_cores
 
 __all__ = ["StoredPairs", "save_sample"]
 
@@ -43,7 +43,7 @@ class StoredPairs:
 
     def parts(self) -> Iterator[pd.DataFrame]:
         """The pair table of each batch."""
-        return in_order(self.store.pair_table, self.numbers, n_cores())
+        return in_order(self.store.pair_table, self.numbers, min(n_cores(), MOST_THREADS))
 
     def of_person(self, person: int) -> pd.DataFrame:
         """The pairs of one person."""

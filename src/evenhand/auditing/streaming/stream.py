@@ -18,6 +18,7 @@ from evenhand.auditing.identities import reference_hash
 from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
 from evenhand.auditing.people import check_counted
 from evenhand.auditing.result import AuditResult
+from evenhand.auditing.streaming.finishing import finishing
 from evenhand.auditing.streaming.manifest import check_resumable, model_probe
 from evenhand.auditing.streaming.opening import OpenedPeople, open_people
 from evenhand.auditing.streaming.planning import StreamPlan, plan_stream, with_known
@@ -36,7 +37,8 @@ from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.input_columns import input_columns
 from evenhand.system.memory import return_freed_memory
 from evenhand.system.progress import progress as shown_progress
-from evenhand.system.threads import MOST_THREADS, one_thread_each
+from evenhand.system.threads import one_thread_each
+from evenhand.system.workers import Workers
 
 __all__ = ["audit_stream"]
 
@@ -239,9 +241,10 @@ def audit_stream(
     _check_same(plan, opened, store, how)
     if progress:
         _announce(plan, opened.people, store, how)
-    run_batches(plan.context, opened.people, store, how, progress)
-    return_freed_memory()
-    return _finished(plan, opened, store, how, progress, on_label)
+    with Workers(n_workers(how)) as pool:
+        run_batches(plan.context, opened.people, store, how, progress, pool)
+        return_freed_memory()
+        return _finished(plan, opened, store, how, progress, on_label, pool)
 
 
 def _check_order(model: Any) -> None:  # noqa: ANN401
@@ -300,18 +303,19 @@ def _finished(
     how: StreamOptions,
     is_shown: bool,
     on_label: tuple[str, ...],
+    processes: Workers,
 ) -> AuditResult:
     """The result of finished batches; `on_label` says what a reader must know about the label."""
     context, people = plan.context, opened.people
     n = len(people.batches)
     pool = context.reference.pool
-    numbers = [batch.number for batch in people.batches]
-    batches = StoredBatches(store.folder, numbers, min(n_workers(how), MOST_THREADS))
     with (
+        finishing(how, processes, people, context.reference, store) as crew,
         one_thread_each(),
         writing(store.folder, f"all {n} batches are kept: free some space and continue with `resume=True` (--resume)"),
         shown_progress("metrics", FINISHING_STEPS + 1, is_shown=is_shown) as advance,
     ):
+        batches = StoredBatches(store.folder.absolute(), [batch.number for batch in people.batches], crew)
         merged = merge_batches(batches)
         if merged is None:
             raise StreamError(f"{people.name!r} has no row with both a label and a group; no one can be audited.")

@@ -13,19 +13,20 @@ from evenhand.auditing.streaming.engines.processes import run_on_processes
 from evenhand.auditing.streaming.engines.spark import run_on_spark
 from evenhand.auditing.streaming.engines.threads import run_on_threads
 from evenhand.auditing.streaming.engines.work import BatchEngine, BatchWork
+from evenhand.system.workers import Workers
 
 __all__ = ["BatchEngine", "BatchWork", "engine_of"]
 
 
-def engine_of(how: StreamOptions, n_workers: int) -> BatchEngine:
-    """The engine that the options name."""
+def engine_of(how: StreamOptions, pool: Workers) -> BatchEngine:
+    """The engine that the options name; `pool` has the processes and the number of workers of a local one."""
     if isinstance(how.engine, Executor):
         return partial(run_on_executor, executor=how.engine)
     engines: dict[str, BatchEngine] = {
-        "local": partial(run_locally, n_workers=n_workers),
-        "threads": partial(run_on_threads, n_workers=n_workers),
-        "processes": partial(run_on_processes, n_workers=n_workers),
-        "dask": partial(run_on_dask, scheduler=how.scheduler, n_workers=n_workers),
+        "local": partial(run_locally, pool=pool),
+        "threads": partial(run_on_threads, n_workers=pool.n_workers),
+        "processes": partial(run_on_processes, pool=pool),
+        "dask": partial(run_on_dask, scheduler=how.scheduler, n_workers=pool.n_workers),
         "spark": partial(run_on_spark, scheduler=how.scheduler),
     }
     return engines[how.engine]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
-from threading import Lock
 
 from evenhand.auditing.streaming.engines.threads import begin_in_threads
 from evenhand.auditing.streaming.engines.work import BatchWork, collect, on_worker
@@ -15,11 +14,10 @@ from evenhand.auditing.streaming.source import Batch
 from evenhand.auditing.streaming.store import writing
 from evenhand.exceptions import StreamError, first_line
 from evenhand.system.parcels import Parcel, parcel
+from evenhand.system.parcels import opened as opened_parcel
 from evenhand.system.threads import one_thread_each
 
 __all__ = ["ShippingError", "begin_in_processes", "opened", "run_on_executor", "shipped"]
-
-_OPENING = Lock()
 
 
 class ShippingError(StreamError):
@@ -93,14 +91,8 @@ def opened(sent: Parcel) -> BatchWork:
     StreamError
         If the file is not there.
     """
-    with _OPENING:  # by one of a worker's threads
-        return _opened(sent)
-
-
-@lru_cache(maxsize=1)
-def _opened(sent: Parcel) -> BatchWork:
     try:
-        work: BatchWork = sent.open()
+        work: BatchWork = opened_parcel(sent)
     except FileNotFoundError:
         raise StreamError(
             f"A worker does not see the folder of the audit, {str(sent.path.parent)!r}: it must have the folder and "

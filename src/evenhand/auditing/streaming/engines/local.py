@@ -19,29 +19,30 @@ __all__ = ["run_locally"]
 _START_SECONDS = 8.0  # until processes have imported what they need
 
 
-def run_locally(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], n_workers: int) -> str:
+def run_locally(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], pool: Workers) -> str:
     """Audit batches in threads, or in processes once a first batch shows that they are worthwhile.
 
-    A `BatchEngine`, except for the number of workers. A model that cannot be sent to other processes stays here.
+    A `BatchEngine`, except for the processes. A model that cannot be sent to them stays here.
     """
-    if n_workers <= MOST_THREADS or len(batches) <= MOST_THREADS or not computes_here(work):
+    n_workers = pool.n_workers
+    if n_workers <= MOST_THREADS or len(batches) <= MOST_THREADS or not computes_here(work.context.reference):
         return run_on_threads(work, batches, advance, n_workers)
     rest, note = batches[MOST_THREADS:], ""
-    with thread_pool(n_workers) as pool:
+    with thread_pool(n_workers) as threads:
         start = time.perf_counter()
-        begun = begin_in_threads(pool, work, batches[:MOST_THREADS])
+        begun = begin_in_threads(threads, work, batches[:MOST_THREADS])
         wait(begun, return_when=FIRST_COMPLETED)
         if _repays(time.perf_counter() - start, len(rest), n_workers):
             try:
-                with shipped(work) as sent, Workers(n_workers) as processes:
-                    there = begin_in_processes(processes, sent, rest)
+                with shipped(work) as sent:
+                    there = begin_in_processes(pool, sent, rest)
                     collect(begun, advance)
                     begun = []
                     collect(there, advance)
                 return f"{n_workers} processes"
             except ShippingError as error:
                 note = f". {error}"
-        collect([*begun, *begin_in_threads(pool, work, rest)], advance)
+        collect([*begun, *begin_in_threads(threads, work, rest)], advance)
     return f"{n_workers} threads{note}"
 
 

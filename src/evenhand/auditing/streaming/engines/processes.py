@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.streaming.engines.executor import begin_in_processes, shipped
 from evenhand.auditing.streaming.engines.work import BatchWork, collect
 from evenhand.auditing.streaming.source import Batch
@@ -13,8 +14,8 @@ from evenhand.system.workers import Workers
 __all__ = ["computes_here", "run_on_processes"]
 
 
-def run_on_processes(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], n_workers: int) -> str:
-    """Audit batches in processes: a `BatchEngine`, except for their number.
+def run_on_processes(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], pool: Workers) -> str:
+    """Audit batches in processes: a `BatchEngine`, except for the pool.
 
     Raises
     ------
@@ -25,16 +26,16 @@ def run_on_processes(work: BatchWork, batches: Sequence[Batch], advance: Callabl
     StreamError
         If a process is lost.
     """
-    if not computes_here(work):
+    if not computes_here(work.context.reference):
         raise InvalidInputError(
             f"The model runs on {work.context.reference.model.device}, which is best used by one process: drop "
             '`engine="processes"` (--engine processes).'
         )
-    with shipped(work) as sent, Workers(n_workers) as pool:
+    with shipped(work) as sent:
         collect(begin_in_processes(pool, sent, batches), advance)
-    return f"{n_workers} processes"
+    return f"{pool.n_workers} processes"
 
 
-def computes_here(work: BatchWork) -> bool:
+def computes_here(reference: AuditReference) -> bool:
     """Whether a model runs on CPU cores, which processes share."""
-    return work.context.reference.model.device.type == "cpu"
+    return reference.model.device.type == "cpu"
