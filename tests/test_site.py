@@ -150,7 +150,7 @@ def test_the_shell_of_the_how_to_pages_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "report-again" / "audit.json").is_file()
 
-    limit = ["audit", "loans.csv", "--config", "audit.toml", "--out", "report", "--fail-on", "cec.mean > 0.01"]
+    limit = ["audit", "cards.csv", "--config", "audit.toml", "--out", "report", "--fail-on", "cec.mean > 0.01"]
     crossed = subprocess.run([sys.executable, "-m", "evenhand", *limit], cwd=tmp_path, capture_output=True, text=True)
     assert crossed.returncode == 1, crossed.stderr
     assert (tmp_path / "report" / "audit.json").is_file()

@@ -45,6 +45,7 @@ HELPERS = {
     "checks",
     "couples",
     "estimate",
+    "explained_groups",
     "gap_sums",
     "group_contrasts",
     "influence",

@@ -164,9 +164,9 @@ def test_rules_that_differ_between_groups_need_groups_to_predict(method, train_p
     fitted = method(QUICK).fit(X, y, sensitive_features=group)
     with pytest.raises(InvalidInputError, match="needs `sensitive_features` to predict"):
         fitted.predict(X)
-    with pytest.raises(InvalidInputError, match=r"one of \['a', 'b'\] for each of 200 rows.*unknown groups \['c'\]"):
+    with pytest.raises(InvalidInputError, match=r"one of \['a', 'b'\] in each of 200 rows.*unknown groups \['c'\]"):
         fitted.predict(X, ["c"] * 200)
-    with pytest.raises(InvalidInputError, match="for each of 200 rows, got 3 values"):
+    with pytest.raises(InvalidInputError, match="in each of 200 rows, got 3 values"):
         fitted.predict(X, ["a"] * 3)
     assert fitted.predict(X[:5], ["b"] * 5).shape == (5,)  # all of one group
 

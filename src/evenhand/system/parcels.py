@@ -93,8 +93,8 @@ def parcel(value: Any, folder: Path) -> Iterator[Parcel]:  # noqa: ANN401
         Any error, if something in the object cannot be pickled.
     """
     path = temporary_path(folder / "parcel")
-    path.touch(mode=0o600, exist_ok=False)
     try:
+        path.touch(mode=0o600, exist_ok=False)
         with path.open("wb") as file:
             pickler = _Pickler(file)
             pickler.dump(value)
