@@ -11,10 +11,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.metrics.clustering import InMemory, smallest_row
+from evenhand.metrics.clustering import InMemory, Part, smallest_row
 from evenhand.system.memory import return_freed_memory
+from evenhand.system.parallel import Later
 
-__all__ = ["EvidenceSums", "KeptTriples", "Triples", "range_limits", "return_much_freed_memory"]
+__all__ = ["EvidenceSums", "KeptTriples", "Triples", "range_limits", "return_much_freed_memory", "triples_by_range"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -126,12 +127,6 @@ class Triples:
         plain = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "by"}
         return type(self)(**plain, by={name: codes[index] for name, codes in self.by.items()})
 
-    def between(self, low: int, high: int) -> Self:
-        """Triples in which a couple of the reference has its lower row in a range."""
-        couples = ((self.other, self.own), (self.person_row, self.other), (self.person_row, self.own))
-        lower = [np.minimum(first, second) for first, second in couples]
-        return self.rows(np.flatnonzero(np.logical_or.reduce([(low <= row) & (row < high) for row in lower])))
-
     def within(self, limits: Sequence[float]) -> Triples:
         """The same triples with the number of each person's within each limit of distance."""
         code = np.unique(self.person, return_inverse=True)[1]
@@ -196,7 +191,8 @@ class KeptTriples(InMemory[Triples]):
         limits = range_limits(np.bincount(smallest_row(self.part), minlength=self.n_reference), _ROWS_AT_ONCE)
         if len(limits) == 2:
             return super().ranges()
-        return ((self.part.between(low, high), low, high) for low, high in pairwise(limits))
+        part, places = self.part, triples_by_range(self.part, limits)
+        return Later(lambda k: (part.rows(places[k]), limits[k], limits[k + 1]), range(len(places)))
 
 
 def return_much_freed_memory(n_triples: int) -> None:
@@ -215,3 +211,13 @@ def range_limits(counts: Ints, rows_at_once: int) -> list[int]:
     """
     place = np.cumsum(counts) // rows_at_once
     return [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), len(counts)]
+
+
+def triples_by_range(part: Part, limits: Sequence[int]) -> list[Ints]:
+    """Triples in which a couple of the reference has its lower row in a range, in order, for each range."""
+    lower = np.sort(np.stack([part.person_row, part.other, part.own]), axis=0)[:2]  # of the three couples
+    code = np.searchsorted(limits, lower, side="right") - 1  # -1 for a couple with someone outside the reference
+    code[0, code[0] == code[1]] = -1  # a triple is in each range once
+    order = np.argsort(code, axis=None, kind="stable")
+    ends = np.searchsorted(code.ravel()[order], np.arange(len(limits)))
+    return [np.sort(order[start:stop] % code.shape[1]) for start, stop in pairwise(ends.tolist())]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evenhand.auditing.finished import Merged
 from evenhand.auditing.streaming.store import Store
 from evenhand.auditing.streaming.triple_files import Slice, read_triples
-from evenhand.auditing.triples import Triples, range_limits
+from evenhand.auditing.triples import Triples, range_limits, triples_by_range
 from evenhand.metrics.clustering import Parts, smallest_row
 from evenhand.system.parallel import Crew, Later
 
@@ -95,11 +95,12 @@ class StoredTriples:
             number: np.searchsorted(self.store.smallest_rows(number, n), limits).tolist()
             for number, n in self.n_outside.items()
         }
+        places_inside = triples_by_range(inside, limits)
 
         def read(k: int) -> tuple[Triples, int, int]:
             low, high = limits[k : k + 2]
             slices = [replace(files[number], start=place[k], stop=place[k + 1]) for number, place in places.items()]
-            return read_triples(slices, inside.between(low, high)), low, high
+            return read_triples(slices, inside.rows(places_inside[k])), low, high
 
         return Later(read, range(len(limits) - 1))
 
