@@ -10,13 +10,14 @@ import sys
 import tempfile
 import time
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
+from bench_evidence import many_triples
 from xgboost import XGBClassifier
 
 import evenhand as eh
-from evenhand.auditing import reference
 from evenhand.models.trees import contributions, read_trees
 
 N_AUDITED, N_FINANCIAL = 10_000, 4
@@ -69,17 +70,13 @@ def audited(model: XGBClassifier, X: np.ndarray, cell: np.ndarray) -> list[dict]
         )
 
     audit(500)
-    usual = reference._REACH
     rows = []
-    try:
-        for reach in (usual, {np.inf: usual[min(usual)]}):
-            reference._REACH = reach
+    for triples in (nullcontext, many_triples):
+        with triples():
             (result, cpu), seconds = timed(lambda: with_cpu_time(lambda: audit(N_AUDITED)))
-            n_triples = result.to_dict()["evidence"]["n_triples"] / N_AUDITED
-            what = f"audit with evidence, XGBoost 300 x 6, {N_AUDITED:,} people, {n_triples:.0f} triples a person"
-            rows.append({"what": f"{what} (CPU time {cpu:.1f} s)", "ours_s": seconds, "target": 6, "better": "lower"})
-    finally:
-        reference._REACH = usual
+        n_triples = result.to_dict()["evidence"]["n_triples"] / N_AUDITED
+        what = f"audit with evidence, XGBoost 300 x 6, {N_AUDITED:,} people, {n_triples:.0f} triples a person"
+        rows.append({"what": f"{what} (CPU time {cpu:.1f} s)", "ours_s": seconds, "target": 6, "better": "lower"})
     return rows
 
 
