@@ -12,6 +12,8 @@ import warnings
 from pathlib import Path
 
 import pytest
+import sklearn
+from sklearn.utils.fixes import parse_version
 
 ROOT = Path(__file__).parents[1]
 WRITTEN = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "results" not in page.parts]  # those are outputs
@@ -26,6 +28,8 @@ ON_GITHUB = re.compile(r"https://(?:github|raw\.githubusercontent)\.com/evenhand
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 # A metric of a trained network may differ in its last digits between machines.
 TOLERANCE = 0.011
+# Trees that an older scikit-learn fits differ more; code still has to run with it, and to print the same words.
+FITS_AS_SHOWN = parse_version(sklearn.__version__) >= parse_version("1.9")
 
 
 def page_id(page):
@@ -78,7 +82,7 @@ def check_code_of_page(page, tmp_path, monkeypatch, capsys, language="python"):
             words, numbers = words_and_numbers(printed)
             expected_words, expected_numbers = words_and_numbers(expected)
             assert words == expected_words
-            assert numbers == pytest.approx(expected_numbers, abs=TOLERANCE)
+            assert numbers == pytest.approx(expected_numbers, abs=TOLERANCE) or not FITS_AS_SHOWN
 
 
 @pytest.mark.integration

@@ -1,14 +1,17 @@
 """What a command imports: a start takes as long as its imports, so each waits only for what it uses."""
 
 import json
+import os
 import subprocess
 import sys
+import warnings
 
 import joblib
 import pytest
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
+from evenhand.cli import main
 
 HEAVY = {"altair", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "statsmodels", "torch", "vl_convert"}
 UNUSED = {  # by an audit of a linear model
@@ -70,3 +73,16 @@ def test_an_audit_of_a_linear_model_imports_nothing_that_it_does_not_use(tmp_pat
     imported = modules_after("-c", RUN, *words.split(), cwd=tmp_path)
     assert (tmp_path / "audit" / "report.html").is_file()
     assert not imported & UNUSED
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_waiting_threads_sleep_unless_the_user_says_otherwise(given, expected, monkeypatch):
+    monkeypatch.setenv("OMP_WAIT_POLICY", given or "")  # restored after the test, whatever `main` sets
+    if given is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    monkeypatch.setattr(sys, "argv", ["evenhand", "--help"])
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    assert os.environ["OMP_WAIT_POLICY"] == expected
