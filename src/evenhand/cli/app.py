@@ -61,7 +61,7 @@ def main() -> NoReturn:
     code: object = 0
     warnings.showwarning = _show_warning
     outlive_readers()
-    # By default, torch's threads wait for each other in a busy loop: beside other work, that doubles the CPU time.
+    # By default, torch's threads wait for each other in a busy loop: beside other work, that can double the CPU time.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded, which no command has done yet
     try:
         code = app(standalone_mode=False)
